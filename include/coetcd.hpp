@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/lease.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
+#include <coetcd/watch.hpp>

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/error.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+/// The seam. All code above it sees the world through an `env`: time, sleep, chance and the
+/// network. The default one (net/default_env.hpp) is the only code that touches a clock, a timer,
+/// a random device or a socket; tests put a scripted or a simulated one in its place.
+namespace coetcd::detail {
+
+namespace asio = boost::asio;
+
+/// Time that only an `env` can tell. It goes on while the machine is suspended.
+struct env_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<env_clock>;
+    static constexpr bool is_steady = true;
+};
+using time_point = env_clock::time_point;
+
+/// `now + wait`, or the last time there is if that cannot be told.
+inline time_point after(time_point now, std::chrono::nanoseconds wait) {
+    return wait > time_point::max() - now ? time_point::max() : now + wait;
+}
+
+/// etcd's calls, as far as the library makes them.
+enum class rpc {
+    range,
+    put,
+    delete_range,
+    txn,
+    compact,
+    lease_grant,
+    lease_revoke,
+    lease_keep_alive,
+    lease_time_to_live,
+    lease_leases,
+    watch,
+};
+
+/// The name of a call in etcd's API, for messages.
+constexpr std::string_view name(rpc what) {
+    switch (what) {
+    case rpc::range: return "range";
+    case rpc::put: return "put";
+    case rpc::delete_range: return "delete_range";
+    case rpc::txn: return "txn";
+    case rpc::compact: return "compact";
+    case rpc::lease_grant: return "lease_grant";
+    case rpc::lease_revoke: return "lease_revoke";
+    case rpc::lease_keep_alive: return "lease_keep_alive";
+    case rpc::lease_time_to_live: return "lease_time_to_live";
+    case rpc::lease_leases: return "lease_leases";
+    case rpc::watch: return "watch";
+    }
+    return "";
+}
+
+/// Which connections a call may use. Renewals have their own, so that no crowd of other calls
+/// can hold them up.
+enum class lane { shared, renewal };
+
+struct call_request {
+    call_request(logic::endpoint where, rpc w, std::string json, time_point until)
+        : to(std::move(where)), what(w), body(std::move(json)), deadline(until) {}
+    logic::endpoint to;
+    rpc what;
+    std::string body;
+    time_point deadline;
+    lane way = lane::shared;
+};
+
+/// How a call, or the reading of one message of a stream, ended.
+struct reply {
+    error_code ec;       ///< No complete answer: why. `operation_aborted`: the caller was cancelled.
+    bool sent = false;   ///< Some of the request may have reached the server.
+    unsigned status = 0; ///< HTTP
+    std::string body;
+};
+
+/// A request that stays open, with messages in both directions. Destruction closes it.
+class stream {
+public:
+    virtual ~stream() = default;
+    /// Sends a message. One caller at a time.
+    virtual asio::awaitable<error_code> write(std::string json, time_point deadline) = 0;
+    /// Waits for the next message. One caller at a time. `asio::error::eof` is the regular end.
+    virtual asio::awaitable<reply> read() = 0;
+    /// Ends both directions: a `read` or `write` under way fails.
+    virtual void close() = 0;
+};
+
+struct open_result {
+    error_code ec;
+    std::unique_ptr<stream> opened; ///< Not null if `ec` is clear.
+};
+
+/// A sleep that can be cut short.
+class sleeper {
+public:
+    virtual ~sleeper() = default;
+    /// Waits until `when`, a `wake`, or a cancellation; only the last gives `operation_aborted`.
+    virtual asio::awaitable<error_code> sleep_until(time_point when) = 0;
+    virtual void wake() = 0;
+};
+
+class env {
+public:
+    virtual ~env() = default;
+    /// Where all handlers run. Not to be used from two threads at once.
+    virtual asio::any_io_executor executor() const = 0;
+    virtual time_point now() const = 0;
+    virtual std::uint64_t random() = 0;
+    virtual std::unique_ptr<sleeper> make_sleeper() = 0;
+    /// One request, one answer, before the request's deadline. Cancelled: the connection is closed.
+    virtual asio::awaitable<reply> call(call_request request) = 0;
+    /// Opens a stream with its first message; the deadline is for opening and sending only.
+    virtual asio::awaitable<open_result> open(call_request request) = 0;
+};
+
+} // namespace coetcd::detail

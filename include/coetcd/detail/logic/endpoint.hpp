@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/printable.hpp>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace coetcd::detail::logic {
+
+/// Where an etcd listens.
+struct endpoint {
+    bool tls = false;
+    std::string host; ///< A name or an address; of IPv6, and only then, it has colons.
+    std::uint16_t port = 0;
+
+    /// For people: `http://host:port`.
+    std::string text() const { return (tls ? "https://" : "http://") + join(host); }
+    /// The value of a Host header. A zone means nothing to others, so that it is left out.
+    std::string authority() const { return join(std::string_view(host).substr(0, host.find('%'))); }
+
+private:
+    std::string join(std::string_view name) const {
+        const bool v6 = host.find(':') != host.npos;
+        std::string out(v6 ? "[" : "");
+        out += name;
+        out += v6 ? "]:" : ":";
+        return out += std::to_string(port);
+    }
+};
+
+/// True if `host` can neither break a header nor stand for anything but itself.
+inline bool is_host(std::string_view host, bool v6) {
+    constexpr std::string_view digits = "0123456789";
+    constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const auto only = [](std::string_view text, auto... sets) {
+        for (const char c : text) {
+            if (!((sets.find(c) != sets.npos) || ...)) {
+                return false;
+            }
+        }
+        return !text.empty() && text.size() <= 253;
+    };
+    constexpr std::string_view marks = "-._";
+    if (!v6) {
+        return only(host, digits, letters, marks);
+    }
+    const auto percent = host.find('%');
+    const auto address = host.substr(0, percent);
+    return only(address, digits, std::string_view("abcdefABCDEF:.")) &&
+           address.find(':') != address.npos &&
+           (percent == host.npos || only(host.substr(percent + 1), digits, letters, marks));
+}
+
+/// Reads `http://host:port`, where scheme and port may be missing.
+/// @throws std::invalid_argument that says what is wrong with `url`. It never quotes a password.
+inline endpoint parse_endpoint(std::string_view url) {
+    constexpr std::uint16_t default_port = 2379;
+    const auto refuse = [&](const char* reason) {
+        const auto at = url.rfind('@');
+        const auto shown =
+            at == url.npos ? wire::printable(url) : "..." + wire::printable(url.substr(at));
+        throw std::invalid_argument("endpoints: \"" + shown + "\" " + reason +
+                                    "; expected http://host:port or https://host:port");
+    };
+
+    endpoint result;
+    auto rest = url;
+    if (const auto scheme = rest.find("://"); scheme != rest.npos) {
+        result.tls = rest.substr(0, scheme) == "https";
+        if (!result.tls && rest.substr(0, scheme) != "http") {
+            refuse("has an unknown scheme");
+        }
+        rest.remove_prefix(scheme + 3);
+    }
+    if (rest.ends_with('/')) {
+        rest.remove_suffix(1);
+    }
+    if (rest.find_first_of("/?#") != rest.npos) {
+        refuse("has a path or a query");
+    }
+    if (rest.find('@') != rest.npos) {
+        refuse("has a user name or a password");
+    }
+
+    const bool v6 = rest.starts_with('[');
+    const auto bracket = rest.find(']');
+    if (v6 && bracket == rest.npos) {
+        refuse("has no closing bracket");
+    }
+    const auto host = v6 ? rest.substr(1, bracket - 1) : rest.substr(0, rest.find(':'));
+    const auto port = rest.substr(v6 ? bracket + 1 : host.size());
+    if (!v6 && port.find(':', 1) != port.npos) {
+        refuse("has an IPv6 address without brackets");
+    }
+    if (host.empty()) {
+        refuse("has no host");
+    }
+    if (!is_host(host, v6)) {
+        refuse("has a bad host");
+    }
+    result.host = host;
+    result.port = default_port;
+    if (!port.empty()) {
+        const char* const end = port.data() + port.size();
+        const auto [stop, failure] = std::from_chars(port.data() + 1, end, result.port);
+        if (port[0] != ':' || failure != std::errc() || stop != end || result.port == 0) {
+            refuse("has a bad port");
+        }
+    }
+    return result;
+}
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+namespace coetcd::detail::logic {
+
+/// What a failed request may have done to the store. In order of trouble.
+enum class effect {
+    none,        ///< Nothing, and it will not.
+    settled,     ///< It was applied or it was not; nothing is under way any more.
+    unresolved,  ///< It may have been applied, or may still be.
+};
+
+/// What one failed attempt of a request means.
+struct verdict {
+    effect left;
+    bool transient; ///< Another attempt, perhaps elsewhere, may succeed.
+    bool blame;     ///< The endpoint is at fault: prefer another one.
+};
+
+/// Judges an attempt that got no complete answer.
+inline verdict judge_transport(const error_code& ec, bool sent) {
+    // An answer that cannot be read says nothing about what the server did.
+    const bool transient = ec != errc::too_large;
+    return {sent ? effect::unresolved : effect::none, transient, transient};
+}
+
+/// Judges an answer that is an error.
+inline verdict judge(const wire::status& s) {
+    const auto has = [&](std::string_view text) {
+        return s.message.find(text) != std::string::npos;
+    };
+    switch (s.code) {
+    case server_errc::invalid_argument:
+    case server_errc::not_found:
+    case server_errc::already_exists:
+    case server_errc::permission_denied:
+    case server_errc::out_of_range:
+    case server_errc::unimplemented:
+    case server_errc::unauthenticated: return {effect::none, false, false};
+    case server_errc::failed_precondition:
+        // Learners serve nearly nothing; another member will.
+        return has("learner") ? verdict{effect::none, true, true}
+                              : verdict{effect::none, false, false};
+    case server_errc::resource_exhausted:
+        if (has("too many requests")) {
+            return {effect::none, true, false};
+        }
+        // The write that exceeds the quota is applied, and then reported.
+        return {has("space exceeded") ? effect::settled : effect::none, false, false};
+    case server_errc::unavailable:
+        if (has("learner") || has("not capable")) { // before 3.6
+            return {effect::none, true, true};
+        }
+        // Refused before it was proposed; any other kind may still commit.
+        return {has("no leader") || has("leader changed") ? effect::none : effect::unresolved,
+                true,
+                true};
+    case server_errc::canceled:
+    case server_errc::unknown:
+    case server_errc::deadline_exceeded:
+    case server_errc::aborted:
+    case server_errc::internal:
+    case server_errc::data_loss: break;
+    }
+    return {effect::unresolved, true, true};
+}
+
+/// How long to wait before the next attempt: doubles from `first` up to `most`, with jitter of
+/// a half, so that many clients do not come back at the same moment.
+inline std::chrono::nanoseconds backoff(unsigned attempt,
+                                        std::uint64_t random,
+                                        std::chrono::milliseconds first = std::chrono::milliseconds(25),
+                                        std::chrono::milliseconds most = std::chrono::milliseconds(1000)) {
+    const auto full = std::min<std::chrono::milliseconds>(first * (1 << std::min(attempt, 16U)), most);
+    const auto half = std::chrono::nanoseconds(full) / 2;
+    return half + std::chrono::nanoseconds(
+                      static_cast<std::int64_t>(random % static_cast<std::uint64_t>(half.count() + 1)));
+}
+
+} // namespace coetcd::detail::logic

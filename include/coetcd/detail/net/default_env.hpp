@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/clock.hpp>
+#include <coetcd/detail/net/http_connection.hpp>
+#include <coetcd/detail/net/http_request.hpp>
+#include <coetcd/detail/net/pool.hpp>
+#include <coetcd/detail/net/resolver.hpp>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail::net {
+
+/// What the default env is told by `client_options`.
+struct net_options {
+    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
+    std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
+    limits most;
+};
+
+/// The real world: the machine's clock, timers and random device, and plain TCP.
+class default_env final : public env {
+public:
+    default_env(asio::any_io_executor ex, net_options options)
+        : executor_(std::move(ex)), options_(options), resolver_(*this), pool_(*this) {}
+
+    asio::any_io_executor executor() const override { return executor_; }
+    time_point now() const override { return boot_clock::now(); }
+
+    std::uint64_t random() override {
+        // Asked for each time, so that a forked process does not draw its parent's numbers.
+        std::random_device device;
+        return (std::uint64_t{device()} << 32) | device();
+    }
+
+    std::unique_ptr<sleeper> make_sleeper() override;
+    asio::awaitable<reply> call(call_request request) override;
+    asio::awaitable<open_result> open(call_request request) override;
+
+private:
+    using connection = http_connection<tcp::socket>;
+    class http_stream;
+
+    struct connect_result {
+        error_code ec;
+        std::unique_ptr<connection> connected; ///< Not null if `ec` is clear.
+    };
+
+    /// Cap of the connections for renewals. More than one, since etcd answers the renewal of a
+    /// lease that is about to die only when it is dead.
+    static constexpr std::size_t renewal_connections = 4;
+
+    asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
+
+    const asio::any_io_executor executor_;
+    const net_options options_;
+    resolver resolver_;
+    pool<connection> pool_;
+};
+
+namespace detail_env {
+
+class timer_sleeper final : public sleeper {
+public:
+    explicit timer_sleeper(const asio::any_io_executor& ex) : timer_(ex) {}
+
+    asio::awaitable<error_code> sleep_until(time_point when) override {
+        error_code ec;
+        timer_.expires_at(when);
+        co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+        co_return woken_ ? error_code() : ec;
+    }
+    void wake() override {
+        woken_ = true;
+        timer_.cancel();
+    }
+
+private:
+    timer timer_;
+    bool woken_ = false;
+};
+
+/// Whether an idle connection is still open, and silent as it should be.
+inline bool is_quiet(tcp::socket& socket) {
+    char byte = 0;
+    const auto n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+inline void set_int(tcp::socket& socket, int level, int name, int value) {
+    // A system that lacks the option is no reason to fail: deadlines hold without it.
+    (void)::setsockopt(socket.native_handle(), level, name, &value, sizeof value);
+}
+
+/// A peer that vanished without a word is noticed within seconds, even where nothing is sent.
+inline void tune(tcp::socket& socket) {
+    set_int(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+#ifdef TCP_USER_TIMEOUT
+    set_int(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000); // milliseconds
+    set_int(socket, IPPROTO_TCP, TCP_KEEPIDLE, 4);          // seconds
+    set_int(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+    set_int(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+#endif
+}
+
+inline void close(tcp::socket& socket) {
+    error_code ignored;
+    socket.close(ignored);
+}
+
+} // namespace detail_env
+
+class default_env::http_stream final : public stream {
+public:
+    http_stream(asio::any_io_executor ex, std::unique_ptr<connection> c)
+        : executor_(std::move(ex)), connection_(std::move(c)) {}
+
+    asio::awaitable<error_code> write(std::string json, time_point deadline) override {
+        return send(chunk(json), deadline);
+    }
+    /// Sends bytes as they are: the header, or a chunk.
+    asio::awaitable<error_code> send(std::string bytes, time_point deadline) {
+        watchdog limit(executor_, deadline, [this] { close(); });
+        const error_code ec = co_await connection_->write(std::move(bytes));
+        co_return limit.fired() ? error_code(errc::timed_out) : ec;
+    }
+    asio::awaitable<reply> read() override { return connection_->read_line(); }
+    void close() override { detail_env::close(connection_->next_layer()); }
+
+private:
+    const asio::any_io_executor executor_;
+    const std::unique_ptr<connection> connection_;
+};
+
+inline std::unique_ptr<sleeper> default_env::make_sleeper() {
+    return std::make_unique<detail_env::timer_sleeper>(executor_);
+}
+
+inline asio::awaitable<default_env::connect_result> default_env::connect(logic::endpoint to,
+                                                                         time_point deadline) {
+    connect_result result;
+    deadline = std::min(deadline, after(now(), options_.connect_timeout));
+    const resolver::result found = co_await resolver_.lookup(to.host, to.port, deadline);
+    if (found.ec) {
+        result.ec = found.ec;
+        co_return result;
+    }
+    tcp::socket socket(executor_);
+    watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
+    co_await asio::async_connect(
+        socket, found.addresses, asio::redirect_error(asio::use_awaitable, result.ec));
+    if (limit.fired()) {
+        result.ec = errc::timed_out;
+    }
+    if (!result.ec) {
+        detail_env::tune(socket);
+        result.connected = std::make_unique<connection>(std::move(socket), options_.most);
+    }
+    co_return result;
+}
+
+inline asio::awaitable<reply> default_env::call(call_request request) {
+    reply result;
+    const bool renewal = request.way == lane::renewal;
+    std::string key = request.to.text();
+    if (renewal) {
+        key += " renewal";
+    }
+    auto is_alive = [](connection& c) { return detail_env::is_quiet(c.next_layer()); };
+    pool<connection>::loan place = co_await pool_.take(std::move(key),
+                                                       renewal ? renewal_connections
+                                                               : options_.connections,
+                                                       request.deadline,
+                                                       is_alive);
+    if (!place) {
+        result.ec = errc::timed_out;
+        co_return result;
+    }
+    if (!place.connection) {
+        connect_result fresh = co_await connect(request.to, request.deadline);
+        if (fresh.ec) {
+            result.ec = fresh.ec;
+            co_return result;
+        }
+        place.connection = std::move(fresh.connected);
+    }
+    connection& used = *place.connection;
+    watchdog limit(
+        executor_, request.deadline, [&used] { detail_env::close(used.next_layer()); });
+    std::string text = http_request(request, framing::whole, request.deadline - now());
+    result = co_await used.exchange(std::move(text));
+    if (limit.fired()) {
+        result.ec = errc::timed_out;
+    }
+    if (result.ec) {
+        place.connection.reset();
+    }
+    co_return result;
+}
+
+inline asio::awaitable<open_result> default_env::open(call_request request) {
+    open_result result;
+    connect_result fresh = co_await connect(request.to, request.deadline);
+    if (fresh.ec) {
+        result.ec = fresh.ec;
+        co_return result;
+    }
+    auto opened = std::make_unique<http_stream>(executor_, std::move(fresh.connected));
+    std::string text = http_request(request, framing::chunked, std::nullopt);
+    result.ec = co_await opened->send(std::move(text), request.deadline);
+    if (!result.ec) {
+        result.opened = std::move(opened);
+    }
+    co_return result;
+}
+
+} // namespace coetcd::detail::net

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
+#include <coetcd/error.hpp>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail::net {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+/// The most that an answer may have.
+struct limits {
+    std::uint32_t header = 8 * 1024;
+    std::size_t body = 4 * 1024 * 1024; ///< Of a whole answer, or of one message of a stream.
+};
+
+/// The library's name for what the parser or the stream reports.
+inline error_code translate(const error_code& ec) {
+    if (ec == http::error::body_limit || ec == http::error::header_limit ||
+        ec == http::error::buffer_overflow) {
+        return errc::too_large;
+    }
+    if (ec == http::error::end_of_stream || ec == http::error::partial_message) {
+        return asio::error::eof;
+    }
+    if (ec.category() == make_error_code(http::error::bad_version).category()) {
+        return errc::protocol_error;
+    }
+    return ec;
+}
+
+/// One HTTP/1.1 connection over any byte stream: a socket, TLS, or a pair of buffers in a test.
+/// Requests one after the other, or one that stays open. After any failure it is of no further use.
+template <class Stream>
+class http_connection {
+public:
+    http_connection(Stream connected, limits most)
+        : stream_(std::move(connected)), buffer_(most.header + read_size), limits_(most) {}
+
+    Stream& next_layer() { return stream_; }
+
+    /// Sends one request and reads the whole answer.
+    asio::awaitable<reply> exchange(std::string request) {
+        reusable_ = false;
+        reply result;
+        result.sent = true;
+        co_await asio::async_write(stream_,
+                                   asio::buffer(request),
+                                   asio::redirect_error(asio::use_awaitable, result.ec));
+        if (result.ec) {
+            co_return result;
+        }
+        http::response_parser<http::string_body> parser;
+        configure(parser);
+        parser.body_limit(limits_.body);
+        while (!parser.is_done()) {
+            error_code ec;
+            buffer_.consume(parser.put(buffer_.data(), ec));
+            if (ec == http::error::need_more) {
+                ec = co_await fill();
+                if (ec == asio::error::eof && parser.got_some()) {
+                    ec = {};
+                    parser.put_eof(ec);
+                }
+            }
+            if (ec) {
+                result.ec = translate(ec);
+                co_return result;
+            }
+        }
+        result.status = parser.get().result_int();
+        result.body = std::move(parser.get().body());
+        // Bytes that nobody asked for would be taken for the answer to the next request.
+        reusable_ = parser.keep_alive() && buffer_.size() == 0;
+        co_return result;
+    }
+
+    /// Whether `exchange` may be called again.
+    bool reusable() const { return reusable_; }
+
+    /// Sends bytes of a request that stays open.
+    asio::awaitable<error_code> write(std::string bytes) {
+        error_code ec;
+        co_await asio::async_write(
+            stream_, asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, ec));
+        co_return ec;
+    }
+
+    /// Reads the next message of an answer that stays open: one line. The end of the answer is
+    /// `asio::error::eof`; what an unterminated last line holds comes before it.
+    asio::awaitable<reply> read_line() {
+        reply result;
+        result.sent = true;
+        for (;;) {
+            if (lines_.next(result.body)) {
+                break;
+            }
+            if (lines_.overflowed()) {
+                result.ec = errc::too_large;
+                break;
+            }
+            if (open_answer_.is_done() || ended_) {
+                if (!lines_.finish(result.body)) {
+                    result.ec = ended_ ? ended_ : error_code(asio::error::eof);
+                }
+                break;
+            }
+            ended_ = co_await read_body();
+        }
+        result.status = open_answer_.is_header_done() ? open_answer_.get().result_int() : 0;
+        co_return result;
+    }
+
+private:
+    static constexpr std::size_t read_size = 16 * 1024;
+
+    template <class Parser>
+    void configure(Parser& parser) {
+        parser.header_limit(limits_.header);
+        parser.eager(true);
+    }
+
+    /// Reads what there is into the buffer.
+    asio::awaitable<error_code> fill() {
+        error_code ec;
+        if (buffer_.size() >= limits_.header + read_size / 2) {
+            co_return error_code(http::error::buffer_overflow);
+        }
+        const std::size_t room = std::min(read_size, buffer_.max_size() - buffer_.size());
+        const auto space = buffer_.prepare(room);
+        const std::size_t n = co_await stream_.async_read_some(
+            space, asio::redirect_error(asio::use_awaitable, ec));
+        buffer_.commit(n);
+        co_return ec;
+    }
+
+    /// Moves some of the open answer's body into the splitter.
+    asio::awaitable<error_code> read_body() {
+        if (!configured_) {
+            configure(open_answer_);
+            open_answer_.body_limit(boost::none);
+            configured_ = true;
+        }
+        std::array<char, 4096> piece;
+        auto& body = open_answer_.get().body();
+        body.data = piece.data();
+        body.size = piece.size();
+        error_code ec;
+        buffer_.consume(open_answer_.put(buffer_.data(), ec));
+        const std::size_t taken = piece.size() - body.size;
+        lines_.feed({piece.data(), taken});
+        body.data = nullptr;
+        body.size = 0;
+        if (ec == http::error::need_buffer) {
+            ec = {};
+        } else if (ec == http::error::need_more) {
+            ec = {};
+            if (taken != 0) {
+                co_return ec; // perhaps a whole line: to be looked at before more is waited for
+            }
+            ec = co_await fill();
+            if (ec == asio::error::eof && open_answer_.got_some()) {
+                ec = {};
+                open_answer_.put_eof(ec);
+            }
+        }
+        co_return translate(ec);
+    }
+
+    Stream stream_;
+    beast::flat_buffer buffer_; // read, and not parsed yet
+    const limits limits_;
+    bool reusable_ = true;
+
+    // Of a request that stays open:
+    http::response_parser<http::buffer_body> open_answer_;
+    wire::line_splitter lines_{limits_.body};
+    error_code ended_;
+    bool configured_ = false;
+};
+
+} // namespace coetcd::detail::net

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/notifier.hpp>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail::net {
+
+/// Open connections, kept for the next request; so many for each key at the most.
+template <class Connection>
+class pool {
+    struct bucket {
+        bucket(env& world, std::size_t most) : cap(most), freed(world) {}
+        std::vector<std::unique_ptr<Connection>> idle; // the most recently used last
+        std::size_t taken = 0;                         // loans that exist
+        const std::size_t cap;
+        notifier freed;
+    };
+
+public:
+    explicit pool(env& world) : env_(world) {}
+
+    /// A place in the pool, with a connection or to be filled with a new one. Its destruction
+    /// returns a connection that is in order and drops one that is not.
+    class loan {
+    public:
+        loan() = default;
+        loan(std::shared_ptr<bucket> from, std::unique_ptr<Connection> c)
+            : connection(std::move(c)), bucket_(std::move(from)) {
+            ++bucket_->taken;
+        }
+        loan(loan&&) = default;
+        loan& operator=(loan&&) = delete;
+        ~loan() {
+            if (!bucket_) {
+                return;
+            }
+            if (connection && connection->reusable()) {
+                bucket_->idle.push_back(std::move(connection));
+            }
+            --bucket_->taken;
+            bucket_->freed.notify_one();
+        }
+
+        explicit operator bool() const { return bucket_ != nullptr; }
+
+        std::unique_ptr<Connection> connection; ///< Null: the place is free for a new one.
+
+    private:
+        std::shared_ptr<bucket> bucket_;
+    };
+
+    /// Waits for a place, in order of arrival; an empty loan if `deadline` comes first.
+    /// `alive` tells whether an idle connection is still good.
+    template <class Alive>
+    asio::awaitable<loan> take(std::string key, std::size_t cap, time_point deadline, Alive alive) {
+        std::shared_ptr<bucket>& found = buckets_[std::move(key)];
+        if (!found) {
+            found = std::make_shared<bucket>(env_, cap);
+        }
+        const std::shared_ptr<bucket> place = found;
+        while (place->taken >= place->cap) {
+            const bool in_time = co_await place->freed.wait(deadline);
+            if (!in_time) {
+                co_return loan();
+            }
+        }
+        while (!place->idle.empty()) {
+            std::unique_ptr<Connection> candidate = std::move(place->idle.back());
+            place->idle.pop_back();
+            if (alive(*candidate)) {
+                co_return loan(place, std::move(candidate));
+            }
+        }
+        co_return loan(place, nullptr);
+    }
+
+private:
+    env& env_;
+    std::map<std::string, std::shared_ptr<bucket>> buckets_;
+};
+
+} // namespace coetcd::detail::net

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <list>
+#include <memory>
+
+namespace coetcd::detail {
+
+[[noreturn]] inline void throw_aborted() {
+    throw boost::system::system_error(asio::error::operation_aborted);
+}
+
+/// A condition variable for coroutines. There is no lost wake-up as long as nothing is awaited
+/// between the look at the condition and the call of `wait`.
+class notifier {
+public:
+    /// `world` must live for as long as anybody waits.
+    explicit notifier(env& world) : env_(world) {}
+
+    /// Waits for a notification; false if `deadline` came first.
+    /// Must outlive the wait. Cancelled: throws `operation_aborted`.
+    asio::awaitable<bool> wait(time_point deadline = time_point::max()) {
+        waiter self(*this);
+        const error_code ec = co_await self.alarm->sleep_until(deadline);
+        if (self.notified) {
+            co_return true;
+        }
+        if (ec) {
+            throw_aborted();
+        }
+        co_return false;
+    }
+
+    /// Wakes those who wait now.
+    void notify_all() {
+        while (!waiters_.empty()) {
+            notify_one();
+        }
+    }
+
+    /// Wakes the one who has waited longest.
+    void notify_one() {
+        if (!waiters_.empty()) {
+            waiter& first = *waiters_.front();
+            waiters_.pop_front();
+            first.notified = true;
+            first.alarm->wake();
+        }
+    }
+
+private:
+    struct waiter {
+        explicit waiter(notifier& n) 
+            : owner(n), alarm(n.env_.make_sleeper()) {
+            place = owner.waiters_.insert(owner.waiters_.end(), this);
+        }
+        ~waiter() {
+            if (!notified) {
+                owner.waiters_.erase(place);
+            }
+        }
+        waiter(const waiter&) = delete;
+        waiter& operator=(const waiter&) = delete;
+
+        notifier& owner;
+        std::unique_ptr<sleeper> alarm;
+        std::list<waiter*>::iterator place;
+        bool notified = false;
+    };
+
+    env& env_;
+    std::list<waiter*> waiters_; // in order of arrival
+};
+
+} // namespace coetcd::detail

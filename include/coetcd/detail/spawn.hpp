@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+
+#include <exception>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// Takes the end of background work. Cancellation is a regular end; what else escapes is a defect
+/// or a lack of memory, and goes to whoever runs the executor.
+struct rethrow_defect {
+    void operator()(std::exception_ptr failure) const {
+        try {
+            if (failure) {
+                std::rethrow_exception(failure);
+            }
+        } catch (const boost::system::system_error& e) {
+            if (e.code() != asio::error::operation_aborted) {
+                throw;
+            }
+        }
+    }
+};
+
+/// Runs `work` by itself. It owns what it needs.
+inline void spawn(env& world, asio::awaitable<void> work) {
+    asio::co_spawn(world.executor(), std::move(work), rethrow_defect());
+}
+
+/// As above; `stop` cancels it. `stop` must live until then: let `work` own it.
+inline void spawn(env& world, asio::awaitable<void> work, asio::cancellation_signal& stop) {
+    asio::co_spawn(world.executor(),
+                   std::move(work),
+                   asio::bind_cancellation_slot(stop.slot(), rethrow_defect()));
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/json.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/lease.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace coetcd::detail::wire {
+
+/// A message of a stream: an answer, or the failure that ends it.
+template<class Response>
+using stream_message = std::variant<Response, status>;
+
+// Each function below reads one message; all throw `error` with `errc::protocol_error`. An absent
+// field has its default value.
+
+inline void read(const nlohmann::json& body, response_header& header) {
+    header.cluster_id = read_uint64(body, "cluster_id");
+    header.member_id = read_uint64(body, "member_id");
+    header.revision = read_count(body, "revision");
+    header.raft_term = read_uint64(body, "raft_term");
+}
+
+inline void read(const nlohmann::json& body, key_value& kv) {
+    kv.key = read_bytes(body, "key");
+    kv.value = read_bytes(body, "value");
+    kv.create_revision = read_count(body, "create_revision");
+    kv.mod_revision = read_count(body, "mod_revision");
+    kv.version = read_count(body, "version");
+    kv.lease = read_int64(body, "lease");
+}
+
+inline std::optional<key_value> read_prev_kv(const nlohmann::json& body) {
+    const auto* value = read_object(body, "prev_kv");
+    if (!value) {
+        return std::nullopt;
+    }
+    std::optional<key_value> kv(std::in_place);
+    read(*value, *kv);
+    return kv;
+}
+
+inline std::vector<key_value> read_kvs(const nlohmann::json& body, const char* name) {
+    std::vector<key_value> kvs;
+    for (const auto& item : read_array(body, name)) {
+        read(item, kvs.emplace_back());
+    }
+    return kvs;
+}
+
+/// A time to live; -1 stands for a lease that is gone.
+inline std::chrono::seconds read_ttl(const nlohmann::json& body, const char* name) {
+    const auto ttl = read_int64(body, name);
+    if (ttl < -1 || ttl > 9'000'000'000) {
+        fail_field(name, "a time to live");
+    }
+    return std::chrono::seconds(ttl);
+}
+
+inline void read_header(const nlohmann::json& body, response_header& header) {
+    if (const auto* value = read_object(body, "header")) {
+        read(*value, header);
+    }
+}
+
+inline void read(const nlohmann::json& body, range_response& response) {
+    read_header(body, response.header);
+    response.kvs = read_kvs(body, "kvs");
+    response.more = read_bool(body, "more");
+    response.count = read_count(body, "count");
+}
+
+inline void read(const nlohmann::json& body, put_response& response) {
+    read_header(body, response.header);
+    response.prev_kv = read_prev_kv(body);
+}
+
+inline void read(const nlohmann::json& body, delete_range_response& response) {
+    read_header(body, response.header);
+    response.deleted = read_count(body, "deleted");
+    response.prev_kvs = read_kvs(body, "prev_kvs");
+}
+
+inline void read(const nlohmann::json& body, txn_response& response);
+
+inline op_response read_op_response(const nlohmann::json& body) {
+    const auto to = [](const nlohmann::json& value, auto response) {
+        read(value, response);
+        return op_response(std::move(response));
+    };
+    if (const auto* value = read_object(body, "response_range")) {
+        return to(*value, range_response());
+    }
+    if (const auto* value = read_object(body, "response_put")) {
+        return to(*value, put_response());
+    }
+    if (const auto* value = read_object(body, "response_delete_range")) {
+        return to(*value, delete_range_response());
+    }
+    return to(require_object(body, "response_txn"), txn_response());
+}
+
+inline void read(const nlohmann::json& body, txn_response& response) {
+    read_header(body, response.header);
+    response.succeeded = read_bool(body, "succeeded");
+    for (const auto& item : read_array(body, "responses")) {
+        response.responses.push_back(read_op_response(item));
+    }
+}
+
+inline void read(const nlohmann::json& body, compaction_response& response) {
+    read_header(body, response.header);
+}
+
+inline void read(const nlohmann::json& body, lease_grant_response& response) {
+    read_header(body, response.header);
+    response.id = read_int64(body, "ID");
+    response.ttl = read_ttl(body, "TTL");
+    if (response.id == 0 || response.ttl.count() < 1) {
+        fail_protocol("no lease was granted");
+    }
+}
+
+inline void read(const nlohmann::json& body, lease_revoke_response& response) {
+    read_header(body, response.header);
+}
+
+inline void read(const nlohmann::json& body, lease_keep_alive_response& response) {
+    read_header(body, response.header);
+    response.id = read_int64(body, "ID");
+    response.ttl = read_ttl(body, "TTL");
+}
+
+inline void read(const nlohmann::json& body, lease_time_to_live_response& response) {
+    read_header(body, response.header);
+    response.id = read_int64(body, "ID");
+    response.ttl = read_ttl(body, "TTL");
+    response.granted_ttl = read_ttl(body, "grantedTTL");
+    for (const auto& item : read_array(body, "keys")) {
+        response.keys.push_back(to_bytes(item, "keys"));
+    }
+}
+
+inline void read(const nlohmann::json& body, lease_leases_response& response) {
+    read_header(body, response.header);
+    for (const auto& item : read_array(body, "leases")) {
+        response.leases.push_back(read_int64(item, "ID"));
+    }
+}
+
+inline void read(const nlohmann::json& body, event& change) {
+    change.type = read_enum<event_type>(
+        body, "type", {{"PUT", event_type::put}, {"DELETE", event_type::erase}});
+    read(require_object(body, "kv"), change.kv);
+    change.prev_kv = read_prev_kv(body);
+}
+
+inline void read(const nlohmann::json& body, watch_response& response) {
+    read_header(body, response.header);
+    response.watch_id = read_int64(body, "watch_id");
+    response.created = read_bool(body, "created");
+    response.canceled = read_bool(body, "canceled");
+    response.fragment = read_bool(body, "fragment");
+    response.compact_revision = read_count(body, "compact_revision");
+    response.cancel_reason = printable(read_text(body, "cancel_reason"));
+    for (const auto& item : read_array(body, "events")) {
+        read(item, response.events.emplace_back());
+    }
+}
+
+/// Reads an answer. etcd never leaves its header out: one without is somebody else's.
+template<class Response>
+Response read_answer(const nlohmann::json& body) {
+    require_object(body, "header");
+    Response response;
+    read(body, response);
+    return response;
+}
+
+/// Reads the answer to a request that succeeded.
+template<class Response>
+Response decode(std::string_view body) {
+    return read_answer<Response>(parse(body));
+}
+
+/// Reads one message of a stream. A failure is a value here, in every form that etcd gives it.
+template<class Response>
+stream_message<Response> decode_stream(std::string_view line) {
+    const auto message = parse(line);
+    if (auto failure = to_status(message)) {
+        return *std::move(failure);
+    }
+    return read_answer<Response>(require_object(message, "result"));
+}
+
+} // namespace coetcd::detail::wire

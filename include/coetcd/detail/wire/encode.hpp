@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/base64.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+#include <coetcd/kv.hpp>
+
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace coetcd::detail::wire {
+
+/// How deep transactions may nest: deeper ones have answers that `parse` refuses.
+inline constexpr int max_nested_txns = 3;
+
+/// Writes one JSON object. Leaves out what has its default value, unless told `always`. Names and
+/// words are ours, so that nothing needs an escape.
+class object_writer {
+public:
+    explicit object_writer(std::string& out)
+        : out_(out) {
+        out_ += '{';
+    }
+    object_writer(const object_writer&) = delete;
+    object_writer& operator=(const object_writer&) = delete;
+
+    /// Starts a field; the caller appends its value.
+    void start(std::string_view name) {
+        if (!first_) {
+            out_ += ',';
+        }
+        first_ = false;
+        out_ += '"';
+        out_ += name;
+        out_ += "\":";
+    }
+    void bytes(std::string_view name, std::string_view value, bool always = false) {
+        if (!value.empty() || always) {
+            start(name);
+            out_ += '"';
+            append_base64(out_, value);
+            out_ += '"';
+        }
+    }
+    void number(std::string_view name, std::int64_t value, bool always = false) {
+        if (value != 0 || always) {
+            word(name, std::to_string(value));
+        }
+    }
+    void flag(std::string_view name, bool value) {
+        if (value) {
+            start(name);
+            out_ += "true";
+        }
+    }
+    void word(std::string_view name, std::string_view value) {
+        start(name);
+        out_ += '"';
+        out_ += value;
+        out_ += '"';
+    }
+    /// @param words etcd's names of the values, by index. The first is the default.
+    template<class Enum>
+    void choice(std::string_view name, Enum value, std::initializer_list<std::string_view> words) {
+        if (value != Enum{}) {
+            word(name, words.begin()[static_cast<std::size_t>(value)]);
+        }
+    }
+    void range(const key_range& keys) {
+        bytes("key", keys.key);
+        bytes("range_end", keys.range_end);
+    }
+    void end() { out_ += '}'; }
+
+private:
+    std::string& out_;
+    bool first_ = true;
+};
+
+inline void append(std::string& out, const range_request& request) {
+    const auto& options = request.options;
+    object_writer object(out);
+    object.range(request.range);
+    object.number("limit", options.limit);
+    object.number("revision", options.revision);
+    object.choice("sort_order", options.order, {"NONE", "ASCEND", "DESCEND"});
+    object.choice("sort_target", options.target, {"KEY", "VERSION", "CREATE", "MOD", "VALUE"});
+    object.flag("serializable", options.serializable);
+    object.flag("keys_only", options.keys_only);
+    object.flag("count_only", options.count_only);
+    object.number("min_mod_revision", options.min_mod_revision);
+    object.number("max_mod_revision", options.max_mod_revision);
+    object.number("min_create_revision", options.min_create_revision);
+    object.number("max_create_revision", options.max_create_revision);
+    object.end();
+}
+
+inline void append(std::string& out, const put_request& request) {
+    object_writer object(out);
+    object.bytes("key", request.key);
+    object.bytes("value", request.value);
+    object.number("lease", request.options.lease);
+    object.flag("prev_kv", request.options.prev_kv);
+    object.flag("ignore_value", request.options.ignore_value);
+    object.flag("ignore_lease", request.options.ignore_lease);
+    object.end();
+}
+
+inline void append(std::string& out, const delete_range_request& request) {
+    object_writer object(out);
+    object.range(request.range);
+    object.flag("prev_kv", request.options.prev_kv);
+    object.end();
+}
+
+inline void append(std::string& out, const compare& condition) {
+    object_writer object(out);
+    object.choice("result", condition.how, {"EQUAL", "GREATER", "LESS", "NOT_EQUAL"});
+    object.choice("target", condition.what, {"VERSION", "CREATE", "MOD", "VALUE", "LEASE"});
+    object.range(condition.range);
+    // The operand is always sent: etcd tells an absent one from a default one.
+    const auto number = [&](std::string_view name) {
+        object.number(name, std::get<std::int64_t>(condition.operand), true);
+    };
+    switch (condition.what) {
+    case compare::target::version:
+        number("version");
+        break;
+    case compare::target::create:
+        number("create_revision");
+        break;
+    case compare::target::mod:
+        number("mod_revision");
+        break;
+    case compare::target::value:
+        object.bytes("value", std::get<std::string>(condition.operand), true);
+        break;
+    case compare::target::lease:
+        number("lease");
+        break;
+    }
+    object.end();
+}
+
+inline void append(std::string& out, const txn& request, int level = 0) {
+    if (level > max_nested_txns) {
+        throw std::invalid_argument("txn: transactions may nest " +
+                                    std::to_string(max_nested_txns) + " deep");
+    }
+    object_writer object(out);
+    const auto list = [&](std::string_view name, const auto& items, const auto& append_item) {
+        if (items.empty()) {
+            return;
+        }
+        object.start(name);
+        char separator = '[';
+        for (const auto& item : items) {
+            out += separator;
+            separator = ',';
+            append_item(item);
+        }
+        out += ']';
+    };
+    const auto append_op = [&](const op& operation) {
+        object_writer kind(out);
+        if (const auto* get = std::get_if<range_request>(&operation)) {
+            kind.start("request_range");
+            append(out, *get);
+        } else if (const auto* put = std::get_if<put_request>(&operation)) {
+            kind.start("request_put");
+            append(out, *put);
+        } else if (const auto* erase = std::get_if<delete_range_request>(&operation)) {
+            kind.start("request_delete_range");
+            append(out, *erase);
+        } else {
+            kind.start("request_txn");
+            append(out, std::get<txn>(operation), level + 1);
+        }
+        kind.end();
+    };
+    list("compare", request.compares, [&](const compare& item) { append(out, item); });
+    list("success", request.success, append_op);
+    list("failure", request.failure, append_op);
+    object.end();
+}
+
+/// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep.
+template<class Request>
+std::string encode(const Request& request) {
+    std::string out;
+    append(out, request);
+    return out;
+}
+
+inline std::string encode_compaction(std::int64_t revision, bool physical) {
+    std::string out;
+    object_writer object(out);
+    object.number("revision", revision);
+    object.flag("physical", physical);
+    object.end();
+    return out;
+}
+
+/// @param id The lease's name; 0 to let etcd choose one.
+inline std::string encode_lease_grant(std::chrono::seconds ttl, lease_id id) {
+    std::string out;
+    object_writer object(out);
+    object.number("TTL", ttl.count());
+    object.number("ID", id);
+    object.end();
+    return out;
+}
+
+inline std::string encode_lease_revoke(lease_id id) {
+    std::string out;
+    object_writer object(out);
+    object.number("ID", id);
+    object.end();
+    return out;
+}
+
+inline std::string encode_lease_keep_alive(lease_id id) {
+    return encode_lease_revoke(id); // the same fields
+}
+
+inline std::string encode_lease_time_to_live(lease_id id, bool keys) {
+    std::string out;
+    object_writer object(out);
+    object.number("ID", id);
+    object.flag("keys", keys);
+    object.end();
+    return out;
+}
+
+inline std::string encode_lease_leases() {
+    return "{}";
+}
+
+inline void append(std::string& out, const watch_create_request& request) {
+    object_writer message(out);
+    message.start("create_request");
+    object_writer object(out);
+    object.range(request.range);
+    object.number("start_revision", request.start_revision);
+    object.flag("progress_notify", request.progress_notify);
+    if (request.no_put || request.no_delete) {
+        object.start("filters");
+        out += !request.no_put      ? R"(["NODELETE"])"
+               : !request.no_delete ? R"(["NOPUT"])"
+                                    : R"(["NOPUT","NODELETE"])";
+    }
+    object.flag("prev_kv", request.prev_kv);
+    object.number("watch_id", request.watch_id);
+    object.flag("fragment", request.fragment);
+    object.end();
+    message.end();
+}
+
+inline std::string encode_watch_cancel(std::int64_t id) {
+    std::string out;
+    object_writer message(out);
+    message.start("cancel_request");
+    object_writer object(out);
+    object.number("watch_id", id);
+    object.end();
+    message.end();
+    return out;
+}
+
+inline std::string encode_watch_progress() {
+    return R"({"progress_request":{}})";
+}
+
+} // namespace coetcd::detail::wire

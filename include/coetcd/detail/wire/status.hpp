@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/json.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/error.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace coetcd::detail::wire {
+
+/// A failure that etcd, or something before it, reports.
+struct status {
+    server_errc code;
+    std::string message; ///< Printable.
+};
+
+/// What an HTTP status means where the body does not say it.
+inline server_errc to_server_errc(unsigned http_status) {
+    switch (http_status) {
+    case 400:
+        return server_errc::invalid_argument;
+    case 401:
+        return server_errc::unauthenticated;
+    case 403:
+        return server_errc::permission_denied;
+    case 404: // no such method in this etcd, or no gateway
+    case 405:
+    case 501:
+        return server_errc::unimplemented;
+    case 408:
+    case 499:
+        return server_errc::canceled;
+    case 409:
+        return server_errc::aborted;
+    case 421:
+        return server_errc::failed_precondition;
+    case 429:
+        return server_errc::resource_exhausted;
+    case 503:
+        return server_errc::unavailable;
+    case 504:
+        return server_errc::deadline_exceeded;
+    default:
+        return server_errc::unknown;
+    }
+}
+
+/// Reads an error in any of the gateway's forms.
+/// @returns Nothing if `body` is none of them.
+inline std::optional<status> to_status(const nlohmann::json& body) {
+    if (!body.is_object()) {
+        return std::nullopt;
+    }
+    const auto* error = find_field(body, "error");
+    const bool wrapped = error && error->is_object(); // as on streams
+    const auto& fields = wrapped ? *error : body;
+    const auto* code =
+        find_field(fields, wrapped && fields.contains("grpc_code") ? "grpc_code" : "code");
+    if (!code && !wrapped) {
+        return std::nullopt;
+    }
+    status result{server_errc::unknown, {}};
+    if (const auto number = code ? to_integer<int>(*code) : std::nullopt;
+        number && *number >= 1 && *number <= 16) {
+        result.code = static_cast<server_errc>(*number);
+    }
+    const auto* message = find_field(fields, "message");
+    if (!message && !wrapped) {
+        message = error;
+    }
+    if (message && message->is_string()) {
+        result.message = printable(message->get_ref<const std::string&>());
+    }
+    if (result.code == server_errc::not_found && result.message == "Not Found") {
+        result.code = server_errc::unimplemented; // how newer gateways refuse an unknown path
+    }
+    return result;
+}
+
+/// Classifies the answer to a request that failed. Never throws for what an answer may hold; where
+/// the body does not name a code, the HTTP status decides.
+inline status decode_status(unsigned http_status, std::string_view body) {
+    if (auto result = to_status(try_parse(body))) {
+        return *std::move(result);
+    }
+    constexpr std::string_view space = " \t\r\n";
+    const auto first = body.find_first_not_of(space);
+    if (first == body.npos) {
+        return {to_server_errc(http_status), "HTTP status " + std::to_string(http_status)};
+    }
+    body = body.substr(first, body.find_last_not_of(space) - first + 1);
+    return {to_server_errc(http_status), printable(body)};
+}
+
+} // namespace coetcd::detail::wire

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/kv.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail::wire {
+
+/// Asks for a watch. The id is ours to choose (1 or more) and is never used twice on a stream.
+struct watch_create_request {
+    explicit watch_create_request(key_range which)
+        : range(std::move(which)) {}
+    key_range range;
+    std::int64_t watch_id = 0;
+    std::int64_t start_revision = 0; ///< 0: from now on.
+    bool prev_kv = false;
+    bool progress_notify = false;
+    bool fragment = false;
+    bool no_put = false;
+    bool no_delete = false;
+};
+
+/// Any message that etcd sends on a watch stream.
+struct watch_response {
+    response_header header;
+    std::int64_t watch_id = 0; ///< -1: a refused create, or the answer to a progress request.
+    bool created = false;
+    bool canceled = false;
+    bool fragment = false;             ///< More of the same revision follows.
+    std::int64_t compact_revision = 0; ///< Not 0: canceled since history before it is gone.
+    std::string cancel_reason;
+    std::vector<event> events;
+};
+
+} // namespace coetcd::detail::wire

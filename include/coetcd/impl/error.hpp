@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/error.hpp>
+
+namespace coetcd {
+
+namespace detail {
+
+struct coetcd_category_impl final : boost::system::error_category {
+    const char* name() const noexcept override { return "coetcd"; }
+    std::string message(int value) const override {
+        switch (static_cast<errc>(value)) {
+        case errc::timed_out:
+            return "timed out: nothing was changed; check that etcd has a leader, or allow more "
+                   "time";
+        case errc::unavailable:
+            return "no etcd endpoint could be reached; check the endpoints and the network";
+        case errc::outcome_unknown:
+            return "the answer was lost: the request may have been applied; read before repeating "
+                   "it";
+        case errc::protocol_error:
+            return "the answer is not one of etcd's JSON gateway; check the endpoint";
+        case errc::too_large:
+            return "the answer is over the limit; raise it in client_options, or read in pages";
+        case errc::session_lost:
+            return "the session is lost and with it all its locks; open a new one";
+        case errc::lock_lost:
+            return "the lock's key was deleted by somebody else; lock again";
+        case errc::not_owner:
+            return "the lock is not held";
+        case errc::watch_compacted:
+            return "the watch needs history that was compacted; read the keys and watch again";
+        case errc::watch_canceled:
+            return "etcd ended the watch";
+        case errc::client_closed:
+            return "the client was destroyed";
+        }
+        return "unknown coetcd error";
+    }
+};
+
+struct server_category_impl final : boost::system::error_category {
+    const char* name() const noexcept override { return "etcd"; }
+    std::string message(int value) const override {
+        switch (static_cast<server_errc>(value)) {
+        case server_errc::canceled:
+            return "canceled";
+        case server_errc::unknown:
+            return "unknown error";
+        case server_errc::invalid_argument:
+            return "invalid argument";
+        case server_errc::deadline_exceeded:
+            return "deadline exceeded";
+        case server_errc::not_found:
+            return "not found";
+        case server_errc::already_exists:
+            return "already exists";
+        case server_errc::permission_denied:
+            return "permission denied";
+        case server_errc::resource_exhausted:
+            return "resource exhausted";
+        case server_errc::failed_precondition:
+            return "failed precondition";
+        case server_errc::aborted:
+            return "aborted";
+        case server_errc::out_of_range:
+            return "out of range";
+        case server_errc::unimplemented:
+            return "not implemented by this etcd";
+        case server_errc::internal:
+            return "internal error";
+        case server_errc::unavailable:
+            return "unavailable";
+        case server_errc::data_loss:
+            return "data loss";
+        case server_errc::unauthenticated:
+            return "unauthenticated";
+        }
+        return "unknown gRPC code";
+    }
+};
+
+struct condition_category_impl final : boost::system::error_category {
+    const char* name() const noexcept override { return "coetcd.condition"; }
+    std::string message(int value) const override {
+        switch (static_cast<condition>(value)) {
+        case condition::retryable:
+            return "retryable";
+        case condition::outcome_unknown:
+            return "outcome unknown";
+        case condition::ownership_lost:
+            return "ownership lost";
+        }
+        return "unknown condition";
+    }
+    bool equivalent(const error_code& code, int value) const noexcept override {
+        switch (static_cast<condition>(value)) {
+        case condition::retryable:
+            // A server code is only thrown once its request is known not to be applied.
+            return code == errc::timed_out || code == errc::unavailable ||
+                   code == server_errc::unavailable;
+        case condition::outcome_unknown:
+            return code == errc::outcome_unknown;
+        case condition::ownership_lost:
+            return code == errc::session_lost || code == errc::lock_lost || code == errc::not_owner;
+        }
+        return false;
+    }
+};
+
+} // namespace detail
+
+inline const boost::system::error_category& coetcd_category() noexcept {
+    static const detail::coetcd_category_impl instance;
+    return instance;
+}
+
+inline const boost::system::error_category& server_category() noexcept {
+    static const detail::server_category_impl instance;
+    return instance;
+}
+
+inline const boost::system::error_category& condition_category() noexcept {
+    static const detail::condition_category_impl instance;
+    return instance;
+}
+
+inline error_code make_error_code(errc e) noexcept {
+    return {static_cast<int>(e), coetcd_category()};
+}
+
+inline error_code make_error_code(server_errc e) noexcept {
+    return {static_cast<int>(e), server_category()};
+}
+
+inline boost::system::error_condition make_error_condition(condition c) noexcept {
+    return {static_cast<int>(c), condition_category()};
+}
+
+} // namespace coetcd

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/kv.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace coetcd {
+
+struct lease_grant_response {
+    response_header header;
+    lease_id id = 0;
+    std::chrono::seconds ttl{0}; ///< What etcd granted; it raises a ttl that is too short.
+};
+
+struct lease_revoke_response {
+    response_header header;
+};
+
+struct lease_keep_alive_response {
+    response_header header;
+    lease_id id = 0;
+    std::chrono::seconds ttl{0}; ///< Zero: there is no such lease (any more).
+};
+
+struct lease_time_to_live_response {
+    response_header header;
+    lease_id id = 0;
+    std::chrono::seconds ttl{0}; ///< Rounded down: 0 is a lease in its last second; -1: no lease.
+    std::chrono::seconds granted_ttl{0};
+    std::vector<std::string> keys; ///< Only if asked for.
+};
+
+struct lease_leases_response {
+    response_header header;
+    std::vector<lease_id> leases;
+};
+
+} // namespace coetcd

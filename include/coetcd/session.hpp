@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace coetcd {
+
+namespace detail {
+class session_impl;
+}
+
+/// Options of a session.
+class session_options {
+public:
+    /// @param lifetime See `ttl`.
+    /// @param shown See `label`.
+    session_options(std::chrono::seconds lifetime = std::chrono::seconds(10), std::string shown = {})
+        : ttl(lifetime), label(std::move(shown)) {}
+
+    /// How long the session's locks outlive its process, when that dies or is cut off. Short:
+    /// others wait less; long: a longer pause of the process or of etcd is survived. At least one
+    /// second; etcd raises it to its minimum, by default two. What it grants counts: `session::ttl`.
+    std::chrono::seconds ttl;
+
+    /// Who this is, for people: `mutex::holder` shows it. It is stored in etcd, as it is.
+    std::string label;
+};
+
+enum class session_state {
+    active,  ///< The last renewal succeeded.
+    suspect, ///< The last renewal failed; there is time for more. Locks are still held.
+    lost,    ///< It is over, for good. So are its locks.
+};
+
+/// Why a session is lost.
+enum class session_end {
+    none,           ///< It is not.
+    expired,        ///< etcd has no such lease any more: it expired there, or was revoked.
+    deadline,       ///< No renewal succeeded in time; etcd may have ended the lease.
+    closed,         ///< `close` was called, or the session was destroyed.
+    orphaned,       ///< `orphan` was called.
+    cleanup_failed, ///< A key that had to go could not be deleted, so the lease was given up.
+};
+
+const char* to_string(session_end reason) noexcept;
+
+/// A lease that is kept alive, and with it the locks that are taken through it.
+///
+/// It is renewed every third of its ttl, on a connection of its own, on any endpoint that answers.
+/// It counts as lost when etcd says so, or as soon as it cannot be certain any more: measured from
+/// when the last renewal that succeeded was *sent*, with a margin, on a clock that runs through a
+/// suspend of the machine. A session that is lost stays lost: open a new one.
+///
+/// The renewals run on the client's executor: a program whose event loop is stuck for longer than
+/// the ttl loses its locks, as it should.
+///
+/// Destroying it closes it: its locks are lost to its holders at once, and a request to revoke the
+/// lease is sent in the background. If that fails, the keys go when the lease expires.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] session {
+public:
+    /// Grants a lease and begins to renew it. One round trip.
+    ///
+    /// @throws std::invalid_argument if `options.ttl` is not positive; else as `client`.
+    /// @par Cancellation
+    /// `terminal`. If the lease may have been granted, it is revoked in the background.
+    static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
+
+    /// Goes on with a lease that exists: of a session that was orphaned, or of another program.
+    /// One round trip. `options.ttl` does not count.
+    /// @throws error with `server_errc::not_found` if there is no such lease; else as `client`.
+    static boost::asio::awaitable<session>
+    adopt(const client& owner, lease_id lease, session_options options = {});
+
+    session(session&&) noexcept = default;
+    session& operator=(session&&) noexcept;
+    ~session();
+
+    lease_id lease() const noexcept;
+    std::chrono::seconds ttl() const noexcept; ///< As etcd granted it.
+
+    /// Also looks at the clock: it tells the truth in the first instruction after a stall.
+    session_state state() const;
+    session_end reason() const;
+
+    /// For how long the lease is certain to exist if no further renewal succeeds; 0 if lost.
+    std::chrono::nanoseconds remaining() const;
+
+    /// Waits until the session is lost.
+    /// @returns Why.
+    /// @par Cancellation
+    /// `terminal`, without effect on the session.
+    boost::asio::awaitable<session_end> lost() const;
+
+    /// Loses the session at once and revokes its lease; returns when etcd has deleted its keys. One
+    /// round trip; none if it was closed before. Takes ttl or five seconds at the most.
+    /// @throws error as `client`: the lease then ends by itself, within its ttl.
+    boost::asio::awaitable<void> close();
+
+    /// Loses the session without revoking its lease, which lives on for its ttl. For handing it
+    /// over: see `adopt`.
+    lease_id orphan();
+
+private:
+    friend class detail::session_impl;
+    explicit session(std::shared_ptr<detail::session_impl> impl);
+
+    std::shared_ptr<detail::session_impl> impl_;
+};
+
+} // namespace coetcd
+
+#include <coetcd/impl/session.hpp>

@@ -1,0 +1,17 @@
+# Builds and runs the consumer in WORK. HOW: find_package, from an installation of the build
+# directory BUILT, or add_subdirectory of ROOT.
+file(REMOVE_RECURSE "${WORK}")
+set(options "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+if(HOW STREQUAL "find_package")
+    execute_process(
+        COMMAND "${CMAKE_COMMAND}" --install "${BUILT}" --prefix "${WORK}/prefix"
+        OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+    list(APPEND options "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+else()
+    list(APPEND options "-DCOETCD_ROOT=${ROOT}")
+endif()
+execute_process(
+    COMMAND "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK}/build" ${options}
+    COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${WORK}/build/consumer" COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,11 @@
+# Fails if a source file in DIRECTORIES is not in LISTED, and says WHERE to add it.
+list(TRANSFORM DIRECTORIES APPEND "/*.[ch]pp")
+file(GLOB_RECURSE found ${DIRECTORIES})
+foreach(file IN LISTS LISTED)
+    get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_LIST_DIR}/..")
+    list(REMOVE_ITEM found "${file}")
+endforeach()
+if(found)
+    list(JOIN found "\n    " found)
+    message(FATAL_ERROR "Not in ${WHERE}:\n    ${found}")
+endif()

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/json.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "support/catch.hpp"
+
+// An etcd 3.4.23 accepted each of these requests.
+
+using namespace coetcd;
+using namespace coetcd::detail::wire;
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+
+namespace {
+
+constexpr auto min = std::numeric_limits<std::int64_t>::min();
+constexpr auto max = std::numeric_limits<std::int64_t>::max();
+
+txn nest(int depth) {
+    return depth == 0 ? txn().then(op::get("k")) : txn().otherwise(op::nested(nest(depth - 1)));
+}
+
+} // namespace
+
+TEST_CASE("a range request is written without its defaults", "[wire][encode]") {
+    CHECK(encode(range_request("nope")) == R"({"key":"bm9wZQ=="})");
+    CHECK(encode(range_request(key_range("a", "b"))) == R"({"key":"YQ==","range_end":"Yg=="})");
+    CHECK(encode(range_request(key_range::all())) == R"({"key":"AA==","range_end":"AA=="})");
+    CHECK(encode(range_request("\0\xff\x80"s)) == R"({"key":"AP+A"})");
+    CHECK(encode(range_request("")) == "{}");
+}
+
+TEST_CASE("a range request is written with all its options", "[wire][encode]") {
+    CHECK(encode(range_request("k",
+                               {.limit = 5,
+                                .revision = 2,
+                                .order = sort_order::descend,
+                                .target = sort_target::mod,
+                                .serializable = true,
+                                .keys_only = true,
+                                .count_only = true,
+                                .min_mod_revision = 1,
+                                .max_mod_revision = max,
+                                .min_create_revision = 3,
+                                .max_create_revision = 4})) ==
+          R"({"key":"aw==","limit":"5","revision":"2","sort_order":"DESCEND",)"
+          R"("sort_target":"MOD","serializable":true,"keys_only":true,"count_only":true,)"
+          R"("min_mod_revision":"1","max_mod_revision":"9223372036854775807",)"
+          R"("min_create_revision":"3","max_create_revision":"4"})");
+    const auto sorted = [](sort_order order, sort_target target) {
+        return encode(range_request("k", {.order = order, .target = target}));
+    };
+    CHECK(sorted(sort_order::ascend, sort_target::key) ==
+          R"({"key":"aw==","sort_order":"ASCEND"})");
+    CHECK(sorted(sort_order::none, sort_target::version) ==
+          R"({"key":"aw==","sort_target":"VERSION"})");
+    CHECK(sorted(sort_order::none, sort_target::create) ==
+          R"({"key":"aw==","sort_target":"CREATE"})");
+    CHECK(sorted(sort_order::none, sort_target::value) ==
+          R"({"key":"aw==","sort_target":"VALUE"})");
+}
+
+TEST_CASE("a put request is written", "[wire][encode]") {
+    CHECK(encode(put_request("k", "v")) == R"({"key":"aw==","value":"dg=="})");
+    CHECK(encode(put_request("k", "")) == R"({"key":"aw=="})");
+    CHECK(encode(put_request("k", "\xff\0"s, {.lease = min, .prev_kv = true})) ==
+          R"({"key":"aw==","value":"/wA=","lease":"-9223372036854775808","prev_kv":true})");
+    CHECK(encode(put_request("k", "", {.ignore_value = true, .ignore_lease = true})) ==
+          R"({"key":"aw==","ignore_value":true,"ignore_lease":true})");
+}
+
+TEST_CASE("a delete request is written", "[wire][encode]") {
+    CHECK(encode(delete_range_request("k")) == R"({"key":"aw=="})");
+    CHECK(encode(delete_range_request(key_range::prefix("wl/"), {.prev_kv = true})) ==
+          R"({"key":"d2wv","range_end":"d2ww","prev_kv":true})");
+}
+
+TEST_CASE("a condition is written with its operand, even if that is zero or empty",
+          "[wire][encode]") {
+    const auto condition = [](compare c) { return encode(txn().when(std::move(c))); };
+    CHECK(condition(compare::version("k") == 0) == R"({"compare":[{"key":"aw==","version":"0"}]})");
+    CHECK(condition(compare::create_revision("k") > 0) ==
+          R"({"compare":[{"result":"GREATER","target":"CREATE","key":"aw==",)"
+          R"("create_revision":"0"}]})");
+    CHECK(condition(compare::mod_revision("k") < max) ==
+          R"({"compare":[{"result":"LESS","target":"MOD","key":"aw==",)"
+          R"("mod_revision":"9223372036854775807"}]})");
+    CHECK(condition(compare::lease("k") != -5) ==
+          R"({"compare":[{"result":"NOT_EQUAL","target":"LEASE","key":"aw==","lease":"-5"}]})");
+    CHECK(condition(compare::value("k") == ""s) ==
+          R"({"compare":[{"target":"VALUE","key":"aw==","value":""}]})");
+    CHECK(condition(compare::value("k") == "\0"s) ==
+          R"({"compare":[{"target":"VALUE","key":"aw==","value":"AA=="}]})");
+    CHECK(condition(compare::version(key_range::prefix("k")) > 0) ==
+          R"({"compare":[{"result":"GREATER","key":"aw==","range_end":"bA==","version":"0"}]})");
+}
+
+TEST_CASE("a condition with an operand of the wrong kind is not written", "[wire][encode]") {
+    const auto wrong = [](compare::target what, std::variant<std::int64_t, std::string> operand) {
+        return txn().when(compare(what, compare::result::equal, "k", std::move(operand)));
+    };
+    CHECK_THROWS_AS(encode(wrong(compare::target::value, 0)), std::bad_variant_access);
+    CHECK_THROWS_AS(encode(wrong(compare::target::version, "0")), std::bad_variant_access);
+}
+
+TEST_CASE("a transaction is written with operations of every kind", "[wire][encode]") {
+    CHECK(encode(txn()) == "{}");
+    CHECK(encode(txn()
+                     .when(compare::version("a") == 0, compare::version("b") == 0)
+                     .then(op::put("a", "1"), op::get("b", {.limit = 1}), op::erase("c"))
+                     .otherwise(op::nested(txn().then(op::get("d"))), op::nested(txn()))) ==
+          R"({"compare":[{"key":"YQ==","version":"0"},{"key":"Yg==","version":"0"}],)"
+          R"("success":[{"request_put":{"key":"YQ==","value":"MQ=="}},)"
+          R"({"request_range":{"key":"Yg==","limit":"1"}},)"
+          R"({"request_delete_range":{"key":"Yw=="}}],)"
+          R"("failure":[{"request_txn":{"success":[{"request_range":{"key":"ZA=="}}]}},)"
+          R"({"request_txn":{}}]})");
+}
+
+TEST_CASE("transactions nest only as deep as their answers can be read", "[wire][encode]") {
+    std::string expected = R"({"success":[{"request_range":{"key":"aw=="}}]})";
+    for (int i = 0; i != max_nested_txns; ++i) {
+        expected = R"({"failure":[{"request_txn":)" + expected + "}]}";
+    }
+    CHECK(encode(nest(max_nested_txns)) == expected);
+    CHECK_THROWS_AS(encode(nest(max_nested_txns + 1)), std::invalid_argument);
+}
+
+TEST_CASE("a compaction is written", "[wire][encode]") {
+    CHECK(encode_compaction(5, false) == R"({"revision":"5"})");
+    CHECK(encode_compaction(5, true) == R"({"revision":"5","physical":true})");
+}
+
+TEST_CASE("lease requests are written", "[wire][encode]") {
+    CHECK(encode_lease_grant(60s, 0) == R"({"TTL":"60"})");
+    CHECK(encode_lease_grant(2min, -5) == R"({"TTL":"120","ID":"-5"})");
+    CHECK(encode_lease_revoke(7587) == R"({"ID":"7587"})");
+    CHECK(encode_lease_keep_alive(7587) == R"({"ID":"7587"})");
+    CHECK(encode_lease_time_to_live(7587, false) == R"({"ID":"7587"})");
+    CHECK(encode_lease_time_to_live(7587, true) == R"({"ID":"7587","keys":true})");
+    CHECK(encode_lease_leases() == "{}");
+}
+
+TEST_CASE("watch requests are written", "[wire][encode]") {
+    watch_create_request request(key_range::prefix("wl/"));
+    CHECK(encode(request) == R"({"create_request":{"key":"d2wv","range_end":"d2ww"}})");
+    request.no_put = true;
+    CHECK(encode(request) ==
+          R"({"create_request":{"key":"d2wv","range_end":"d2ww","filters":["NOPUT"]}})");
+    request.watch_id = 7;
+    request.start_revision = 6;
+    request.prev_kv = request.progress_notify = request.fragment = request.no_delete = true;
+    CHECK(encode(request) ==
+          R"({"create_request":{"key":"d2wv","range_end":"d2ww","start_revision":"6",)"
+          R"("progress_notify":true,"filters":["NOPUT","NODELETE"],"prev_kv":true,)"
+          R"("watch_id":"7","fragment":true}})");
+    watch_create_request erased("k");
+    erased.no_delete = true;
+    CHECK(encode(erased) == R"({"create_request":{"key":"aw==","filters":["NODELETE"]}})");
+    CHECK(encode_watch_cancel(8) == R"({"cancel_request":{"watch_id":"8"}})");
+    CHECK(encode_watch_progress() == R"({"progress_request":{}})");
+}
+
+TEST_CASE("every request is JSON, whatever the bytes of its keys", "[wire][encode]") {
+    std::string bytes;
+    for (int c = 0; c != 256; ++c) {
+        bytes += static_cast<char>(c);
+        const auto request = parse(encode(txn()
+                                              .when(compare::value(bytes) == bytes)
+                                              .then(op::put(bytes, bytes))
+                                              .otherwise(op::erase({bytes, bytes}))));
+        const auto& put = request.at("success").at(0).at("request_put");
+        REQUIRE(read_bytes(put, "key") == bytes);
+        REQUIRE(read_bytes(put, "value") == bytes);
+        REQUIRE(read_bytes(request.at("compare").at(0), "value") == bytes);
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/wire/printable.hpp>
+
+#include <random>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace coetcd::detail::wire;
+using namespace std::string_literals;
+
+TEST_CASE("printable text stays as it is", "[wire][security]") {
+    CHECK(printable("") == "");
+    CHECK(printable("etcdserver: no leader ~") == "etcdserver: no leader ~");
+    CHECK(printable("\xc2\xa0 \xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x94\x92") ==
+          "\xc2\xa0 \xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x94\x92");
+}
+
+TEST_CASE("printable text has no control characters", "[wire][security]") {
+    CHECK(printable("a\r\nb\tc") == "a  b c");
+    CHECK(printable("\0\x1b[31m\x7f"s) == "??[31m?");
+    CHECK(printable("\xc2\x9b"
+                    "31m") == "??31m"); // U+009b starts a command of a terminal, as ESC [ does
+}
+
+TEST_CASE("printable text is valid UTF-8", "[wire][security]") {
+    CHECK(printable("\xff") == "?");
+    CHECK(printable("\x80") == "?");
+    CHECK(printable("\xc0\xaf") == "??");              // overlong
+    CHECK(printable("\xe0\x80\xaf") == "???");         // overlong
+    CHECK(printable("\xf0\x80\x80\xaf") == "????");    // overlong
+    CHECK(printable("\xed\xa0\x80") == "???");         // a surrogate
+    CHECK(printable("\xf4\x90\x80\x80") == "????");    // above U+10ffff
+    CHECK(printable("\xe2\x82") == "??");              // cut short
+    CHECK(printable("\xe2\x82z") == "??z");            // cut short
+    CHECK(printable("\xf0\x9f\x94\x41") == "???\x41"); // cut short
+    CHECK(printable("\xc3\xc3\xa9") == "?\xc3\xa9");   // goes on with the next character
+    CHECK(printable("\xf5\x80\x80\x80") == "????");    // no such lead
+    CHECK(printable("\xf4\x8f\xbf\xbf") == "\xf4\x8f\xbf\xbf");
+}
+
+TEST_CASE("printable text has at most 256 bytes and ends with a whole character",
+          "[wire][security]") {
+    CHECK(printable(std::string(256, 'x')) == std::string(256, 'x'));
+    CHECK(printable(std::string(257, 'x')) == std::string(256, 'x'));
+    CHECK(printable(std::string(300, '\x01')) == std::string(256, '?'));
+    CHECK(printable(std::string(254, 'x') + "\xc3\xa9") == std::string(254, 'x') + "\xc3\xa9");
+    CHECK(printable(std::string(255, 'x') + "\xc3\xa9") == std::string(255, 'x'));
+    CHECK(printable(std::string(253, 'x') + "\xf0\x9f\x94\x92") == std::string(253, 'x'));
+}
+
+TEST_CASE("printable text does not change if it is printed again", "[wire][security]") {
+    std::mt19937 random(2);
+    for (int round = 0; round != 2000; ++round) {
+        std::string bytes(random() % 64, '\0');
+        for (char& c : bytes) {
+            c = static_cast<char>(random());
+        }
+        const auto once = printable(bytes);
+        REQUIRE(printable(once) == once);
+        for (const char c : once) {
+            REQUIRE((static_cast<unsigned char>(c) >= 0x20 && c != 0x7f));
+        }
+    }
+}
