@@ -24,18 +24,18 @@ namespace coetcd {
 namespace detail {
 class env;
 class client_impl;
-}
+} // namespace detail
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, of which scheme
 /// and port may be left out. Converts from one string, from several, or from a vector of them.
 class endpoints {
 public:
-    template <std::convertible_to<std::string>... Url>
-        requires(sizeof...(Url) > 0)
-    endpoints(Url&&... urls) {
+    template<std::convertible_to<std::string>... Url>
+    requires(sizeof...(Url) > 0) endpoints(Url&&... urls) {
         (urls_.push_back(std::forward<Url>(urls)), ...);
     }
-    endpoints(std::vector<std::string> urls) : urls_(std::move(urls)) {}
+    endpoints(std::vector<std::string> urls)
+        : urls_(std::move(urls)) {}
 
     const std::vector<std::string>& urls() const { return urls_; }
 
@@ -132,7 +132,8 @@ public:
                                                         bool physical = false) const;
 
     /// Grants a lease, which ends `ttl` after its last renewal. One round trip.
-    /// @param ttl At least one second; etcd raises it to its minimum, by default two: see the answer.
+    /// @param ttl At least one second; etcd raises it to its minimum, by default two: see the
+    /// answer.
     /// @param id What to call it; 0 lets the client choose. Positive, or 0.
     boost::asio::awaitable<lease_grant_response> lease_grant(std::chrono::seconds ttl,
                                                              lease_id id = 0) const;

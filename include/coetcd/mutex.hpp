@@ -23,7 +23,7 @@ namespace detail {
 class acquisition;
 class mutex_impl;
 class mutex_access;
-}
+} // namespace detail
 
 /// A key in the queue of a lock: its holder, or somebody who waits for it.
 struct lock_entry {
@@ -126,7 +126,7 @@ public:
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.
-    template <class Clock, class Duration>
+    template<class Clock, class Duration>
     boost::asio::awaitable<bool> try_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
         return try_lock_for(
             std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()));
@@ -174,18 +174,19 @@ private:
     std::shared_ptr<detail::mutex_impl> impl_;
 };
 
-/// Runs `body` under the lock: takes it, awaits `body()` or `body(const held_lock&)`, gives it back.
+/// Runs `body` under the lock: takes it, awaits `body()` or `body(const held_lock&)`, gives it
+/// back.
 ///
-/// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the loss
-/// is reported, even if `body` succeeded: it may not have been alone. Once `body` has succeeded, a
-/// failure to unlock is not reported: it is made good in the background.
+/// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
+/// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
+/// succeeded, a failure to unlock is not reported: it is made good in the background.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost` or
 ///   `errc::lock_lost` if the lock was lost. An exception of `body` is then nested in it.
 /// @par Cancellation
 /// `terminal`: passed on to `body`, whose end is awaited.
-template <class Body>
+template<class Body>
 auto with_lock(mutex& m, Body body);
 
 } // namespace coetcd

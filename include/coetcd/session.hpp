@@ -23,12 +23,15 @@ class session_options {
 public:
     /// @param lifetime See `ttl`.
     /// @param shown See `label`.
-    session_options(std::chrono::seconds lifetime = std::chrono::seconds(10), std::string shown = {})
-        : ttl(lifetime), label(std::move(shown)) {}
+    session_options(std::chrono::seconds lifetime = std::chrono::seconds(10),
+                    std::string shown = {})
+        : ttl(lifetime)
+        , label(std::move(shown)) {}
 
     /// How long the session's locks outlive its process, when that dies or is cut off. Short:
     /// others wait less; long: a longer pause of the process or of etcd is survived. At least one
-    /// second; etcd raises it to its minimum, by default two. What it grants counts: `session::ttl`.
+    /// second; etcd raises it to its minimum, by default two. What it grants counts:
+    /// `session::ttl`.
     std::chrono::seconds ttl;
 
     /// Who this is, for people: `mutex::holder` shows it. It is stored in etcd, as it is.

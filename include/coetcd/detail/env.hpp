@@ -54,17 +54,28 @@ enum class rpc {
 /// The name of a call in etcd's API, for messages.
 constexpr std::string_view name(rpc what) {
     switch (what) {
-    case rpc::range: return "range";
-    case rpc::put: return "put";
-    case rpc::delete_range: return "delete_range";
-    case rpc::txn: return "txn";
-    case rpc::compact: return "compact";
-    case rpc::lease_grant: return "lease_grant";
-    case rpc::lease_revoke: return "lease_revoke";
-    case rpc::lease_keep_alive: return "lease_keep_alive";
-    case rpc::lease_time_to_live: return "lease_time_to_live";
-    case rpc::lease_leases: return "lease_leases";
-    case rpc::watch: return "watch";
+    case rpc::range:
+        return "range";
+    case rpc::put:
+        return "put";
+    case rpc::delete_range:
+        return "delete_range";
+    case rpc::txn:
+        return "txn";
+    case rpc::compact:
+        return "compact";
+    case rpc::lease_grant:
+        return "lease_grant";
+    case rpc::lease_revoke:
+        return "lease_revoke";
+    case rpc::lease_keep_alive:
+        return "lease_keep_alive";
+    case rpc::lease_time_to_live:
+        return "lease_time_to_live";
+    case rpc::lease_leases:
+        return "lease_leases";
+    case rpc::watch:
+        return "watch";
     }
     return "";
 }
@@ -75,7 +86,10 @@ enum class lane { shared, renewal };
 
 struct call_request {
     call_request(logic::endpoint where, rpc w, std::string json, time_point until)
-        : to(std::move(where)), what(w), body(std::move(json)), deadline(until) {}
+        : to(std::move(where))
+        , what(w)
+        , body(std::move(json))
+        , deadline(until) {}
     logic::endpoint to;
     rpc what;
     std::string body;
@@ -85,8 +99,8 @@ struct call_request {
 
 /// How a call, or the reading of one message of a stream, ended.
 struct reply {
-    error_code ec;       ///< No complete answer: why. `operation_aborted`: the caller was cancelled.
-    bool sent = false;   ///< Some of the request may have reached the server.
+    error_code ec;     ///< No complete answer: why. `operation_aborted`: the caller was cancelled.
+    bool sent = false; ///< Some of the request may have reached the server.
     unsigned status = 0; ///< HTTP
     std::string body;
 };

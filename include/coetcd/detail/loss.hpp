@@ -20,7 +20,8 @@ public:
     /// Listens for as long as it lives.
     class subscription {
     public:
-        subscription(loss_source& source, loss_listener& listener) : source_(source) {
+        subscription(loss_source& source, loss_listener& listener)
+            : source_(source) {
             place_ = source_.listeners_.insert(source_.listeners_.end(), &listener);
         }
         ~subscription() { source_.listeners_.erase(place_); }

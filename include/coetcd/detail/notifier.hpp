@@ -19,7 +19,8 @@ namespace coetcd::detail {
 class notifier {
 public:
     /// `world` must live for as long as anybody waits.
-    explicit notifier(env& world) : env_(world) {}
+    explicit notifier(env& world)
+        : env_(world) {}
 
     /// Waits for a notification; false if `deadline` came first.
     /// Must outlive the wait. Cancelled: throws `operation_aborted`.
@@ -54,8 +55,9 @@ public:
 
 private:
     struct waiter {
-        explicit waiter(notifier& n) 
-            : owner(n), alarm(n.env_.make_sleeper()) {
+        explicit waiter(notifier& n)
+            : owner(n)
+            , alarm(n.env_.make_sleeper()) {
             place = owner.waiters_.insert(owner.waiters_.end(), this);
         }
         ~waiter() {

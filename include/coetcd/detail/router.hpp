@@ -2,10 +2,10 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
-#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
 
@@ -35,7 +35,7 @@ struct call_spec {
 /// How it went.
 struct answer {
     error_code ec;
-    std::string text;                          ///< For a log, if `ec` is set.
+    std::string text;                         ///< For a log, if `ec` is set.
     logic::effect left = logic::effect::none; ///< Of those attempts that failed.
 
     /// Throws what a user is to see.
@@ -55,8 +55,9 @@ using decoder = std::function<std::optional<wire::status>(const std::string& bod
 class router {
 public:
     router(std::shared_ptr<env> world, std::vector<logic::endpoint> endpoints)
-        : env_(std::move(world)), endpoints_(std::move(endpoints)),
-          choice_(endpoints_.size(), env_->random()) {}
+        : env_(std::move(world))
+        , endpoints_(std::move(endpoints))
+        , choice_(endpoints_.size(), env_->random()) {}
 
     const std::shared_ptr<env>& world() const { return env_; }
 
@@ -72,9 +73,9 @@ public:
                 break;
             }
             const std::size_t index = choice_.pick(now);
-            const time_point until =
-                spec.idempotent ? std::min(spec.deadline, after(now, spec.attempt_timeout))
-                                : spec.deadline;
+            const time_point until = spec.idempotent
+                                         ? std::min(spec.deadline, after(now, spec.attempt_timeout))
+                                         : spec.deadline;
             call_request request(endpoints_[index], spec.what, body, until);
             request.way = spec.way;
             const reply r = co_await env_->call(std::move(request));
@@ -104,8 +105,7 @@ public:
             }
             if ((attempt + 1) % endpoints_.size() == 0) {
                 const auto round = attempt / static_cast<unsigned>(endpoints_.size());
-                const time_point next =
-                    after(env_->now(), logic::backoff(round, env_->random()));
+                const time_point next = after(env_->now(), logic::backoff(round, env_->random()));
                 notifier pause(*env_);
                 (void)co_await pause.wait(std::min(next, spec.deadline));
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/router.hpp>
 #include <coetcd/detail/spawn.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -47,7 +47,9 @@ protected:
 class watch_hub : public std::enable_shared_from_this<watch_hub> {
 public:
     explicit watch_hub(std::shared_ptr<router> r)
-        : router_(std::move(r)), env_(*router_->world()), wanted_(env_) {}
+        : router_(std::move(r))
+        , env_(*router_->world())
+        , wanted_(env_) {}
 
     /// Starts a watch. `sink` must live until `remove`, or until it is told of the end.
     /// @param resume_revision Where to resume before there was any event. 0: from now on, always.
@@ -86,7 +88,9 @@ public:
 private:
     struct watch {
         watch(wire::watch_create_request r, watch_sink& s, std::int64_t resume)
-            : request(std::move(r)), sink(&s), resume_revision(resume) {}
+            : request(std::move(r))
+            , sink(&s)
+            , resume_revision(resume) {}
         wire::watch_create_request request;
         watch_sink* sink;
         std::int64_t resume_revision;
@@ -96,7 +100,8 @@ private:
 
     /// One stream, from before it is opened until it has ended.
     struct link {
-        explicit link(env& world) : outgoing(world) {}
+        explicit link(env& world)
+            : outgoing(world) {}
 
         void send(std::string json) {
             if (!unsent.empty()) {
@@ -229,9 +234,8 @@ private:
                 }
                 continue;
             }
-            const time_point until = current->unanswered.empty()
-                                         ? time_point::max()
-                                         : after(current->heard, patience);
+            const time_point until =
+                current->unanswered.empty() ? time_point::max() : after(current->heard, patience);
             if (world.now() >= until) {
                 break;
             }

@@ -20,9 +20,13 @@ namespace detail {
 /// What all handles of one client share, and its sessions and watchers with them.
 class client_impl {
 public:
-    client_impl(std::shared_ptr<env> w, std::vector<logic::endpoint> cluster, const client_options& o)
-        : world(std::move(w)), cluster_router(std::make_shared<router>(world, std::move(cluster))),
-          hub(std::make_shared<watch_hub>(cluster_router)), options(o) {}
+    client_impl(std::shared_ptr<env> w,
+                std::vector<logic::endpoint> cluster,
+                const client_options& o)
+        : world(std::move(w))
+        , cluster_router(std::make_shared<router>(world, std::move(cluster)))
+        , hub(std::make_shared<watch_hub>(cluster_router))
+        , options(o) {}
 
     static const std::shared_ptr<client_impl>& of(const client& handle) { return handle.impl_; }
 
@@ -31,7 +35,8 @@ public:
     const std::shared_ptr<watch_hub> hub;
     const client_options options;
 
-    call_spec spec(rpc what, std::chrono::nanoseconds timeout, bool idempotent, bool changes) const {
+    call_spec
+    spec(rpc what, std::chrono::nanoseconds timeout, bool idempotent, bool changes) const {
         call_spec s{what, after(world->now(), timeout), idempotent, changes};
         s.attempt_timeout = options.attempt_timeout;
         return s;
@@ -39,7 +44,7 @@ public:
 };
 
 /// A decoder that puts the answer where it is wanted.
-template <class Response>
+template<class Response>
 decoder decode_into(Response& out) {
     return [&out](const std::string& body) -> std::optional<wire::status> {
         out = wire::decode<Response>(body);
@@ -48,7 +53,7 @@ decoder decode_into(Response& out) {
 }
 
 /// The same for a call whose answer is a stream of one message.
-template <class Response>
+template<class Response>
 decoder decode_stream_into(Response& out) {
     return [&out](const std::string& body) -> std::optional<wire::status> {
         auto message = wire::decode_stream<Response>(body);
@@ -61,7 +66,7 @@ decoder decode_stream_into(Response& out) {
 }
 
 /// One call: what every unary service comes down to.
-template <class Response>
+template<class Response>
 asio::awaitable<Response>
 unary(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
     Response response;
@@ -97,8 +102,10 @@ lease_keep_alive(std::shared_ptr<client_impl> impl, call_spec spec, lease_id id)
     co_return response;
 }
 
-inline asio::awaitable<lease_grant_response>
-lease_grant(std::shared_ptr<client_impl> impl, call_spec spec, std::chrono::seconds ttl, lease_id id) {
+inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_impl> impl,
+                                                         call_spec spec,
+                                                         std::chrono::seconds ttl,
+                                                         lease_id id) {
     // The id is ours to choose, so that the grant can be repeated. Positive, as etcd's own.
     if (id == 0) {
         id = static_cast<lease_id>(impl->world->random() >> 1) | 1;
@@ -126,8 +133,7 @@ lease_revoke(std::shared_ptr<client_impl> impl, call_spec spec, std::string body
     decoder decode = decode_into(response);
     const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
     // It was there, if an attempt of ours may have ended it.
-    const bool done =
-        a.ec == server_errc::not_found && a.left == logic::effect::unresolved;
+    const bool done = a.ec == server_errc::not_found && a.left == logic::effect::unresolved;
     if (!done) {
         a.check();
     }
@@ -224,7 +230,8 @@ inline client::client(std::shared_ptr<detail::env> world, endpoints cluster, cli
              options.request_timeout) {}
 
 inline client::client(std::shared_ptr<detail::client_impl> impl, std::chrono::nanoseconds timeout)
-    : impl_(std::move(impl)), timeout_(timeout) {}
+    : impl_(std::move(impl))
+    , timeout_(timeout) {}
 
 inline client::executor_type client::get_executor() const {
     return impl_->world->executor();
@@ -340,9 +347,8 @@ inline boost::asio::awaitable<watcher> client::watch(key_range keys, watch_optio
     request.no_put = options.no_put;
     request.no_delete = options.no_delete;
     request.fragment = true;
-    return detail::watch(impl_,
-                         impl_->spec(detail::rpc::range, timeout_, true, false),
-                         std::move(request));
+    return detail::watch(
+        impl_, impl_->spec(detail::rpc::range, timeout_, true, false), std::move(request));
 }
 
 } // namespace coetcd

@@ -24,8 +24,10 @@ class acquisition final : public held_key, private loss_listener {
 public:
     /// Takes the last place in the session's own queue; `wake` is notified when the turn has come.
     acquisition(std::shared_ptr<session_impl> s, std::string lock_name, notifier& wake)
-        : session(std::move(s)), name(std::move(lock_name)), keys(session->next_keys(name)),
-          turn_(std::in_place, session, name, wake) {}
+        : session(std::move(s))
+        , name(std::move(lock_name))
+        , keys(session->next_keys(name))
+        , turn_(std::in_place, session, name, wake) {}
     ~acquisition() { abandon(); }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
@@ -159,7 +161,9 @@ inline asio::awaitable<bool> acquisition::release(std::shared_ptr<acquisition> s
 class key_watch final : public watch_sink {
 public:
     key_watch(std::shared_ptr<watch_hub> hub, std::string key, notifier& wake)
-        : hub_(std::move(hub)), key_(std::move(key)), wake_(wake) {
+        : hub_(std::move(hub))
+        , key_(std::move(key))
+        , wake_(wake) {
         start();
     }
     ~key_watch() {
@@ -216,9 +220,11 @@ private:
 class lock_wait final : private loss_listener {
 public:
     lock_wait(std::shared_ptr<session_impl> s, std::string name, time_point deadline)
-        : session_(std::move(s)), wake_(session_->world), deadline_(deadline),
-          loss_of_session_(session_->losses, static_cast<loss_listener&>(*this)),
-          attempt_(std::make_shared<acquisition>(session_, std::move(name), wake_)) {}
+        : session_(std::move(s))
+        , wake_(session_->world)
+        , deadline_(deadline)
+        , loss_of_session_(session_->losses, static_cast<loss_listener&>(*this))
+        , attempt_(std::make_shared<acquisition>(session_, std::move(name), wake_)) {}
 
     /// Takes the lock.
     /// @returns Nothing if the deadline came first.
@@ -257,8 +263,7 @@ public:
     static asio::awaitable<std::shared_ptr<acquisition>> try_lock(std::shared_ptr<session_impl> s,
                                                                   std::string name) {
         std::shared_ptr<acquisition> taken;
-        const time_point deadline =
-            after(s->world.now(), s->owner->options.request_timeout);
+        const time_point deadline = after(s->world.now(), s->owner->options.request_timeout);
         const bool free_here = s->is_free_here(name);
         lock_wait wait(std::move(s), std::move(name), deadline);
         wait.attempt_->require_session();
@@ -315,8 +320,7 @@ private:
         std::string body = wire::encode(logic::enter_if_free(attempt_->keys, session_->label()));
         const outcome o = co_await send_entry(std::move(body));
         if (o.late) {
-            throw error(errc::timed_out,
-                        attempt_->title() + ", try_lock: " + o.failure.text);
+            throw error(errc::timed_out, attempt_->title() + ", try_lock: " + o.failure.text);
         }
         const logic::standing now = logic::after_enter_if_free(*o.response, attempt_->keys);
         if (now.at == logic::standing::place::gone) {
@@ -441,8 +445,7 @@ private:
         if (!o.response) {
             attempt_->require_session();
             if (!o.late) {
-                throw error(o.failure.ec,
-                            attempt_->title() + ": " + o.failure.text);
+                throw error(o.failure.ec, attempt_->title() + ": " + o.failure.text);
             }
         }
     }
@@ -459,7 +462,8 @@ private:
 class mutex_impl {
 public:
     mutex_impl(std::shared_ptr<session_impl> s, std::string n)
-        : session(std::move(s)), name(std::move(n)) {}
+        : session(std::move(s))
+        , name(std::move(n)) {}
 
     const std::shared_ptr<session_impl> session;
     const std::string name;
@@ -576,7 +580,7 @@ inline asio::awaitable<held_lock> mutex_impl::scoped_lock(std::shared_ptr<mutex_
 }
 
 /// What `body()`, or `body(held)` if that is what it takes, returns.
-template <class Body>
+template<class Body>
 auto start(Body& body, const held_lock& held) {
     if constexpr (std::is_invocable_v<Body&, const held_lock&>) {
         return body(held);
@@ -587,14 +591,16 @@ auto start(Body& body, const held_lock& held) {
 
 /// A body that runs under a lock. Shared with the handler of its end, which may come later than
 /// the end of whoever waits for it.
-template <class Body>
+template<class Body>
 struct guarded_body final : loss_listener {
     using value_type = typename decltype(start(std::declval<Body&>(),
                                                std::declval<const held_lock&>()))::value_type;
     using stored_type = std::conditional_t<std::is_void_v<value_type>, std::monostate, value_type>;
 
     guarded_body(Body b, held_lock l, env& world)
-        : body(std::move(b)), held(std::move(l)), done(world) {}
+        : body(std::move(b))
+        , held(std::move(l))
+        , done(world) {}
 
     void on_loss() override { stop.emit(asio::cancellation_type::terminal); }
 
@@ -607,7 +613,7 @@ struct guarded_body final : loss_listener {
     std::optional<stored_type> value;
 };
 
-template <class Body>
+template<class Body>
 asio::awaitable<void> run(std::shared_ptr<guarded_body<Body>> guarded) {
     auto work = start(guarded->body, guarded->held);
     if constexpr (std::is_void_v<typename guarded_body<Body>::value_type>) {
@@ -629,13 +635,13 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body>> guarded) {
     }
 }
 
-template <class Body>
-asio::awaitable<typename guarded_body<Body>::value_type>
-with_lock(std::shared_ptr<mutex_impl> m, Body body) {
+template<class Body>
+asio::awaitable<typename guarded_body<Body>::value_type> with_lock(std::shared_ptr<mutex_impl> m,
+                                                                   Body body) {
     held_lock taken = co_await mutex_impl::scoped_lock(m);
     const std::shared_ptr<acquisition> held = mutex_access::held(taken);
-    const auto guarded = std::make_shared<guarded_body<Body>>(
-        std::move(body), std::move(taken), m->session->world);
+    const auto guarded =
+        std::make_shared<guarded_body<Body>>(std::move(body), std::move(taken), m->session->world);
     const loss_source::subscription listening(held->losses, *guarded);
 
     auto at_end = [guarded](std::exception_ptr failure) {
@@ -683,16 +689,18 @@ with_lock(std::shared_ptr<mutex_impl> m, Body body) {
 
 } // namespace detail
 
-template <class Body>
+template<class Body>
 auto with_lock(mutex& m, Body body) {
     return detail::with_lock(detail::mutex_access::impl(m), std::move(body));
 }
 
 inline held_lock::held_lock(std::shared_ptr<detail::mutex_impl> m,
                             std::shared_ptr<detail::acquisition> a)
-    : mutex_(std::move(m)), held_(std::move(a)) {}
+    : mutex_(std::move(m))
+    , held_(std::move(a)) {}
 
-inline held_lock::held_lock(mutex& m, std::adopt_lock_t) : mutex_(detail::mutex_access::impl(m)) {
+inline held_lock::held_lock(mutex& m, std::adopt_lock_t)
+    : mutex_(detail::mutex_access::impl(m)) {
     (void)mutex_->require_held();
     mutex_->guarded = true;
     held_ = mutex_->current;
@@ -766,8 +774,8 @@ inline boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds
     if (patience.count() <= 0) {
         return try_lock();
     }
-    return detail::mutex_impl::try_lock_until(
-        impl_, detail::after(impl_->session->world.now(), patience));
+    return detail::mutex_impl::try_lock_until(impl_,
+                                              detail::after(impl_->session->world.now(), patience));
 }
 
 inline boost::asio::awaitable<held_lock> mutex::scoped_lock() {

@@ -18,12 +18,18 @@ namespace coetcd {
 
 inline const char* to_string(session_end reason) noexcept {
     switch (reason) {
-    case session_end::none: return "it is not lost";
-    case session_end::expired: return "its lease expired or was revoked";
-    case session_end::deadline: return "no renewal succeeded in time";
-    case session_end::closed: return "it was closed";
-    case session_end::orphaned: return "its lease was orphaned";
-    case session_end::cleanup_failed: return "a key could not be deleted, so the lease was given up";
+    case session_end::none:
+        return "it is not lost";
+    case session_end::expired:
+        return "its lease expired or was revoked";
+    case session_end::deadline:
+        return "no renewal succeeded in time";
+    case session_end::closed:
+        return "it was closed";
+    case session_end::orphaned:
+        return "its lease was orphaned";
+    case session_end::cleanup_failed:
+        return "a key could not be deleted, so the lease was given up";
     }
     return "";
 }
@@ -48,8 +54,13 @@ public:
                  std::chrono::seconds ttl,
                  std::string label,
                  time_point sent)
-        : owner(std::move(c)), world(*owner->world), lease_(lease), label_(std::move(label)),
-          opened_(sent), serial_(world.random() >> 16), changed_(world) {
+        : owner(std::move(c))
+        , world(*owner->world)
+        , lease_(lease)
+        , label_(std::move(label))
+        , opened_(sent)
+        , serial_(world.random() >> 16)
+        , changed_(world) {
         renewed(sent, ttl);
         owner->hub->hold();
     }
@@ -59,8 +70,7 @@ public:
 
     static const std::shared_ptr<session_impl>& of(const session& handle) { return handle.impl_; }
 
-    static asio::awaitable<session>
-    open(std::shared_ptr<client_impl> c, session_options options);
+    static asio::awaitable<session> open(std::shared_ptr<client_impl> c, session_options options);
     static asio::awaitable<session>
     adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options);
 
@@ -184,7 +194,9 @@ class session_impl::turn {
 public:
     /// Takes the last place. `wake` is notified when it has become the first.
     turn(std::shared_ptr<session_impl> s, std::string name, notifier& wake)
-        : session_(std::move(s)), name_(std::move(name)), wake_(&wake) {
+        : session_(std::move(s))
+        , name_(std::move(name))
+        , wake_(&wake) {
         std::list<turn*>& line = session_->turns_[name_];
         place_ = line.insert(line.end(), this);
     }
@@ -303,10 +315,9 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
                 continue;
             }
             // It may have been released while the answer was on its way.
-            const auto found =
-                std::find_if(self->held_.begin(), self->held_.end(), [&](const held_key* k) {
-                    return k->key() == s.key;
-                });
+            const auto found = std::find_if(self->held_.begin(),
+                                            self->held_.end(),
+                                            [&](const held_key* k) { return k->key() == s.key; });
             if (found != self->held_.end()) {
                 (*found)->on_missing();
             }
@@ -314,9 +325,8 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     }
 }
 
-inline asio::awaitable<void> session_impl::clean_up(std::shared_ptr<session_impl> self,
-                                                    logic::lock_keys keys,
-                                                    bool unresolved) {
+inline asio::awaitable<void>
+session_impl::clean_up(std::shared_ptr<session_impl> self, logic::lock_keys keys, bool unresolved) {
     const time_point give_up = after(self->world.now(), std::chrono::nanoseconds(self->ttl_) / 2);
     const txn leave = logic::leave(keys, unresolved);
     for (;;) {
@@ -350,9 +360,8 @@ inline asio::awaitable<void> session_impl::clean_up(std::shared_ptr<session_impl
     }
 }
 
-inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<client_impl> c,
-                                                  lease_id lease,
-                                                  std::chrono::seconds ttl) {
+inline asio::awaitable<void>
+session_impl::revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl) {
     const auto patience = std::min<std::chrono::nanoseconds>(ttl, std::chrono::seconds(5));
     call_spec spec = c->spec(rpc::lease_revoke, patience, true, true);
     lease_revoke_response response;
@@ -412,9 +421,8 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
     co_return session(impl);
 }
 
-inline asio::awaitable<session> session_impl::adopt(std::shared_ptr<client_impl> c,
-                                                    lease_id lease,
-                                                    session_options options) {
+inline asio::awaitable<session>
+session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options) {
     const call_spec spec = c->spec(rpc::lease_keep_alive, c->options.request_timeout, true, false);
     const time_point sent = c->world->now();
     const lease_keep_alive_response renewed = co_await lease_keep_alive(c, spec, lease);
@@ -442,7 +450,8 @@ session::adopt(const client& owner, lease_id lease, session_options options) {
     return detail::session_impl::adopt(detail::client_impl::of(owner), lease, std::move(options));
 }
 
-inline session::session(std::shared_ptr<detail::session_impl> impl) : impl_(std::move(impl)) {}
+inline session::session(std::shared_ptr<detail::session_impl> impl)
+    : impl_(std::move(impl)) {}
 
 inline session& session::operator=(session&& other) noexcept {
     session old(std::move(*this)); // closes what this one was

@@ -17,7 +17,9 @@ namespace detail {
 class watcher_impl final : public watch_sink {
 public:
     watcher_impl(std::shared_ptr<router> r, std::shared_ptr<watch_hub> hub)
-        : router_(std::move(r)), hub_(std::move(hub)), changed_(*router_->world()) {}
+        : router_(std::move(r))
+        , hub_(std::move(hub))
+        , changed_(*router_->world()) {}
     ~watcher_impl() { end(); }
     watcher_impl(const watcher_impl&) = delete;
     watcher_impl& operator=(const watcher_impl&) = delete;
@@ -92,7 +94,8 @@ private:
 
 } // namespace detail
 
-inline watcher::watcher(std::shared_ptr<detail::watcher_impl> impl) : impl_(std::move(impl)) {}
+inline watcher::watcher(std::shared_ptr<detail::watcher_impl> impl)
+    : impl_(std::move(impl)) {}
 
 inline watcher& watcher::operator=(watcher&& other) noexcept {
     watcher old(std::move(*this)); // ends the watch that this one was

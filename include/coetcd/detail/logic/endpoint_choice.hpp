@@ -11,12 +11,13 @@ namespace coetcd::detail::logic {
 
 /// Which endpoint to try next. It stays with one that works; one that failed is shunned for a
 /// while that doubles with each failure in a row, and is tried again before that only if all are.
-template <class TimePoint>
+template<class TimePoint>
 class endpoint_choice {
 public:
     /// `start` spreads clients over the endpoints.
     endpoint_choice(std::size_t count, std::uint64_t start)
-        : states_(count), preferred_(static_cast<std::size_t>(start % count)) {}
+        : states_(count)
+        , preferred_(static_cast<std::size_t>(start % count)) {}
 
     std::size_t size() const { return states_.size(); }
 

@@ -24,7 +24,8 @@ inline std::chrono::nanoseconds certain(std::chrono::seconds ttl) {
 inline std::chrono::nanoseconds renewal_interval(std::chrono::seconds ttl, std::uint64_t random) {
     const auto third = std::chrono::nanoseconds(ttl) / 3;
     const auto tenth = static_cast<std::uint64_t>(third.count() / 10);
-    return third - third / 20 + std::chrono::nanoseconds(static_cast<std::int64_t>(random % (tenth + 1)));
+    return third - third / 20 +
+           std::chrono::nanoseconds(static_cast<std::int64_t>(random % (tenth + 1)));
 }
 
 /// How long one attempt of a renewal may take before another endpoint is asked.

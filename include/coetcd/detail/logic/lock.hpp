@@ -35,10 +35,8 @@ inline lock_keys make_lock_keys(const std::string& name, lease_id lease, std::ui
     };
     const std::string owner = hex(static_cast<std::uint64_t>(lease));
     const std::string number = hex(serial);
-    return {name + "/",
-            name + "/" + owner + "-" + number,
-            name + ".x/" + owner + "/" + number,
-            lease};
+    return {
+        name + "/", name + "/" + owner + "-" + number, name + ".x/" + owner + "/" + number, lease};
 }
 
 /// Another key in the queue.
@@ -72,7 +70,8 @@ inline txn enter(const lock_keys& keys, std::string label) {
     range_options keys_only;
     keys_only.keys_only = true;
     return txn()
-        .when(compare::create_revision(keys.key) == 0, compare::create_revision(keys.tombstone) == 0)
+        .when(compare::create_revision(keys.key) == 0,
+              compare::create_revision(keys.tombstone) == 0)
         .then(op::put(keys.key, std::move(label), with_lease),
               op::get(key_range::prefix(keys.queue), newest_two))
         .otherwise(op::get(keys.key, keys_only));
@@ -199,9 +198,8 @@ inline standing after_enter_if_free(const txn_response& response, const lock_key
 }
 
 /// What the answer to `confirm` means.
-inline standing after_confirm(const txn_response& response,
-                              const lock_keys& keys,
-                              std::int64_t create_revision) {
+inline standing
+after_confirm(const txn_response& response, const lock_keys& keys, std::int64_t create_revision) {
     standing result;
     if (response.succeeded) {
         result.at = standing::place::owner;

@@ -13,9 +13,9 @@ namespace coetcd::detail::logic {
 
 /// What a failed request may have done to the store. In order of trouble.
 enum class effect {
-    none,        ///< Nothing, and it will not.
-    settled,     ///< It was applied or it was not; nothing is under way any more.
-    unresolved,  ///< It may have been applied, or may still be.
+    none,       ///< Nothing, and it will not.
+    settled,    ///< It was applied or it was not; nothing is under way any more.
+    unresolved, ///< It may have been applied, or may still be.
 };
 
 /// What one failed attempt of a request means.
@@ -44,7 +44,8 @@ inline verdict judge(const wire::status& s) {
     case server_errc::permission_denied:
     case server_errc::out_of_range:
     case server_errc::unimplemented:
-    case server_errc::unauthenticated: return {effect::none, false, false};
+    case server_errc::unauthenticated:
+        return {effect::none, false, false};
     case server_errc::failed_precondition:
         // Learners serve nearly nothing; another member will.
         return has("learner") ? verdict{effect::none, true, true}
@@ -68,21 +69,24 @@ inline verdict judge(const wire::status& s) {
     case server_errc::deadline_exceeded:
     case server_errc::aborted:
     case server_errc::internal:
-    case server_errc::data_loss: break;
+    case server_errc::data_loss:
+        break;
     }
     return {effect::unresolved, true, true};
 }
 
 /// How long to wait before the next attempt: doubles from `first` up to `most`, with jitter of
 /// a half, so that many clients do not come back at the same moment.
-inline std::chrono::nanoseconds backoff(unsigned attempt,
-                                        std::uint64_t random,
-                                        std::chrono::milliseconds first = std::chrono::milliseconds(25),
-                                        std::chrono::milliseconds most = std::chrono::milliseconds(1000)) {
-    const auto full = std::min<std::chrono::milliseconds>(first * (1 << std::min(attempt, 16U)), most);
+inline std::chrono::nanoseconds
+backoff(unsigned attempt,
+        std::uint64_t random,
+        std::chrono::milliseconds first = std::chrono::milliseconds(25),
+        std::chrono::milliseconds most = std::chrono::milliseconds(1000)) {
+    const auto full =
+        std::min<std::chrono::milliseconds>(first * (1 << std::min(attempt, 16U)), most);
     const auto half = std::chrono::nanoseconds(full) / 2;
-    return half + std::chrono::nanoseconds(
-                      static_cast<std::int64_t>(random % static_cast<std::uint64_t>(half.count() + 1)));
+    return half + std::chrono::nanoseconds(static_cast<std::int64_t>(
+                      random % static_cast<std::uint64_t>(half.count() + 1)));
 }
 
 } // namespace coetcd::detail::logic

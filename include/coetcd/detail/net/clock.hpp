@@ -32,7 +32,9 @@ struct boot_clock : env_clock {
 /// longer than this; a wait without end is.
 struct boot_wait_traits {
     static boot_clock::duration to_wait_duration(const boot_clock::duration& d) {
-        return d > std::chrono::hours(24) ? d : std::min<boot_clock::duration>(d, std::chrono::seconds(1));
+        return d > std::chrono::hours(24)
+                   ? d
+                   : std::min<boot_clock::duration>(d, std::chrono::seconds(1));
     }
     static boot_clock::duration to_wait_duration(const boot_clock::time_point& t) {
         return to_wait_duration(t - boot_clock::now());
@@ -66,7 +68,8 @@ public:
 private:
     struct state {
         state(const asio::any_io_executor& ex, std::function<void()> f)
-            : alarm(ex), end(std::move(f)) {}
+            : alarm(ex)
+            , end(std::move(f)) {}
         timer alarm;
         std::function<void()> end;
         bool fired = false;

@@ -13,15 +13,14 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <random>
 #include <string>
+#include <sys/socket.h>
 #include <utility>
 
 namespace coetcd::detail::net {
@@ -37,7 +36,10 @@ struct net_options {
 class default_env final : public env {
 public:
     default_env(asio::any_io_executor ex, net_options options)
-        : executor_(std::move(ex)), options_(options), resolver_(*this), pool_(*this) {}
+        : executor_(std::move(ex))
+        , options_(options)
+        , resolver_(*this)
+        , pool_(*this) {}
 
     asio::any_io_executor executor() const override { return executor_; }
     time_point now() const override { return boot_clock::now(); }
@@ -77,7 +79,8 @@ namespace detail_env {
 
 class timer_sleeper final : public sleeper {
 public:
-    explicit timer_sleeper(const asio::any_io_executor& ex) : timer_(ex) {}
+    explicit timer_sleeper(const asio::any_io_executor& ex)
+        : timer_(ex) {}
 
     asio::awaitable<error_code> sleep_until(time_point when) override {
         error_code ec;
@@ -129,7 +132,8 @@ inline void close(tcp::socket& socket) {
 class default_env::http_stream final : public stream {
 public:
     http_stream(asio::any_io_executor ex, std::unique_ptr<connection> c)
-        : executor_(std::move(ex)), connection_(std::move(c)) {}
+        : executor_(std::move(ex))
+        , connection_(std::move(c)) {}
 
     asio::awaitable<error_code> write(std::string json, time_point deadline) override {
         return send(chunk(json), deadline);
@@ -183,11 +187,11 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         key += " renewal";
     }
     auto is_alive = [](connection& c) { return detail_env::is_quiet(c.next_layer()); };
-    pool<connection>::loan place = co_await pool_.take(std::move(key),
-                                                       renewal ? renewal_connections
-                                                               : options_.connections,
-                                                       request.deadline,
-                                                       is_alive);
+    pool<connection>::loan place =
+        co_await pool_.take(std::move(key),
+                            renewal ? renewal_connections : options_.connections,
+                            request.deadline,
+                            is_alive);
     if (!place) {
         result.ec = errc::timed_out;
         co_return result;
@@ -201,8 +205,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         place.connection = std::move(fresh.connected);
     }
     connection& used = *place.connection;
-    watchdog limit(
-        executor_, request.deadline, [&used] { detail_env::close(used.next_layer()); });
+    watchdog limit(executor_, request.deadline, [&used] { detail_env::close(used.next_layer()); });
     std::string text = http_request(request, framing::whole, request.deadline - now());
     result = co_await used.exchange(std::move(text));
     if (limit.fired()) {

@@ -50,11 +50,13 @@ inline error_code translate(const error_code& ec) {
 
 /// One HTTP/1.1 connection over any byte stream: a socket, TLS, or a pair of buffers in a test.
 /// Requests one after the other, or one that stays open. After any failure it is of no further use.
-template <class Stream>
+template<class Stream>
 class http_connection {
 public:
     http_connection(Stream connected, limits most)
-        : stream_(std::move(connected)), buffer_(most.header + read_size), limits_(most) {}
+        : stream_(std::move(connected))
+        , buffer_(most.header + read_size)
+        , limits_(most) {}
 
     Stream& next_layer() { return stream_; }
 
@@ -63,9 +65,8 @@ public:
         reusable_ = false;
         reply result;
         result.sent = true;
-        co_await asio::async_write(stream_,
-                                   asio::buffer(request),
-                                   asio::redirect_error(asio::use_awaitable, result.ec));
+        co_await asio::async_write(
+            stream_, asio::buffer(request), asio::redirect_error(asio::use_awaitable, result.ec));
         if (result.ec) {
             co_return result;
         }
@@ -133,7 +134,7 @@ public:
 private:
     static constexpr std::size_t read_size = 16 * 1024;
 
-    template <class Parser>
+    template<class Parser>
     void configure(Parser& parser) {
         parser.header_limit(limits_.header);
         parser.eager(true);
@@ -147,8 +148,8 @@ private:
         }
         const std::size_t room = std::min(read_size, buffer_.max_size() - buffer_.size());
         const auto space = buffer_.prepare(room);
-        const std::size_t n = co_await stream_.async_read_some(
-            space, asio::redirect_error(asio::use_awaitable, ec));
+        const std::size_t n =
+            co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, ec));
         buffer_.commit(n);
         co_return ec;
     }

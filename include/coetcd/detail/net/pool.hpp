@@ -13,10 +13,12 @@
 namespace coetcd::detail::net {
 
 /// Open connections, kept for the next request; so many for each key at the most.
-template <class Connection>
+template<class Connection>
 class pool {
     struct bucket {
-        bucket(env& world, std::size_t most) : cap(most), freed(world) {}
+        bucket(env& world, std::size_t most)
+            : cap(most)
+            , freed(world) {}
         std::vector<std::unique_ptr<Connection>> idle; // the most recently used last
         std::size_t taken = 0;                         // loans that exist
         const std::size_t cap;
@@ -24,7 +26,8 @@ class pool {
     };
 
 public:
-    explicit pool(env& world) : env_(world) {}
+    explicit pool(env& world)
+        : env_(world) {}
 
     /// A place in the pool, with a connection or to be filled with a new one. Its destruction
     /// returns a connection that is in order and drops one that is not.
@@ -32,7 +35,8 @@ public:
     public:
         loan() = default;
         loan(std::shared_ptr<bucket> from, std::unique_ptr<Connection> c)
-            : connection(std::move(c)), bucket_(std::move(from)) {
+            : connection(std::move(c))
+            , bucket_(std::move(from)) {
             ++bucket_->taken;
         }
         loan(loan&&) = default;
@@ -58,7 +62,7 @@ public:
 
     /// Waits for a place, in order of arrival; an empty loan if `deadline` comes first.
     /// `alive` tells whether an idle connection is still good.
-    template <class Alive>
+    template<class Alive>
     asio::awaitable<loan> take(std::string key, std::size_t cap, time_point deadline, Alive alive) {
         std::shared_ptr<bucket>& found = buckets_[std::move(key)];
         if (!found) {

@@ -26,7 +26,8 @@ public:
         std::vector<tcp::endpoint> addresses; ///< Not empty if `ec` is clear.
     };
 
-    explicit resolver(env& world) : env_(world) {}
+    explicit resolver(env& world)
+        : env_(world) {}
 
     asio::awaitable<result> lookup(std::string host, std::uint16_t port, time_point deadline) {
         result found;
@@ -54,7 +55,8 @@ public:
 
 private:
     struct record {
-        explicit record(env& world) : done(world) {}
+        explicit record(env& world)
+            : done(world) {}
         std::vector<asio::ip::address> addresses; // of the last lookup that found some
         error_code failure;
         time_point looked_up = time_point::min();
