@@ -181,9 +181,12 @@ void scripted_env::cancel(std::uint64_t event) {
     std::erase_if(events_, [&](const auto& e) { return e.second.number == event; });
 }
 
-bool scripted_env::step(time_point limit) {
+void scripted_env::settle() {
     context.restart();
     context.poll();
+}
+
+bool scripted_env::next_event(time_point limit) {
     if (events_.empty() || events_.begin()->first > limit) {
         return false;
     }
@@ -203,8 +206,8 @@ void scripted_env::run(asio::awaitable<void> body) {
         ended = true;
     });
     const time_point limit = now_ + std::chrono::hours(1);
-    while (!ended) {
-        if (!step(limit) && !ended) {
+    for (settle(); !ended; settle()) {
+        if (!next_event(limit)) {
             throw std::runtime_error("scripted_env: the body waits for what never comes");
         }
     }
@@ -215,7 +218,7 @@ void scripted_env::run(asio::awaitable<void> body) {
 
 void scripted_env::pass(std::chrono::nanoseconds time) {
     const time_point limit = now_ + time;
-    while (step(limit)) {
+    for (settle(); next_event(limit); settle()) {
     }
     now_ = std::max(now_, limit);
 }

@@ -103,9 +103,11 @@ private:
         std::function<void()> fire;
     };
 
-    /// Runs handlers until all wait, then the next event.
-    /// @returns False if there is no event until `limit`.
-    bool step(time_point limit);
+    /// Runs handlers until all wait.
+    void settle();
+    /// Goes on to the next event.
+    /// @returns False if there is none until `limit`.
+    bool next_event(time_point limit);
 
     time_point now_ = time_point(std::chrono::hours(1000));
     std::multimap<time_point, pending> events_;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "support/fake_etcd.hpp"
+#include "support/scripted_env.hpp"
+
+#include <coetcd/client.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace support {
+
+/// An etcd, a network and a clock, all of them at the test's command.
+struct world {
+    world()
+        : context(std::make_unique<boost::asio::io_context>(1)),
+          env(std::make_shared<scripted_env>(*context)), etcd(std::make_unique<fake_etcd>(env)) {}
+    ~world() { context.reset(); } // what is under way goes before what it uses
+    world(const world&) = delete;
+    world& operator=(const world&) = delete;
+
+    coetcd::client client(coetcd::client_options options = {}) {
+        return coetcd::client(env, "http://etcd:2379", options);
+    }
+
+    std::unique_ptr<boost::asio::io_context> context;
+    std::shared_ptr<scripted_env> env;
+    std::unique_ptr<fake_etcd> etcd;
+};
+
+/// An operation that runs by itself, to be looked at and cancelled from outside.
+template <class T>
+class background {
+public:
+    background(world& w, boost::asio::awaitable<T> work) : state_(std::make_shared<state>()) {
+        auto at_end = [s = state_](std::exception_ptr failure) {
+            s->failure = failure;
+            s->ended = true;
+            ++s->completions;
+        };
+        boost::asio::co_spawn(
+            *w.context,
+            keep(state_, std::move(work)),
+            boost::asio::bind_cancellation_slot(state_->stop.slot(), std::move(at_end)));
+    }
+
+    bool ended() const { return state_->ended; }
+    int completions() const { return state_->completions; }
+    void cancel(boost::asio::cancellation_type how = boost::asio::cancellation_type::terminal) {
+        state_->stop.emit(how);
+    }
+
+    /// What it returned; throws what it threw.
+    T get() {
+        if (!state_->ended) {
+            throw std::logic_error("background: has not ended");
+        }
+        if (state_->failure) {
+            std::rethrow_exception(state_->failure);
+        }
+        return std::move(*state_->value);
+    }
+    /// The code of what it threw; clear if it returned.
+    coetcd::error_code code() {
+        try {
+            (void)get();
+        } catch (const boost::system::system_error& e) {
+            return e.code();
+        }
+        return {};
+    }
+
+private:
+    struct state {
+        boost::asio::cancellation_signal stop;
+        std::exception_ptr failure;
+        std::optional<T> value;
+        bool ended = false;
+        int completions = 0;
+    };
+    static boost::asio::awaitable<void> keep(std::shared_ptr<state> s,
+                                             boost::asio::awaitable<T> work) {
+        s->value.emplace(co_await std::move(work));
+    }
+    std::shared_ptr<state> state_;
+};
+
+} // namespace support

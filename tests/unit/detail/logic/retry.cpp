@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/retry.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace coetcd::detail::logic;
+using namespace std::chrono_literals;
+
+namespace {
+
+const verdict final_none{effect::none, false, false};
+const verdict elsewhere{effect::none, true, true};
+const verdict later{effect::none, true, false};
+const verdict unclear{effect::unresolved, true, true};
+
+} // namespace
+
+TEST_CASE("each error of etcd means what it did and whether to try again", "[logic][retry]") {
+    struct {
+        server_errc code;
+        const char* message; // as etcd 3.4 to 3.7 write it
+        verdict expected;
+    } const rows[] = {
+        // The request can never succeed, or not as it is.
+        {server_errc::not_found, "etcdserver: requested lease not found", final_none},
+        {server_errc::failed_precondition, "etcdserver: lease already exists", final_none},
+        {server_errc::out_of_range, "etcdserver: too large lease TTL", final_none},
+        {server_errc::out_of_range,
+         "etcdserver: mvcc: required revision has been compacted",
+         final_none},
+        {server_errc::out_of_range,
+         "etcdserver: mvcc: required revision is a future revision",
+         final_none},
+        {server_errc::invalid_argument, "etcdserver: request is too large", final_none},
+        {server_errc::invalid_argument,
+         "etcdserver: too many operations in txn request",
+         final_none},
+        {server_errc::invalid_argument,
+         "etcdserver: duplicate key given in txn request",
+         final_none},
+        {server_errc::invalid_argument, "etcdserver: key is not provided", final_none},
+        {server_errc::invalid_argument, "etcdserver: key not found", final_none},
+        {server_errc::already_exists, "", final_none},
+        {server_errc::unimplemented, "Not Found", final_none},
+        // authentication
+        {server_errc::invalid_argument, "etcdserver: user name is empty", final_none},
+        {server_errc::unauthenticated, "etcdserver: invalid auth token", final_none},
+        {server_errc::invalid_argument,
+         "etcdserver: revision of auth store is old",
+         final_none},
+        {server_errc::invalid_argument,
+         "etcdserver: authentication failed, invalid user ID or password",
+         final_none},
+        {server_errc::permission_denied, "etcdserver: permission denied", final_none},
+        {server_errc::failed_precondition,
+         "etcdserver: authentication is not enabled",
+         final_none},
+        {server_errc::failed_precondition, "etcdserver: user name not found", final_none},
+        // full, or busy
+        {server_errc::resource_exhausted,
+         "etcdserver: mvcc: database space exceeded",
+         {effect::settled, false, false}},
+        {server_errc::resource_exhausted, "etcdserver: too many requests", later},
+        // members that do not serve
+        {server_errc::failed_precondition,
+         "etcdserver: rpc not supported for learner",
+         elsewhere},
+        {server_errc::unavailable, "etcdserver: rpc not supported for learner", elsewhere},
+        {server_errc::unavailable, "etcdserver: not capable", elsewhere},
+        {server_errc::unavailable, "etcdserver: no leader", elsewhere},
+        {server_errc::unavailable, "etcdserver: leader changed", elsewhere},
+        // It may still commit.
+        {server_errc::unavailable, "etcdserver: request timed out", unclear},
+        {server_errc::unavailable,
+         "etcdserver: request timed out, possibly due to previous leader failure",
+         unclear},
+        {server_errc::unavailable,
+         "etcdserver: request timed out, possibly due to connection lost",
+         unclear},
+        {server_errc::unavailable, "error reading from server: EOF", unclear},
+        {server_errc::unavailable, "transport is closing", unclear},
+        {server_errc::unavailable, "", unclear},
+        {server_errc::deadline_exceeded, "context deadline exceeded", unclear},
+        {server_errc::unknown, "context deadline exceeded", unclear},
+        {server_errc::unknown, "", unclear},
+        {server_errc::canceled, "context canceled", unclear},
+        {server_errc::aborted, "", unclear},
+        {server_errc::internal, "server closed the stream without sending trailers", unclear},
+        {server_errc::data_loss, "etcdserver: corrupt cluster", unclear},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(static_cast<int>(row.code), row.message);
+        const verdict v = judge({row.code, row.message});
+        CHECK(v.left == row.expected.left);
+        CHECK(v.transient == row.expected.transient);
+        CHECK(v.blame == row.expected.blame);
+    }
+}
+
+TEST_CASE("the code decides before the text", "[logic][retry]") {
+    // Text that a user chose, a key or a name, may be part of a message.
+    CHECK_FALSE(judge({server_errc::not_found, "no leader"}).transient);
+    CHECK_FALSE(judge({server_errc::invalid_argument, "too many requests"}).transient);
+    CHECK_FALSE(judge({server_errc::permission_denied, "learner"}).transient);
+    CHECK(judge({server_errc::unknown, "no leader"}).left == effect::unresolved);
+}
+
+TEST_CASE("a code that there is not yet is no reason to believe that nothing happened",
+          "[logic][retry]") {
+    const verdict v = judge({static_cast<server_errc>(99), ""});
+    CHECK(v.left == effect::unresolved);
+    CHECK(v.transient);
+}
+
+TEST_CASE("what was not sent did nothing; what was sent without an answer may have",
+          "[logic][retry]") {
+    const error_code reasons[] = {boost::asio::error::connection_refused,
+                                  boost::asio::error::connection_reset,
+                                  boost::asio::error::eof,
+                                  boost::asio::error::host_not_found,
+                                  errc::timed_out,
+                                  errc::protocol_error};
+    for (const auto& ec : reasons) {
+        CAPTURE(ec.message());
+        for (const bool sent : {false, true}) {
+            const verdict v = judge_transport(ec, sent);
+            CHECK(v.left == (sent ? effect::unresolved : effect::none));
+            CHECK(v.transient);
+            CHECK(v.blame);
+        }
+    }
+    // Another endpoint would give the same answer.
+    const verdict v = judge_transport(errc::too_large, true);
+    CHECK(v.left == effect::unresolved);
+    CHECK_FALSE(v.transient);
+    CHECK_FALSE(v.blame);
+}
+
+TEST_CASE("effects are in order of trouble", "[logic][retry]") {
+    CHECK(effect::none < effect::settled);
+    CHECK(effect::settled < effect::unresolved);
+}
+
+TEST_CASE("the pause between attempts doubles up to a limit, with a jitter of a half",
+          "[logic][retry]") {
+    constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+    struct {
+        unsigned attempt;
+        std::chrono::milliseconds full;
+    } const rows[] = {
+        {0, 25ms},
+        {1, 50ms},
+        {2, 100ms},
+        {3, 200ms},
+        {4, 400ms},
+        {5, 800ms},
+        {6, 1000ms},
+        {7, 1000ms},
+        {16, 1000ms},
+        {17, 1000ms},
+        {63, 1000ms},
+        {std::numeric_limits<unsigned>::max(), 1000ms},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.attempt);
+        const auto half = std::chrono::nanoseconds(row.full) / 2;
+        const auto span = static_cast<std::uint64_t>(half.count());
+        CHECK(backoff(row.attempt, 0) == half);
+        CHECK(backoff(row.attempt, span) == row.full);
+        CHECK(backoff(row.attempt, span + 1) == half);
+        for (const std::uint64_t chance : {std::uint64_t{987'654'321}, most / 7, most}) {
+            CHECK(backoff(row.attempt, chance) >= half);
+            CHECK(backoff(row.attempt, chance) <= row.full);
+        }
+    }
+    CHECK(backoff(0, 0, 10ms, 20ms) == 5ms);
+    CHECK(backoff(9, 0, 10ms, 20ms) == 10ms);
+    CHECK(backoff(0, 0, 0ms, 0ms) == 0ms);
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/loss.hpp>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace coetcd::detail;
+
+namespace {
+
+/// Notes that it was told; may end its own subscription then.
+class listener final : public loss_listener {
+public:
+    listener(loss_source& source, int number, std::vector<int>& told, bool ends = false)
+        : number_(number)
+        , told_(told)
+        , ends_(ends)
+        , subscription_(std::in_place, source, *this) {}
+    void on_loss() override {
+        told_.push_back(number_);
+        if (ends_) {
+            subscription_.reset();
+        }
+    }
+
+private:
+    const int number_;
+    std::vector<int>& told_;
+    const bool ends_;
+    std::optional<loss_source::subscription> subscription_;
+};
+
+} // namespace
+
+TEST_CASE("a loss is told to all who listen, in order", "[loss]") {
+    loss_source source;
+    std::vector<int> told;
+    source.tell();
+    listener first(source, 1, told);
+    listener second(source, 2, told);
+    source.tell();
+    CHECK(told == std::vector<int>{1, 2});
+}
+
+TEST_CASE("who listens no longer is not told", "[loss]") {
+    loss_source source;
+    std::vector<int> told;
+    listener first(source, 1, told);
+    auto second = std::make_unique<listener>(source, 2, told);
+    listener third(source, 3, told);
+    second.reset();
+    source.tell();
+    CHECK(told == std::vector<int>{1, 3});
+}
+
+TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
+    loss_source source;
+    std::vector<int> told;
+    listener first(source, 1, told, true);
+    listener second(source, 2, told);
+    listener third(source, 3, told, true);
+    source.tell();
+    CHECK(told == std::vector<int>{1, 2, 3});
+    source.tell();
+    CHECK(told == std::vector<int>{1, 2, 3, 2});
+}

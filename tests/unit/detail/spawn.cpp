@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/notifier.hpp>
+#include <coetcd/detail/spawn.hpp>
+
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "support/catch.hpp"
+#include "support/scripted_env.hpp"
+
+using namespace coetcd::detail;
+using support::scripted_env;
+
+namespace {
+
+/// Its own executor, and nothing else that can happen.
+struct world {
+    asio::io_context context;
+    std::shared_ptr<scripted_env> env = std::make_shared<scripted_env>(context);
+    void run() {
+        context.restart();
+        context.run();
+    }
+};
+
+asio::awaitable<void> set(std::shared_ptr<bool> done) {
+    *done = true;
+    co_return;
+}
+
+asio::awaitable<void> fail(boost::system::error_code ec) {
+    throw boost::system::system_error(ec);
+    co_return;
+}
+
+asio::awaitable<void> fail_otherwise() {
+    throw std::logic_error("defect");
+    co_return;
+}
+
+asio::awaitable<void> wait(notifier& never, std::shared_ptr<bool> aborted) {
+    try {
+        const bool told = co_await never.wait();
+        CHECK_FALSE(told);
+    } catch (const boost::system::system_error& e) {
+        *aborted = e.code() == asio::error::operation_aborted;
+        throw;
+    }
+}
+
+} // namespace
+
+TEST_CASE("background work runs by itself", "[spawn]") {
+    world w;
+    auto done = std::make_shared<bool>(false);
+    spawn(*w.env, set(done));
+    w.run();
+    CHECK(*done);
+}
+
+TEST_CASE("background work owns what it needs, and lets it go", "[spawn]") {
+    world w;
+    auto done = std::make_shared<bool>(false);
+    const std::weak_ptr<bool> alive = done;
+    spawn(*w.env, set(std::move(done)));
+    CHECK_FALSE(alive.expired());
+    w.run();
+    CHECK(alive.expired());
+}
+
+TEST_CASE("background work that is cancelled has ended regularly", "[spawn][cancellation]") {
+    world w;
+    spawn(*w.env, fail(asio::error::operation_aborted));
+    CHECK_NOTHROW(w.run());
+
+    notifier never(*w.env);
+    asio::cancellation_signal stop;
+    auto aborted = std::make_shared<bool>(false);
+    spawn(*w.env, wait(never, aborted), stop);
+    w.context.restart();
+    w.context.poll();
+    CHECK_FALSE(*aborted);
+    stop.emit(asio::cancellation_type::terminal);
+    CHECK_NOTHROW(w.run());
+    CHECK(*aborted);
+}
+
+TEST_CASE("a defect of background work reaches who runs the executor", "[spawn]") {
+    world w;
+    spawn(*w.env, fail_otherwise());
+    CHECK_THROWS_AS(w.run(), std::logic_error);
+    spawn(*w.env, fail(asio::error::eof));
+    CHECK_THROWS_AS(w.run(), boost::system::system_error);
+    asio::cancellation_signal stop;
+    spawn(*w.env, fail_otherwise(), stop);
+    CHECK_THROWS_AS(w.run(), std::logic_error);
+}

@@ -1,0 +1,1018 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/mutex.hpp>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using coetcd::errc;
+using coetcd::detail::call_request;
+using coetcd::detail::rpc;
+using support::background;
+using support::scripted_env;
+using support::world;
+
+namespace {
+
+// awaitable<void> made to fit `background`.
+asio::awaitable<bool> lock(coetcd::mutex& m) {
+    co_await m.lock();
+    co_return true;
+}
+
+asio::awaitable<void> open_into(std::optional<coetcd::session>& out,
+                                coetcd::client client,
+                                coetcd::session_options options) {
+    coetcd::session opened = co_await coetcd::session::open(client, options);
+    out.emplace(std::move(opened));
+}
+
+coetcd::session open(world& w,
+                     const coetcd::client& client,
+                     coetcd::session_options options = {}) {
+    std::optional<coetcd::session> opened;
+    w.env->run(open_into(opened, client, std::move(options)));
+    return std::move(*opened);
+}
+
+template <class T>
+T await(world& w, asio::awaitable<T> work) {
+    background<T> b(w, std::move(work));
+    while (!b.ended()) {
+        w.env->pass(1ms);
+    }
+    return b.get();
+}
+
+void take(world& w, coetcd::mutex& m) {
+    REQUIRE(await(w, lock(m)));
+}
+
+// What the entering transaction of a lock looks like on the wire.
+bool is_enter(const call_request& r) {
+    return r.what == rpc::txn && r.body.find("request_put") != std::string::npos &&
+           r.body.find("ignore_lease") == std::string::npos &&
+           r.body.find("request_delete_range") == std::string::npos;
+}
+
+bool is_confirm(const call_request& r) {
+    return r.what == rpc::txn && r.body.find("ignore_lease") != std::string::npos;
+}
+
+bool is_release(const call_request& r) {
+    return r.what == rpc::txn && r.body.find("request_delete_range") != std::string::npos;
+}
+
+std::size_t count(const world& w, bool (*which)(const call_request&)) {
+    return static_cast<std::size_t>(
+        std::count_if(w.env->calls.begin(), w.env->calls.end(), which));
+}
+
+} // namespace
+
+TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in one", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {10s, "me"});
+    coetcd::mutex mutex(session, "orders/42");
+    REQUIRE_FALSE(mutex.owns_lock());
+
+    const std::size_t before = w.env->calls.size();
+    take(w, mutex);
+    REQUIRE(w.env->calls.size() == before + 1);
+    REQUIRE(mutex.owns_lock());
+    REQUIRE(w.etcd->under("orders/42/") == std::vector<std::string>{mutex.key()});
+    const auto& record = w.etcd->keys.at(mutex.key());
+    REQUIRE(record.create_revision == mutex.fencing_token());
+    REQUIRE(record.lease == session.lease());
+    REQUIRE(record.value == "me");
+
+    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE(w.env->calls.size() == before + 2);
+    REQUIRE_FALSE(mutex.owns_lock());
+    REQUIRE(w.etcd->keys.empty());
+    REQUIRE_FALSE(await(w, mutex.unlock()));
+    REQUIRE(w.env->calls.size() == before + 2);
+}
+
+TEST_CASE("what needs the lock is refused while it is not held", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    REQUIRE_THROWS_AS(mutex.fencing_token(), coetcd::error);
+    REQUIRE_THROWS_AS(mutex.is_owner(), coetcd::error);
+    REQUIRE_THROWS_AS(mutex.key(), coetcd::error);
+    REQUIRE_THROWS_AS(coetcd::held_lock(mutex, std::adopt_lock), coetcd::error);
+    REQUIRE(mutex.name() == "m");
+    try {
+        (void)mutex.key();
+    } catch (const coetcd::error& e) {
+        REQUIRE(e.code() == errc::not_owner);
+        REQUIRE(e.code() == coetcd::condition::ownership_lost);
+    }
+}
+
+TEST_CASE("a name that is empty or too long is refused", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    REQUIRE_THROWS_WITH(coetcd::mutex(session, ""), "name: is empty");
+    REQUIRE_THROWS_WITH(coetcd::mutex(session, std::string(513, 'x')),
+                        "name: is longer than 512 bytes");
+    REQUIRE_NOTHROW(coetcd::mutex(session, std::string(512, 'x')));
+}
+
+TEST_CASE("lock() waits for the one before, is woken by its end, and proves it by a write",
+          "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex first(one, "m");
+    coetcd::mutex second(two, "m");
+    take(w, first);
+    background<bool> waiting(w, lock(second));
+    w.env->pass(500ms);
+    REQUIRE_FALSE(waiting.ended());
+    REQUIRE(w.etcd->watches() == 2); // the one ahead, and our own
+    REQUIRE(count(w, is_confirm) == 0);
+
+    background<bool> unlocking(w, first.unlock());
+    w.env->pass(10ms); // there and back, an event, there and back
+    REQUIRE(unlocking.get());
+    REQUIRE(waiting.get());
+    REQUIRE(count(w, is_confirm) == 1);
+    REQUIRE(second.owns_lock());
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->watches() == 0);
+    REQUIRE(w.env->opened == 1); // one stream for all of it
+}
+
+TEST_CASE("fencing tokens grow from owner to owner", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    std::int64_t last = 0;
+    for (int i = 0; i < 5; ++i) {
+        coetcd::mutex& m = i % 2 == 0 ? a : b;
+        take(w, m);
+        REQUIRE(m.fencing_token() > last);
+        last = m.fencing_token();
+        REQUIRE(await(w, m.unlock()));
+    }
+}
+
+TEST_CASE("the coroutines of one session queue up in it, in order, behind one key", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    std::vector<int> order;
+    coetcd::mutex a(session, "m");
+    coetcd::mutex b(session, "m");
+    take(w, a);
+    auto job = [&](coetcd::mutex& m, int n) -> asio::awaitable<bool> {
+        coetcd::held_lock held = co_await m.scoped_lock();
+        order.push_back(n);
+        const bool done = co_await held.unlock();
+        co_return done;
+    };
+    std::vector<std::unique_ptr<background<bool>>> jobs;
+    for (int i = 0; i < 6; ++i) {
+        jobs.push_back(std::make_unique<background<bool>>(w, job(i % 2 == 0 ? a : b, i)));
+    }
+    w.env->pass(100ms);
+    REQUIRE(order.empty());
+    REQUIRE(w.etcd->under("m/").size() == 1);
+    // `a` has been taken by lock(); its owner gives it back.
+    REQUIRE(await(w, a.unlock()));
+    w.env->pass(1s);
+    REQUIRE(order == std::vector<int>{0, 1, 2, 3, 4, 5});
+    for (auto& j : jobs) {
+        REQUIRE(j->get());
+    }
+    REQUIRE(w.etcd->watches() == 0); // none of them had to watch anything
+}
+
+TEST_CASE("a waiter that leaves the session's own queue lets the others through", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex holder(session, "m");
+    coetcd::mutex impatient(session, "m");
+    coetcd::mutex patient(session, "m");
+    take(w, holder);
+    background<bool> leaves(w, lock(impatient));
+    background<bool> stays(w, lock(patient));
+    w.env->pass(10ms);
+    leaves.cancel();
+    w.env->pass(10ms);
+    REQUIRE(leaves.code() == asio::error::operation_aborted);
+    REQUIRE(await(w, holder.unlock()));
+    w.env->pass(10ms);
+    REQUIRE(stays.get());
+}
+
+TEST_CASE("try_lock() takes a free lock, and leaves nothing of itself if it is not", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    REQUIRE(await(w, a.try_lock()));
+    const std::size_t before = w.env->calls.size();
+    REQUIRE_FALSE(await(w, b.try_lock()));
+    REQUIRE(w.env->calls.size() == before + 1);
+    coetcd::mutex same_session(one, "m");
+    REQUIRE_FALSE(await(w, same_session.try_lock()));
+    REQUIRE(w.env->calls.size() == before + 1); // that one is known here
+    w.env->pass(1s);
+    REQUIRE(w.etcd->keys.size() == 1);
+    REQUIRE(await(w, a.unlock()));
+    REQUIRE(await(w, b.try_lock()));
+}
+
+TEST_CASE("try_lock() whose answer was lost finds the key that it put", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    bool first = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.breaks = is_enter(r) && std::exchange(first, false);
+        return f;
+    };
+    REQUIRE(await(w, mutex.try_lock()));
+    REQUIRE(mutex.fencing_token() == w.etcd->keys.at(mutex.key()).create_revision);
+    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {60s});
+    coetcd::mutex mutex(session, "m");
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.answered = !is_enter(r);
+        return f;
+    };
+    const auto began = w.env->now();
+    background<bool> trying(w, mutex.try_lock());
+    w.env->pass(5100ms);
+    REQUIRE(trying.code() == errc::timed_out);
+    REQUIRE(w.env->now() - began < 6s);
+    w.env->pass(1s);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE(session.state() == coetcd::session_state::active);
+}
+
+TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    const auto began = w.env->now();
+    REQUIRE_FALSE(await(w, b.try_lock_for(300ms)));
+    REQUIRE(w.env->now() - began >= 300ms);
+    REQUIRE(w.env->now() - began < 320ms);
+    w.env->pass(20ms);
+    REQUIRE(w.etcd->under("m/").size() == 1);
+    REQUIRE_FALSE(await(w, b.try_lock_for(-1s)));
+
+    background<bool> trying(w, b.try_lock_for(10s));
+    w.env->pass(50ms);
+    REQUIRE(await(w, a.unlock()));
+    w.env->pass(10ms);
+    REQUIRE(trying.get());
+    REQUIRE(b.owns_lock());
+    REQUIRE(await(w, b.unlock()));
+    const auto soon = std::chrono::steady_clock::now() + 1h;
+    REQUIRE(await(w, b.try_lock_until(soon)));
+}
+
+TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client, {10s});
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    background<bool> waiting(w, lock(b));
+    w.env->pass(100ms);
+    w.etcd->tells = false;
+    REQUIRE(await(w, a.unlock()));
+    w.env->pass(2s);
+    REQUIRE_FALSE(waiting.ended());
+    w.env->pass(4s); // half the ttl at the most
+    REQUIRE(waiting.get());
+}
+
+TEST_CASE("a release between the look and the watch is not missed", "[mutex]") {
+    // The one ahead goes away at every moment of the other's way into the wait.
+    for (auto when = 0ms; when < 20ms; ++when) {
+        world w;
+        const coetcd::client client = w.client();
+        coetcd::session one = open(w, client);
+        coetcd::session two = open(w, client);
+        coetcd::mutex a(one, "m");
+        coetcd::mutex b(two, "m");
+        take(w, a);
+        background<bool> waiting(w, lock(b));
+        w.env->pass(when);
+        background<bool> unlocking(w, a.unlock());
+        w.env->pass(40ms);
+        INFO("after " << when.count() << " ms");
+        REQUIRE(unlocking.get());
+        REQUIRE(waiting.get());
+    }
+}
+
+TEST_CASE("a broken stream is replaced, and what it missed is read", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    background<bool> waiting(w, lock(b));
+    w.env->pass(100ms);
+    w.etcd->tells = false;
+    REQUIRE(await(w, a.unlock()));
+    w.etcd->tells = true;
+    w.env->break_streams();
+    w.env->pass(500ms);
+    REQUIRE(waiting.get());
+}
+
+TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    background<bool> waiting(w, lock(b));
+    w.env->pass(2s);
+    w.etcd->revoke(two.lease());
+    w.env->pass(20ms);
+    REQUIRE(waiting.code() == errc::session_lost);
+    REQUIRE(two.reason() == coetcd::session_end::expired);
+    REQUIRE(a.owns_lock());
+}
+
+TEST_CASE("a waiter whose key is deleted by hand fails at once", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    background<bool> waiting(w, lock(b));
+    w.env->pass(2s);
+    const std::string held = a.key();
+    for (const std::string& key : w.etcd->under("m/")) {
+        if (key != held) {
+            w.etcd->erase(key);
+        }
+    }
+    w.env->pass(20ms);
+    REQUIRE(waiting.code() == errc::lock_lost);
+    REQUIRE(two.state() == coetcd::session_state::active);
+    REQUIRE(a.owns_lock());
+}
+
+TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {6s});
+    coetcd::mutex mutex(session, "m");
+    take(w, mutex);
+    const coetcd::compare mine = mutex.is_owner();
+    w.etcd->erase(mutex.key());
+    w.env->pass(2500ms);
+    REQUIRE_FALSE(mutex.owns_lock());
+    REQUIRE(session.state() == coetcd::session_state::active);
+    REQUIRE_FALSE(await(w, mutex.unlock()));
+}
+
+TEST_CASE("a stalled process knows in its first instruction that the lock is lost", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {10s});
+    coetcd::mutex mutex(session, "m");
+    take(w, mutex);
+    w.env->stall(9500ms);
+    REQUIRE_FALSE(mutex.owns_lock());
+    REQUIRE(session.state() == coetcd::session_state::lost);
+    REQUIRE(session.reason() == coetcd::session_end::deadline);
+    REQUIRE_THROWS_AS(mutex.is_owner(), coetcd::error);
+}
+
+TEST_CASE("a stall at any point of lock() never ends in a lock that is not certain", "[mutex]") {
+    for (auto when = 0ms; when < 30ms; ++when) {
+        world w;
+        const coetcd::client client = w.client();
+        coetcd::session one = open(w, client, {20s});
+        coetcd::session two = open(w, client, {10s});
+        coetcd::mutex a(one, "m");
+        coetcd::mutex b(two, "m");
+        take(w, a);
+        background<bool> waiting(w, lock(b));
+        background<bool> unlocking(w, a.unlock());
+        w.env->pass(when);
+        const bool before = waiting.ended();
+        w.env->stall(9500ms);
+        w.env->pass(100ms);
+        INFO("after " << when.count() << " ms");
+        REQUIRE(waiting.ended());
+        if (!before) {
+            REQUIRE(waiting.code() == errc::session_lost);
+        }
+        REQUIRE_FALSE(b.owns_lock());
+    }
+}
+
+TEST_CASE("lock() rides out an outage that the session survives", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {30s});
+    coetcd::mutex mutex(session, "m");
+    bool down = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.refused = down && r.what == rpc::txn;
+        return f;
+    };
+    background<bool> locking(w, lock(mutex));
+    w.env->pass(12s); // longer than any one call may take
+    REQUIRE_FALSE(locking.ended());
+    down = false;
+    w.env->pass(2s);
+    REQUIRE(locking.get());
+}
+
+TEST_CASE("what etcd refuses is reported at once, and leaves nothing", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    w.etcd->no_space = true;
+    background<bool> locking(w, lock(mutex));
+    w.env->pass(100ms);
+    REQUIRE(locking.code() == coetcd::server_errc::resource_exhausted);
+    REQUIRE(session.state() == coetcd::session_state::active); // a delete was enough
+    w.etcd->no_space = false;
+    take(w, mutex);
+    w.etcd->no_space = true;
+    REQUIRE(await(w, mutex.unlock())); // works without space
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("lock() on a session that is lost says so, and why", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "orders/42");
+    (void)session.orphan();
+    background<bool> locking(w, lock(mutex));
+    background<bool> trying(w, mutex.try_lock());
+    w.env->pass(1ms);
+    REQUIRE(locking.code() == errc::session_lost);
+    REQUIRE(trying.code() == errc::session_lost);
+    try {
+        (void)locking.get();
+    } catch (const coetcd::error& e) {
+        REQUIRE_THAT(e.what(), support::contains("orders/42"));
+        REQUIRE_THAT(e.what(), support::contains("orphaned"));
+    }
+}
+
+TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex][cancellation]") {
+    // Also where the request that puts the key arrives long after the cancellation.
+    for (const auto late : {0ms, 7ms, 700ms}) {
+        for (const bool busy : {false, true}) {
+            for (auto when = 0ms; when < 30ms; ++when) {
+                world w;
+                const coetcd::client client = w.client();
+                coetcd::session one = open(w, client);
+                coetcd::session two = open(w, client);
+                coetcd::mutex a(one, "m");
+                coetcd::mutex b(two, "m");
+                if (busy) {
+                    take(w, a);
+                }
+                bool first = true;
+                w.env->decide = [&](const call_request& r) {
+                    scripted_env::fate f;
+                    if (is_enter(r) && std::exchange(first, false)) {
+                        f.late = late;
+                    }
+                    return f;
+                };
+                background<bool> locking(w, lock(b));
+                w.env->pass(when);
+                const bool before = locking.ended();
+                locking.cancel();
+                w.env->pass(0ms);
+                INFO("late " << late.count() << " busy " << busy << " at " << when.count());
+                REQUIRE(locking.ended()); // within one turn of the loop
+                w.env->pass(1500ms);
+                REQUIRE(locking.completions() == 1);
+                REQUIRE(two.state() == coetcd::session_state::active);
+                if (before) {
+                    REQUIRE(locking.get());
+                    REQUIRE(await(w, b.unlock()));
+                } else {
+                    REQUIRE(locking.code() == asio::error::operation_aborted);
+                }
+                REQUIRE(w.etcd->under("m/").size() == (busy ? 1 : 0));
+                REQUIRE(w.etcd->watches() == 0);
+                // The lock is of use to others and to the same session.
+                if (busy) {
+                    REQUIRE(await(w, a.unlock()));
+                }
+                take(w, b);
+            }
+        }
+    }
+}
+
+TEST_CASE("other kinds of cancellation do nothing", "[mutex][cancellation]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client);
+    coetcd::session two = open(w, client);
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    take(w, a);
+    background<bool> locking(w, lock(b));
+    w.env->pass(50ms);
+    locking.cancel(asio::cancellation_type::partial);
+    locking.cancel(asio::cancellation_type::total);
+    w.env->pass(50ms);
+    REQUIRE_FALSE(locking.ended());
+    REQUIRE(await(w, a.unlock()));
+    w.env->pass(50ms);
+    REQUIRE(locking.get());
+}
+
+TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
+    // The n-th call from here on loses its request, its answer, or its connection.
+    for (int how = 0; how < 3; ++how) {
+        for (int victim = 0; victim < 8; ++victim) {
+            world w;
+            const coetcd::client client = w.client();
+            coetcd::session one = open(w, client, {30s});
+            coetcd::session two = open(w, client, {30s});
+            coetcd::mutex a(one, "m");
+            coetcd::mutex b(two, "m");
+            take(w, a);
+            int n = 0;
+            w.env->decide = [&](const call_request& r) {
+                scripted_env::fate f;
+                if (r.what == rpc::txn && n++ == victim) {
+                    f.arrives = how != 0;
+                    f.answered = how != 1;
+                    f.breaks = how == 2;
+                }
+                return f;
+            };
+            background<bool> locking(w, lock(b));
+            w.env->pass(50ms);
+            background<bool> unlocking(w, a.unlock());
+            w.env->pass(20s);
+            INFO("how " << how << " victim " << victim);
+            REQUIRE(unlocking.get());
+            REQUIRE(locking.get());
+            REQUIRE(await(w, b.unlock()));
+            w.env->pass(10s);
+            REQUIRE(w.etcd->under("m/").empty());
+        }
+    }
+}
+
+TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {60s});
+    coetcd::mutex mutex(session, "m");
+    take(w, mutex);
+    const std::int64_t old_token = mutex.fencing_token();
+    bool first = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        if (is_release(r) && std::exchange(first, false)) {
+            f.late = 4s; // the caller has given up on it by then, and asked again
+        }
+        return f;
+    };
+    REQUIRE(await(w, mutex.unlock()));
+    take(w, mutex);
+    REQUIRE(mutex.fencing_token() > old_token);
+    const std::string key = mutex.key();
+    w.env->pass(10s);
+    REQUIRE(w.etcd->under("m/") == std::vector<std::string>{key});
+    REQUIRE(mutex.owns_lock());
+}
+
+TEST_CASE("an enter that arrives after its lock was released does not come back to life",
+          "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {60s});
+    coetcd::mutex mutex(session, "m");
+    bool first = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        if (is_enter(r) && std::exchange(first, false)) {
+            f.late = 8s;
+        }
+        return f;
+    };
+    take(w, mutex); // by the second attempt
+    REQUIRE(await(w, mutex.unlock()));
+    w.env->pass(20s);
+    REQUIRE(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {60s});
+    coetcd::mutex mutex(session, "m");
+    take(w, mutex);
+    bool down = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.refused = down && r.what == rpc::txn;
+        return f;
+    };
+    background<bool> unlocking(w, mutex.unlock());
+    w.env->pass(6s);
+    REQUIRE(unlocking.code() == errc::unavailable);
+    REQUIRE_FALSE(mutex.owns_lock());
+    REQUIRE_FALSE(w.etcd->under("m/").empty());
+    down = false;
+    w.env->pass(3s);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE(session.state() == coetcd::session_state::active);
+    take(w, mutex);
+}
+
+TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client, {20s});
+    {
+        coetcd::mutex mutex(session, "m");
+        take(w, mutex);
+        w.env->decide = [&](const call_request& r) {
+            scripted_env::fate f;
+            f.refused = r.what == rpc::txn;
+            return f;
+        };
+    }
+    w.env->pass(9s);
+    REQUIRE(session.state() == coetcd::session_state::active);
+    w.env->pass(3s);
+    REQUIRE(session.state() == coetcd::session_state::lost);
+    REQUIRE(session.reason() == coetcd::session_end::cleanup_failed);
+    REQUIRE(w.etcd->leases() == 0);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    w.env->decide = [&](const call_request& r) {
+        if (is_enter(r)) {
+            // All that is known of this attempt are its keys; etcd's roles know only the queue.
+            w.etcd->forbidden.clear();
+        }
+        return scripted_env::fate();
+    };
+    background<bool> locking(w, lock(mutex));
+    w.env->pass(1500us); // the key is there, the answer is not
+    const std::string key = w.etcd->under("m/").at(0);
+    std::string tombstone = "m.x/" + key.substr(2);
+    tombstone[tombstone.find('-')] = '/';
+    w.etcd->forbidden.insert(tombstone);
+    locking.cancel();
+    w.env->pass(100ms);
+    REQUIRE(locking.code() == asio::error::operation_aborted);
+    REQUIRE(session.reason() == coetcd::session_end::cleanup_failed);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("scoped_lock() gives the lock back when the guard goes", "[mutex][held_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    {
+        coetcd::held_lock held = await(w, mutex.scoped_lock());
+        REQUIRE(held);
+        REQUIRE(held.owns_lock());
+        REQUIRE(mutex.owns_lock());
+        REQUIRE(held.key() == mutex.key());
+        REQUIRE(held.fencing_token() == mutex.fencing_token());
+        coetcd::held_lock moved = std::move(held);
+        REQUIRE(moved);
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->keys.size() == 1);
+    }
+    REQUIRE_FALSE(mutex.owns_lock());
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->keys.empty());
+    // It may be taken over by hand, too.
+    take(w, mutex);
+    {
+        const coetcd::held_lock held(mutex, std::adopt_lock);
+        REQUIRE(held);
+    }
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->keys.empty());
+    // And given up early; the guard's end then does nothing.
+    {
+        coetcd::held_lock held = await(w, mutex.scoped_lock());
+        REQUIRE(await(w, held.unlock()));
+        REQUIRE_FALSE(held);
+        take(w, mutex);
+        REQUIRE_FALSE(await(w, held.unlock()));
+    }
+    w.env->pass(10ms);
+    REQUIRE(mutex.owns_lock());
+    REQUIRE(await(w, mutex.unlock()));
+}
+
+TEST_CASE("a guard outlives its mutex, and a lock does not", "[mutex][held_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    std::optional<coetcd::held_lock> held;
+    {
+        coetcd::mutex mutex(session, "m");
+        held.emplace(await(w, mutex.scoped_lock()));
+    }
+    w.env->pass(10ms);
+    REQUIRE(held->owns_lock());
+    REQUIRE(w.etcd->keys.size() == 1);
+    held.reset();
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->keys.empty());
+    {
+        coetcd::mutex mutex(session, "m");
+        take(w, mutex);
+    }
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("assignment gives back what was held", "[mutex][held_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "a");
+    take(w, mutex);
+    mutex = coetcd::mutex(session, "b");
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->keys.empty());
+    coetcd::held_lock held = await(w, mutex.scoped_lock());
+    coetcd::mutex other(session, "c");
+    held = await(w, other.scoped_lock());
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->under("b/").empty());
+    REQUIRE(w.etcd->under("c/").size() == 1);
+    REQUIRE(held.key() == other.key());
+}
+
+TEST_CASE("everything may be destroyed while lock() is under way", "[mutex]") {
+    for (int what = 0; what < 3; ++what) {
+        for (auto when = 0ms; when < 12ms; ++when) {
+            world w;
+            std::optional<coetcd::client> client(w.client());
+            std::optional<coetcd::session> one(open(w, *client));
+            std::optional<coetcd::session> two(open(w, *client));
+            coetcd::mutex a(*one, "m");
+            std::optional<coetcd::mutex> b(std::in_place, *two, "m");
+            take(w, a);
+            background<bool> locking(w, lock(*b));
+            w.env->pass(when);
+            INFO("what " << what << " at " << when.count());
+            if (what == 0) {
+                client.reset();
+            } else if (what == 1) {
+                two.reset();
+            } else {
+                b.reset();
+            }
+            w.env->pass(50ms);
+            if (what == 1) {
+                REQUIRE(locking.code() == errc::session_lost);
+            }
+            REQUIRE(await(w, a.unlock()));
+            w.env->pass(50ms);
+            if (what != 1) {
+                REQUIRE(locking.get());
+                REQUIRE(w.etcd->under("m/").size() == (what == 2 ? 0 : 1));
+            }
+        }
+    }
+}
+
+TEST_CASE("the whole world may end while lock() is under way", "[mutex]") {
+    for (auto when = 0ms; when < 12ms; ++when) {
+        world w;
+        const coetcd::client client = w.client();
+        std::optional<coetcd::session> one(open(w, client));
+        std::optional<coetcd::session> two(open(w, client));
+        coetcd::mutex a(*one, "m");
+        coetcd::mutex b(*two, "m");
+        take(w, a);
+        const background<bool> locking(w, lock(b));
+        w.env->pass(when);
+    }
+    SUCCEED("no leak, no access to what is gone");
+}
+
+TEST_CASE("holder() and waiters() tell who holds the lock and who waits", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session one = open(w, client, {10s, "one"});
+    coetcd::session two = open(w, client, {10s, "two"});
+    coetcd::session three = open(w, client, {10s, "three"});
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    coetcd::mutex c(three, "m");
+    REQUIRE_FALSE(await(w, a.holder()));
+    REQUIRE(await(w, a.waiters()).empty());
+    take(w, a);
+    background<bool> second(w, lock(b));
+    w.env->pass(10ms);
+    background<bool> third(w, lock(c));
+    w.env->pass(10ms);
+    const std::optional<coetcd::lock_entry> holder = await(w, c.holder());
+    REQUIRE(holder);
+    REQUIRE(holder->label == "one");
+    REQUIRE(holder->lease == one.lease());
+    REQUIRE(holder->create_revision == a.fencing_token());
+    REQUIRE(holder->key == a.key());
+    const std::vector<coetcd::lock_entry> waiters = await(w, a.waiters());
+    REQUIRE(waiters.size() == 2);
+    REQUIRE(waiters[0].label == "two");
+    REQUIRE(waiters[1].label == "three");
+    // The middle one leaves; the last one waits for the first then.
+    second.cancel();
+    w.env->pass(50ms);
+    REQUIRE(await(w, a.waiters()).size() == 1);
+    REQUIRE_FALSE(third.ended());
+    REQUIRE(await(w, a.unlock()));
+    w.env->pass(20ms);
+    REQUIRE(third.get());
+}
+
+TEST_CASE("is_owner() guards a transaction", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    take(w, mutex);
+    const coetcd::compare mine = mutex.is_owner();
+    coetcd::txn good = coetcd::txn().when(mine).then(coetcd::op::put("k", "1"));
+    REQUIRE(await(w, client.txn(good)).succeeded);
+    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE_FALSE(await(w, client.txn(good)).succeeded);
+    take(w, mutex);
+    REQUIRE_FALSE(await(w, client.txn(good)).succeeded); // a newer ownership is another one
+}
+
+TEST_CASE("with_lock() runs its body under the lock and returns what it returns",
+          "[mutex][with_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    bool held = false;
+    auto number = [&]() -> asio::awaitable<int> {
+        held = mutex.owns_lock();
+        co_return 7;
+    };
+    REQUIRE(await(w, coetcd::with_lock(mutex, number)) == 7);
+    REQUIRE(held);
+    REQUIRE(w.etcd->keys.empty());
+    auto token = [&](const coetcd::held_lock& l) -> asio::awaitable<std::int64_t> {
+        co_return l.fencing_token();
+    };
+    REQUIRE(await(w, coetcd::with_lock(mutex, token)) > 0);
+    auto failing = []() -> asio::awaitable<int> {
+        throw std::runtime_error("out of stock");
+        co_return 0;
+    };
+    background<int> failed(w, coetcd::with_lock(mutex, failing));
+    w.env->pass(20ms);
+    REQUIRE_THROWS_WITH(failed.get(), "out of stock");
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the loss",
+          "[mutex][with_lock]") {
+    for (const bool by_hand : {false, true}) {
+        world w;
+        const coetcd::client client = w.client();
+        coetcd::session session = open(w, client, {6s});
+        coetcd::mutex mutex(session, "m");
+        bool aborted = false;
+        auto body = [&]() -> asio::awaitable<int> {
+            coetcd::detail::notifier never(*w.env);
+            try {
+                (void)co_await never.wait();
+            } catch (const boost::system::system_error& e) {
+                aborted = e.code() == asio::error::operation_aborted;
+                throw;
+            }
+            co_return 0;
+        };
+        background<int> working(w, coetcd::with_lock(mutex, body));
+        w.env->pass(20ms);
+        REQUIRE(mutex.owns_lock());
+        if (by_hand) {
+            w.etcd->erase(mutex.key());
+        } else {
+            w.etcd->revoke(session.lease());
+        }
+        w.env->pass(2500ms); // a renewal
+        REQUIRE(aborted);
+        REQUIRE(working.code() == (by_hand ? errc::lock_lost : errc::session_lost));
+        REQUIRE(working.code() == coetcd::condition::ownership_lost);
+    }
+}
+
+TEST_CASE("with_lock() reports a loss even if its body succeeded", "[mutex][with_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    auto body = [&]() -> asio::awaitable<int> {
+        w.env->stall(20s);
+        co_return 1;
+    };
+    background<int> working(w, coetcd::with_lock(mutex, body));
+    w.env->pass(50ms);
+    REQUIRE(working.code() == errc::session_lost);
+}
+
+TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
+          "[mutex][with_lock][cancellation]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = open(w, client);
+    coetcd::mutex mutex(session, "m");
+    bool tidied = false;
+    auto body = [&]() -> asio::awaitable<int> {
+        co_await asio::this_coro::throw_if_cancelled(false);
+        coetcd::detail::notifier never(*w.env);
+        try {
+            (void)co_await never.wait();
+        } catch (const boost::system::system_error&) {
+        }
+        coetcd::detail::notifier pause(*w.env);
+        (void)co_await pause.wait(w.env->now() + 100ms);
+        tidied = true;
+        co_return 3;
+    };
+    background<int> working(w, coetcd::with_lock(mutex, body));
+    w.env->pass(20ms);
+    working.cancel();
+    w.env->pass(50ms);
+    REQUIRE_FALSE(working.ended());
+    REQUIRE(w.etcd->under("m/").size() == 1); // the body is not done: nobody else may start
+    w.env->pass(100ms);
+    REQUIRE(tidied);
+    REQUIRE(working.get() == 3); // it was done after all
+    REQUIRE(w.etcd->under("m/").empty());
+
+    background<int> waiting(w, coetcd::with_lock(mutex, body));
+    waiting.cancel();
+    w.env->pass(50ms);
+    REQUIRE(waiting.code() == asio::error::operation_aborted);
+}
