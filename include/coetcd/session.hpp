@@ -75,7 +75,7 @@ class [[nodiscard]] session {
 public:
     /// Grants a lease and begins to renew it. One round trip.
     ///
-    /// @throws std::invalid_argument if `options.ttl` is not positive; else as `client`.
+    /// @throws std::invalid_argument if `options.ttl` cannot be right; else as `client`.
     /// @par Cancellation
     /// `terminal`. If the lease may have been granted, it is revoked in the background.
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});

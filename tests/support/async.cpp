@@ -42,8 +42,8 @@ awaitable<void> yield(int rounds) {
 
 awaitable<void> in_thread(std::function<void()> blocking) {
     static asio::thread_pool threads(2);
-    auto work = asio::co_spawn(
-        threads.get_executor(), call(std::move(blocking)), asio::use_awaitable);
+    auto work =
+        asio::co_spawn(threads.get_executor(), call(std::move(blocking)), asio::use_awaitable);
     co_await std::move(work);
 }
 

@@ -92,7 +92,8 @@ awaitable<void> discard(awaitable<T> work) {
     (void)co_await std::move(work);
 }
 
-/// An operation that runs by itself. A handle: destroying it neither stops nor awaits the operation.
+/// An operation that runs by itself. A handle: destroying it neither stops nor awaits the
+/// operation.
 template<class T>
 class task {
     using stored_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;

@@ -36,7 +36,8 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
     // One direction of a connection.
     struct lane {
         explicit lane(const asio::any_io_executor& executor, traffic t)
-            : rule(t), changed(executor, std::chrono::steady_clock::time_point::max()) {}
+            : rule(t)
+            , changed(executor, std::chrono::steady_clock::time_point::max()) {}
         void set(traffic t) {
             rule = t;
             changed.cancel();
@@ -52,8 +53,10 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
 
     struct connection {
         connection(tcp::socket accepted, traffic up, traffic down)
-            : client(std::move(accepted)), server(client.get_executor()),
-              requests(client.get_executor(), up), answers(client.get_executor(), down) {}
+            : client(std::move(accepted))
+            , server(client.get_executor())
+            , requests(client.get_executor(), up)
+            , answers(client.get_executor(), down) {}
         void close() {
             error_code ignored;
             client.close(ignored);
@@ -70,7 +73,8 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
     };
 
     state(const asio::any_io_executor& e, std::uint16_t server_port)
-        : executor(e), target(asio::ip::address_v4::loopback(), server_port) {
+        : executor(e)
+        , target(asio::ip::address_v4::loopback(), server_port) {
         listen(0);
     }
 
@@ -84,8 +88,8 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
         while (self->acceptor) {
             error_code ec;
             tcp::socket socket(self->executor);
-            co_await self->acceptor->async_accept(
-                socket, asio::redirect_error(asio::use_awaitable, ec));
+            co_await self->acceptor->async_accept(socket,
+                                                  asio::redirect_error(asio::use_awaitable, ec));
             if (ec) {
                 break;
             }

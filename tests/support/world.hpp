@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "support/fake_etcd.hpp"
-#include "support/scripted_env.hpp"
-
 #include <coetcd/client.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -19,13 +16,17 @@
 #include <optional>
 #include <utility>
 
+#include "support/fake_etcd.hpp"
+#include "support/scripted_env.hpp"
+
 namespace support {
 
 /// An etcd, a network and a clock, all of them at the test's command.
 struct world {
     world()
-        : context(std::make_unique<boost::asio::io_context>(1)),
-          env(std::make_shared<scripted_env>(*context)), etcd(std::make_unique<fake_etcd>(env)) {}
+        : context(std::make_unique<boost::asio::io_context>(1))
+        , env(std::make_shared<scripted_env>(*context))
+        , etcd(std::make_unique<fake_etcd>(env)) {}
     ~world() { context.reset(); } // what is under way goes before what it uses
     world(const world&) = delete;
     world& operator=(const world&) = delete;
@@ -40,10 +41,11 @@ struct world {
 };
 
 /// An operation that runs by itself, to be looked at and cancelled from outside.
-template <class T>
+template<class T>
 class background {
 public:
-    background(world& w, boost::asio::awaitable<T> work) : state_(std::make_shared<state>()) {
+    background(world& w, boost::asio::awaitable<T> work)
+        : state_(std::make_shared<state>()) {
         auto at_end = [s = state_](std::exception_ptr failure) {
             s->failure = failure;
             s->ended = true;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/mutex.hpp>
 
-#include "support/catch.hpp"
-#include "support/world.hpp"
-
 #include <functional>
 #include <vector>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -31,15 +31,13 @@ asio::awaitable<void> open_into(std::optional<coetcd::session>& out,
     out.emplace(std::move(opened));
 }
 
-coetcd::session open(world& w,
-                     const coetcd::client& client,
-                     coetcd::session_options options = {}) {
+coetcd::session open(world& w, const coetcd::client& client, coetcd::session_options options = {}) {
     std::optional<coetcd::session> opened;
     w.env->run(open_into(opened, client, std::move(options)));
     return std::move(*opened);
 }
 
-template <class T>
+template<class T>
 T await(world& w, asio::awaitable<T> work) {
     background<T> b(w, std::move(work));
     while (!b.ended()) {
@@ -68,8 +66,7 @@ bool is_release(const call_request& r) {
 }
 
 std::size_t count(const world& w, bool (*which)(const call_request&)) {
-    return static_cast<std::size_t>(
-        std::count_if(w.env->calls.begin(), w.env->calls.end(), which));
+    return static_cast<std::size_t>(std::count_if(w.env->calls.begin(), w.env->calls.end(), which));
 }
 
 } // namespace

@@ -38,19 +38,21 @@ public:
 
     /// Wakes those who wait now.
     void notify_all() {
-        while (!waiters_.empty()) {
-            notify_one();
+        while (notify_one()) {
         }
     }
 
-    /// Wakes the one who has waited longest.
-    void notify_one() {
-        if (!waiters_.empty()) {
-            waiter& first = *waiters_.front();
-            waiters_.pop_front();
-            first.notified = true;
-            first.alarm->wake();
+    /// Wakes the one who has waited longest. He will return from `wait`, whatever else happens.
+    /// @returns False if nobody waits.
+    bool notify_one() {
+        if (waiters_.empty()) {
+            return false;
         }
+        waiter& first = *waiters_.front();
+        waiters_.pop_front();
+        first.notified = true;
+        first.alarm->wake();
+        return true;
     }
 
 private:

@@ -162,6 +162,13 @@ inline void require_key(const std::string& key) {
     }
 }
 
+inline void require_ttl(std::chrono::seconds ttl) {
+    constexpr std::chrono::seconds longest(9'000'000'000); // etcd's
+    if (ttl.count() <= 0 || ttl > longest) {
+        throw std::invalid_argument("ttl: must be from one second to 9,000,000,000");
+    }
+}
+
 inline void require_lease(lease_id id) {
     if (id == 0) {
         throw std::invalid_argument("lease: 0 is no lease");
@@ -296,9 +303,7 @@ inline boost::asio::awaitable<compaction_response> client::compact(std::int64_t 
 
 inline boost::asio::awaitable<lease_grant_response> client::lease_grant(std::chrono::seconds ttl,
                                                                         lease_id id) const {
-    if (ttl.count() <= 0) {
-        throw std::invalid_argument("ttl: must be positive");
-    }
+    detail::require_ttl(ttl);
     if (id < 0) {
         throw std::invalid_argument("id: must be positive, or 0 to have one chosen");
     }

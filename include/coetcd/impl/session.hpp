@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <list>
 #include <map>
-#include <stdexcept>
 
 namespace coetcd {
 
@@ -438,9 +437,7 @@ session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_opti
 } // namespace detail
 
 inline boost::asio::awaitable<session> session::open(const client& owner, session_options options) {
-    if (options.ttl.count() <= 0) {
-        throw std::invalid_argument("ttl: must be at least one second");
-    }
+    detail::require_ttl(options.ttl);
     return detail::session_impl::open(detail::client_impl::of(owner), std::move(options));
 }
 

@@ -26,6 +26,11 @@ namespace {
 /// Waiters, and how each of them ended.
 class fixture {
 public:
+    ~fixture() {
+        changed.notify_all(); // so that nobody waits for what is no more
+        idle();
+    }
+
     asio::io_context context;
     std::shared_ptr<scripted_env> env = std::make_shared<scripted_env>(context);
     notifier changed{*env};
@@ -34,13 +39,14 @@ public:
     /// A waiter that goes by `name`; it waits as soon as time passes.
     asio::cancellation_signal& start(std::string name, time_point deadline = time_point::max()) {
         stops_.push_back(std::make_unique<asio::cancellation_signal>());
-        asio::co_spawn(context,
-                       wait(std::move(name), deadline),
-                       asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
-                           if (e) {
-                               std::rethrow_exception(e);
-                           }
-                       }));
+        asio::co_spawn(
+            context,
+            wait(std::move(name), deadline),
+            asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
+                if (e) {
+                    std::rethrow_exception(e);
+                }
+            }));
         return *stops_.back();
     }
     void idle() { env->pass(0s); }

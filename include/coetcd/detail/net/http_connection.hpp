@@ -19,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -70,28 +71,30 @@ public:
         if (result.ec) {
             co_return result;
         }
-        http::response_parser<http::string_body> parser;
-        configure(parser);
-        parser.body_limit(limits_.body);
-        while (!parser.is_done()) {
-            error_code ec;
-            buffer_.consume(parser.put(buffer_.data(), ec));
-            if (ec == http::error::need_more) {
-                ec = co_await fill();
-                if (ec == asio::error::eof && parser.got_some()) {
-                    ec = {};
-                    parser.put_eof(ec);
+        do {
+            http::response_parser<http::string_body> parser;
+            configure(parser);
+            parser.body_limit(limits_.body);
+            while (!parser.is_done()) {
+                error_code ec;
+                buffer_.consume(parser.put(buffer_.data(), ec));
+                if (ec == http::error::need_more) {
+                    ec = co_await fill();
+                    if (ec == asio::error::eof && parser.got_some()) {
+                        ec = {};
+                        parser.put_eof(ec);
+                    }
+                }
+                if (ec) {
+                    result.ec = translate(ec);
+                    co_return result;
                 }
             }
-            if (ec) {
-                result.ec = translate(ec);
-                co_return result;
-            }
-        }
-        result.status = parser.get().result_int();
-        result.body = std::move(parser.get().body());
-        // Bytes that nobody asked for would be taken for the answer to the next request.
-        reusable_ = parser.keep_alive() && buffer_.size() == 0;
+            result.status = parser.get().result_int();
+            result.body = std::move(parser.get().body());
+            // Bytes that nobody asked for would be taken for the answer to the next request.
+            reusable_ = !is_interim(result.status) && parser.keep_alive() && buffer_.size() == 0;
+        } while (is_interim(result.status));
         co_return result;
     }
 
@@ -119,7 +122,7 @@ public:
                 result.ec = errc::too_large;
                 break;
             }
-            if (open_answer_.is_done() || ended_) {
+            if (ended_ || (open_answer_ && open_answer_->is_done())) {
                 if (!lines_.finish(result.body)) {
                     result.ec = ended_ ? ended_ : error_code(asio::error::eof);
                 }
@@ -127,12 +130,16 @@ public:
             }
             ended_ = co_await read_body();
         }
-        result.status = open_answer_.is_header_done() ? open_answer_.get().result_int() : 0;
+        const bool known = open_answer_ && open_answer_->is_header_done();
+        result.status = known ? open_answer_->get().result_int() : 0;
         co_return result;
     }
 
 private:
     static constexpr std::size_t read_size = 16 * 1024;
+
+    /// A notice that comes before the answer, and has no body.
+    static bool is_interim(unsigned status) { return status / 100 == 1 && status != 101; }
 
     template<class Parser>
     void configure(Parser& parser) {
@@ -156,22 +163,23 @@ private:
 
     /// Moves some of the open answer's body into the splitter.
     asio::awaitable<error_code> read_body() {
-        if (!configured_) {
-            configure(open_answer_);
-            open_answer_.body_limit(boost::none);
-            configured_ = true;
+        if (!open_answer_) {
+            configure(open_answer_.emplace());
+            open_answer_->body_limit(boost::none);
         }
         std::array<char, 4096> piece;
-        auto& body = open_answer_.get().body();
+        auto& body = open_answer_->get().body();
         body.data = piece.data();
         body.size = piece.size();
         error_code ec;
-        buffer_.consume(open_answer_.put(buffer_.data(), ec));
+        buffer_.consume(open_answer_->put(buffer_.data(), ec));
         const std::size_t taken = piece.size() - body.size;
         lines_.feed({piece.data(), taken});
         body.data = nullptr;
         body.size = 0;
-        if (ec == http::error::need_buffer) {
+        if (open_answer_->is_done() && is_interim(open_answer_->get().result_int())) {
+            open_answer_.reset();
+        } else if (ec == http::error::need_buffer) {
             ec = {};
         } else if (ec == http::error::need_more) {
             ec = {};
@@ -179,9 +187,9 @@ private:
                 co_return ec; // perhaps a whole line: to be looked at before more is waited for
             }
             ec = co_await fill();
-            if (ec == asio::error::eof && open_answer_.got_some()) {
+            if (ec == asio::error::eof && open_answer_->got_some()) {
                 ec = {};
-                open_answer_.put_eof(ec);
+                open_answer_->put_eof(ec);
             }
         }
         co_return translate(ec);
@@ -193,10 +201,9 @@ private:
     bool reusable_ = true;
 
     // Of a request that stays open:
-    http::response_parser<http::buffer_body> open_answer_;
+    std::optional<http::response_parser<http::buffer_body>> open_answer_;
     wire::line_splitter lines_{limits_.body};
     error_code ended_;
-    bool configured_ = false;
 };
 
 } // namespace coetcd::detail::net

@@ -20,7 +20,7 @@ class pool {
             : cap(most)
             , freed(world) {}
         std::vector<std::unique_ptr<Connection>> idle; // the most recently used last
-        std::size_t taken = 0;                         // loans that exist
+        std::size_t taken = 0; // loans that exist, or are on their way to who waited for one
         const std::size_t cap;
         notifier freed;
     };
@@ -36,9 +36,7 @@ public:
         loan() = default;
         loan(std::shared_ptr<bucket> from, std::unique_ptr<Connection> c)
             : connection(std::move(c))
-            , bucket_(std::move(from)) {
-            ++bucket_->taken;
-        }
+            , bucket_(std::move(from)) {}
         loan(loan&&) = default;
         loan& operator=(loan&&) = delete;
         ~loan() {
@@ -48,8 +46,10 @@ public:
             if (connection && connection->reusable()) {
                 bucket_->idle.push_back(std::move(connection));
             }
-            --bucket_->taken;
-            bucket_->freed.notify_one();
+            // The place goes to who waits, so that nobody can get in before him.
+            if (!bucket_->freed.notify_one()) {
+                --bucket_->taken;
+            }
         }
 
         explicit operator bool() const { return bucket_ != nullptr; }
@@ -69,7 +69,9 @@ public:
             found = std::make_shared<bucket>(env_, cap);
         }
         const std::shared_ptr<bucket> place = found;
-        while (place->taken >= place->cap) {
+        if (place->taken < place->cap) {
+            ++place->taken;
+        } else {
             const bool in_time = co_await place->freed.wait(deadline);
             if (!in_time) {
                 co_return loan();

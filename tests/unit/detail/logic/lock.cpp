@@ -85,9 +85,8 @@ TEST_CASE("a key tells the lock, the lease and the attempt", "[logic][lock]") {
     CHECK(keys.queue == "m/");
     CHECK(keys.key == "m/1a-3");
     CHECK(keys.lease == 0x1a);
-    const lock_keys largest = make_lock_keys("a/b",
-                                             std::numeric_limits<lease_id>::max(),
-                                             std::numeric_limits<std::uint64_t>::max());
+    const lock_keys largest = make_lock_keys(
+        "a/b", std::numeric_limits<lease_id>::max(), std::numeric_limits<std::uint64_t>::max());
     CHECK(largest.queue == "a/b/");
     CHECK(largest.key == "a/b/7fffffffffffffff-ffffffffffffffff");
     CHECK(make_lock_keys("m", -1, 0).key == "m/ffffffffffffffff-0");

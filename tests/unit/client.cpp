@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/client.hpp>
+
+#include <functional>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using coetcd::compare;
+using coetcd::errc;
+using coetcd::op;
+using coetcd::server_errc;
+using coetcd::detail::call_request;
+using coetcd::detail::rpc;
+using support::background;
+using support::scripted_env;
+using support::world;
+
+namespace {
+
+template<class T>
+T await(world& w, asio::awaitable<T> work) {
+    background<T> b(w, std::move(work));
+    while (!b.ended()) {
+        w.env->pass(1ms);
+    }
+    return b.get();
+}
+
+// Every public call, each as something that can be awaited and that ends with true.
+using call = std::function<asio::awaitable<bool>(coetcd::client)>;
+
+template<class T>
+asio::awaitable<bool> ends(asio::awaitable<T> work) {
+    (void)co_await std::move(work);
+    co_return true;
+}
+
+std::vector<std::pair<std::string, call>> all_calls() {
+    using coetcd::client;
+    return {
+        {"get", [](client c) { return ends(c.get("k")); }},
+        {"range", [](client c) { return ends(c.range(coetcd::key_range::prefix("k"))); }},
+        {"put", [](client c) { return ends(c.put("k", "v")); }},
+        {"erase", [](client c) { return ends(c.erase("k")); }},
+        {"txn", [](client c) { return ends(c.txn(coetcd::txn().then(op::put("k", "v")))); }},
+        {"read-only txn", [](client c) { return ends(c.txn(coetcd::txn().then(op::get("k")))); }},
+        {"compact", [](client c) { return ends(c.compact(1)); }},
+        {"lease_grant", [](client c) { return ends(c.lease_grant(10s)); }},
+        {"lease_revoke", [](client c) { return ends(c.lease_revoke(7)); }},
+        {"lease_keep_alive_once", [](client c) { return ends(c.lease_keep_alive_once(7)); }},
+        {"lease_time_to_live", [](client c) { return ends(c.lease_time_to_live(7)); }},
+        {"lease_leases", [](client c) { return ends(c.lease_leases()); }},
+        {"watch", [](client c) { return ends(c.watch("k")); }},
+    };
+}
+
+bool changes(const std::string& name) {
+    return name != "get" && name != "range" && name != "read-only txn" && name != "watch" &&
+           name != "lease_keep_alive_once" && name != "lease_time_to_live" &&
+           name != "lease_leases";
+}
+
+} // namespace
+
+TEST_CASE("keys are written, read and erased", "[client]") {
+    world w;
+    const coetcd::client client = w.client();
+    REQUIRE_FALSE(await(w, client.get("a")));
+    const std::string bytes("\0\xff/=", 4);
+    const auto put = await(w, client.put("a", bytes));
+    REQUIRE(put.header.revision == 2);
+    REQUIRE(put.header.cluster_id == 14841639068965178418U);
+    const auto found = await(w, client.get("a"));
+    REQUIRE(found);
+    REQUIRE(found->value == bytes);
+    REQUIRE(found->create_revision == 2);
+    (void)await(w, client.put("ab", ""));
+    const auto range = await(w, client.range(coetcd::key_range::prefix("a")));
+    REQUIRE(range.count == 2);
+    REQUIRE(range.kvs.at(1).key == "ab");
+    REQUIRE(await(w, client.erase(coetcd::key_range::prefix("a"))).deleted == 2);
+    REQUIRE(await(w, client.erase("a")).deleted == 0);
+}
+
+TEST_CASE("a transaction reads like a sentence", "[client]") {
+    world w;
+    const coetcd::client client = w.client();
+    (void)await(w, client.put("stock", "7"));
+    coetcd::txn sale = coetcd::txn()
+                           .when(compare::value("stock") == "7", compare::version("sold") == 0)
+                           .then(op::put("stock", "6"), op::put("sold", "1"))
+                           .otherwise(op::get("stock"));
+    auto result = await(w, client.txn(sale));
+    REQUIRE(result.succeeded);
+    REQUIRE(result.responses.size() == 2);
+    result = await(w, client.txn(sale));
+    REQUIRE_FALSE(result.succeeded);
+    REQUIRE(result.responses.at(0).range().kvs.at(0).value == "6");
+}
+
+TEST_CASE("leases are granted under an id of our choice, so that a grant can be repeated",
+          "[client]") {
+    world w;
+    const coetcd::client client = w.client();
+    bool first = true;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.breaks = std::exchange(first, false);
+        return f;
+    };
+    const auto granted = await(w, client.lease_grant(5s));
+    REQUIRE(granted.ttl == 5s);
+    REQUIRE(w.etcd->leases() == 1);
+    background<coetcd::lease_grant_response> taken(w, client.lease_grant(5s, granted.id));
+    w.env->pass(10ms);
+    REQUIRE(taken.code() == server_errc::failed_precondition); // that one is somebody's
+    REQUIRE(await(w, client.lease_keep_alive_once(granted.id)).ttl == 5s);
+    (void)await(w, client.lease_revoke(granted.id));
+    REQUIRE(await(w, client.lease_keep_alive_once(granted.id)).ttl == 0s);
+    background<coetcd::lease_revoke_response> gone(w, client.lease_revoke(granted.id));
+    w.env->pass(10ms);
+    REQUIRE(gone.code() == server_errc::not_found);
+}
+
+TEST_CASE("a revoke that is repeated after a lost answer is no failure", "[client]") {
+    world w;
+    const coetcd::client client = w.client();
+    const auto granted = await(w, client.lease_grant(5s));
+    bool first = true;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.breaks = std::exchange(first, false);
+        return f;
+    };
+    REQUIRE_NOTHROW(await(w, client.lease_revoke(granted.id)));
+    REQUIRE(w.etcd->leases() == 0);
+}
+
+TEST_CASE("every call ends at its deadline when nothing answers", "[client]") {
+    for (const auto& [name, call] : all_calls()) {
+        world w;
+        const coetcd::client client = w.client().with_timeout(3s);
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        background<bool> calling(w, call(client));
+        w.env->pass(2999ms);
+        INFO(name);
+        REQUIRE_FALSE(calling.ended());
+        w.env->pass(2ms);
+        REQUIRE(calling.ended());
+        REQUIRE(calling.code() == (changes(name) ? errc::outcome_unknown : errc::timed_out));
+        const auto expected =
+            changes(name) ? coetcd::condition::outcome_unknown : coetcd::condition::retryable;
+        REQUIRE(calling.code() == expected);
+    }
+}
+
+TEST_CASE("every call says that no endpoint can be reached, and which", "[client]") {
+    for (const auto& [name, call] : all_calls()) {
+        world w;
+        const coetcd::client client = w.client();
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.refused = true;
+            return f;
+        };
+        background<bool> calling(w, call(client));
+        w.env->pass(5001ms);
+        INFO(name);
+        REQUIRE(calling.ended());
+        REQUIRE(calling.code() == errc::unavailable);
+        try {
+            (void)calling.get();
+        } catch (const coetcd::error& e) {
+            REQUIRE_THAT(e.what(), support::contains("http://etcd:2379"));
+        }
+    }
+}
+
+TEST_CASE("every call can be cancelled at any moment, and ends once", "[client][cancellation]") {
+    for (const auto& [name, call] : all_calls()) {
+        for (auto when = 0ms; when < 5ms; ++when) {
+            world w;
+            const coetcd::client client = w.client();
+            background<bool> calling(w, call(client));
+            w.env->pass(when);
+            calling.cancel();
+            w.env->pass(0ms);
+            INFO(name << " at " << when.count());
+            REQUIRE(calling.ended());
+            w.env->pass(100ms);
+            REQUIRE(calling.completions() == 1);
+        }
+    }
+}
+
+TEST_CASE("a change that may have been applied is not repeated", "[client]") {
+    for (const auto& [name, call] : all_calls()) {
+        if (name != "put" && name != "erase" && name != "txn" && name != "compact") {
+            continue;
+        }
+        world w;
+        const coetcd::client client = w.client();
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.breaks = true;
+            return f;
+        };
+        background<bool> calling(w, call(client));
+        w.env->pass(100ms);
+        INFO(name);
+        REQUIRE(calling.code() == errc::outcome_unknown);
+        REQUIRE(w.env->calls.size() == 1);
+    }
+}
+
+TEST_CASE("a client that is destroyed lets its calls complete", "[client]") {
+    for (const auto& [name, call] : all_calls()) {
+        if (name == "watch") {
+            continue; // it stays
+        }
+        world w;
+        std::optional<coetcd::client> client(w.client());
+        background<bool> calling(w, call(*client));
+        client.reset();
+        w.env->pass(20ms);
+        INFO(name);
+        REQUIRE(calling.ended());
+        REQUIRE(calling.completions() == 1);
+    }
+}
+
+TEST_CASE("endpoints and options that cannot be right are refused by name", "[client]") {
+    world w;
+    const auto make = [&](coetcd::endpoints cluster, coetcd::client_options options = {}) {
+        return coetcd::client(w.env, std::move(cluster), options);
+    };
+    REQUIRE_THROWS_WITH(make("ftp://x"), support::contains("endpoints: \"ftp://x\""));
+    REQUIRE_THROWS_WITH(make("https://x:1"), support::contains("endpoints: \"https://x:1\""));
+    REQUIRE_THROWS_WITH(make({"http://x", "http://y:0"}), support::contains("http://y:0"));
+    REQUIRE_THROWS_WITH(make(std::vector<std::string>()), support::contains("endpoints"));
+    const auto with = [&](auto change) {
+        coetcd::client_options options;
+        change(options);
+        return make("x", options);
+    };
+    using options = coetcd::client_options;
+    REQUIRE_THROWS_WITH(with([](options& o) { o.request_timeout = 0ms; }),
+                        support::contains("request_timeout"));
+    REQUIRE_THROWS_WITH(with([](options& o) { o.attempt_timeout = -1ms; }),
+                        support::contains("attempt_timeout"));
+    REQUIRE_THROWS_WITH(with([](options& o) { o.connect_timeout = 0ms; }),
+                        support::contains("connect_timeout"));
+    REQUIRE_THROWS_WITH(with([](options& o) { o.max_answer = 0; }),
+                        support::contains("max_answer"));
+    REQUIRE_THROWS_WITH(with([](options& o) { o.connections = 0; }),
+                        support::contains("connections"));
+    const coetcd::client client = w.client();
+    REQUIRE_THROWS_WITH(client.with_timeout(0ms), support::contains("timeout"));
+    REQUIRE_THROWS_WITH(client.get(""), support::contains("key"));
+    REQUIRE_THROWS_WITH(client.put("", "v"), support::contains("key"));
+    REQUIRE_THROWS_WITH(client.erase(""), support::contains("key"));
+    REQUIRE_THROWS_WITH(client.lease_grant(0s), support::contains("ttl"));
+    REQUIRE_THROWS_WITH(client.lease_grant(5s, -1), support::contains("id"));
+    REQUIRE_THROWS_WITH(client.lease_revoke(0), support::contains("lease"));
+    REQUIRE(w.env->calls.empty());
+}
