@@ -61,49 +61,76 @@ public:
         : client_(std::move(client))
         , acceptor_(client_.get_executor(), tcp::endpoint(asio::ip::address_v4::loopback(), port))
         , signals_(client_.get_executor(), SIGTERM, SIGINT)
+        , idle_(client_.get_executor(), asio::steady_timer::time_point::max())
         , name_("server " + std::to_string(acceptor_.local_endpoint().port())) {}
 
     unsigned short port() const { return acceptor_.local_endpoint().port(); }
 
-    /// Serves until a signal comes. The requests under way are answered.
+    /// Serves until a signal comes, and answers the requests that are under way then.
     asio::awaitable<void> run() {
-        asio::co_spawn(client_.get_executor(), accept(), asio::detached);
-        asio::co_spawn(client_.get_executor(), stop_on_signal(), asio::detached);
-        while (!stopped_) {
-            const coetcd::session_options options(5s, name_);
-            std::string trouble;
-            try {
-                session_ = co_await coetcd::session::open(client_, options);
-                const coetcd::session_end why = co_await session_->lost();
-                trouble = std::string("the session is lost: ") + coetcd::to_string(why);
-            } catch (const coetcd::error& e) {
-                trouble = e.what();
-            }
-            session_.reset();
-            if (!stopped_) {
-                std::cerr << name_ << ": " << trouble << std::endl;
-                asio::steady_timer pause(client_.get_executor(), 500ms);
-                co_await pause.async_wait(asio::use_awaitable);
-            }
-        }
-    }
-
-private:
-    asio::awaitable<void> stop_on_signal() {
+        spawn(accept());
+        spawn(keep_session());
         co_await signals_.async_wait(asio::use_awaitable);
         stopped_ = true;
         acceptor_.close();
-        if (busy_ == 0 && session_) {
-            co_await session_->close();
+        while (busy_ > 0) {
+            boost::system::error_code cancelled;
+            co_await idle_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
         }
+        session_.reset(); // revokes the lease in the background
+    }
+
+private:
+    void spawn(asio::awaitable<void> work) {
+        asio::co_spawn(client_.get_executor(), std::move(work), [](std::exception_ptr failure) {
+            if (failure) {
+                std::rethrow_exception(failure); // out of context.run()
+            }
+        });
+    }
+
+    void say(const std::string& what) const { std::clog << name_ << ": " << what << std::endl; }
+
+    asio::awaitable<void> pause(std::chrono::milliseconds length) {
+        asio::steady_timer timer(client_.get_executor(), length);
+        co_await timer.async_wait(asio::use_awaitable);
+    }
+
+    /// One session for all requests; a new one when it is lost.
+    asio::awaitable<void> keep_session() {
+        while (!stopped_) {
+            try {
+                const coetcd::session_options options(5s, name_);
+                session_ = co_await coetcd::session::open(client_, options);
+                if (stopped_ && busy_ == 0) {
+                    break;
+                }
+                const coetcd::session_end why = co_await session_->lost();
+                if (!stopped_) {
+                    say(std::string("the session is lost: ") + coetcd::to_string(why));
+                }
+            } catch (const coetcd::error& e) {
+                say(e.what());
+            }
+            session_.reset();
+            if (!stopped_) {
+                co_await pause(500ms);
+            }
+        }
+        session_.reset();
     }
 
     asio::awaitable<void> accept() {
         while (!stopped_) {
-            tcp::socket socket = co_await acceptor_.async_accept(asio::use_awaitable);
-            asio::co_spawn(client_.get_executor(),
-                           serve(beast::tcp_stream(std::move(socket))),
-                           asio::detached);
+            boost::system::error_code failure;
+            tcp::socket socket =
+                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failure));
+            if (!failure) {
+                spawn(serve(beast::tcp_stream(std::move(socket))));
+            } else if (!stopped_) {
+                say(failure.message());
+                co_await pause(100ms); // there may be no descriptor left
+            }
         }
     }
 
@@ -120,11 +147,10 @@ private:
             co_await http::async_write(peer, answer, asio::use_awaitable);
             peer.socket().shutdown(tcp::socket::shutdown_send);
         } catch (const boost::system::system_error& e) {
-            std::cerr << name_ << ": " << e.what() << std::endl; // the peer has gone
+            say(e.what()); // the peer has gone, or is too slow
         }
-        --busy_;
-        if (stopped_ && busy_ == 0 && session_) {
-            co_await session_->close();
+        if (--busy_ == 0) {
+            idle_.cancel();
         }
     }
 
@@ -134,11 +160,10 @@ private:
             co_return reply(http::status::not_found, "POST /orders/<number>/ship");
         }
         try {
-            auto shipping = ship(*order);
-            co_return co_await std::move(shipping);
+            response answer = co_await ship(*order);
+            co_return answer;
         } catch (const coetcd::error& e) {
-            // Nothing is shipped twice; whether it is shipped now, the next request will tell.
-            std::cerr << name_ << ": " << e.what() << std::endl;
+            say(e.what()); // whether the order is shipped or not, the next request will tell
         }
         co_return reply(http::status::service_unavailable, "please try again");
     }
@@ -171,16 +196,17 @@ private:
         co_return reply(http::status::created, "order " + order + " is shipped by " + name_);
     }
 
-    /// What takes its time.
+    /// What takes its time, and does no harm should it be done twice: it comes before the write
+    /// that only the owner of the lock can do.
     asio::awaitable<void> pack(std::string order) {
-        std::clog << name_ << ": packs order " << order << std::endl;
-        asio::steady_timer work(client_.get_executor(), 200ms);
-        co_await work.async_wait(asio::use_awaitable);
+        say("packs order " + order);
+        co_await pause(200ms);
     }
 
     coetcd::client client_;
     tcp::acceptor acceptor_;
     asio::signal_set signals_;
+    asio::steady_timer idle_; // notified when the last request is answered
     const std::string name_;
     std::optional<coetcd::session> session_; // while there is one
     int busy_ = 0;

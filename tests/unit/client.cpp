@@ -21,15 +21,6 @@ using support::world;
 
 namespace {
 
-template<class T>
-T await(world& w, asio::awaitable<T> work) {
-    background<T> b(w, std::move(work));
-    while (!b.ended()) {
-        w.env->pass(1ms);
-    }
-    return b.get();
-}
-
 // Every public call, each as something that can be awaited and that ends with true.
 using call = std::function<asio::awaitable<bool>(coetcd::client)>;
 
@@ -69,35 +60,35 @@ bool changes(const std::string& name) {
 TEST_CASE("keys are written, read and erased", "[client]") {
     world w;
     const coetcd::client client = w.client();
-    REQUIRE_FALSE(await(w, client.get("a")));
+    REQUIRE_FALSE(w.await(client.get("a")));
     const std::string bytes("\0\xff/=", 4);
-    const auto put = await(w, client.put("a", bytes));
+    const auto put = w.await(client.put("a", bytes));
     REQUIRE(put.header.revision == 2);
     REQUIRE(put.header.cluster_id == 14841639068965178418U);
-    const auto found = await(w, client.get("a"));
+    const auto found = w.await(client.get("a"));
     REQUIRE(found);
     REQUIRE(found->value == bytes);
     REQUIRE(found->create_revision == 2);
-    (void)await(w, client.put("ab", ""));
-    const auto range = await(w, client.range(coetcd::key_range::prefix("a")));
+    (void)w.await(client.put("ab", ""));
+    const auto range = w.await(client.range(coetcd::key_range::prefix("a")));
     REQUIRE(range.count == 2);
     REQUIRE(range.kvs.at(1).key == "ab");
-    REQUIRE(await(w, client.erase(coetcd::key_range::prefix("a"))).deleted == 2);
-    REQUIRE(await(w, client.erase("a")).deleted == 0);
+    REQUIRE(w.await(client.erase(coetcd::key_range::prefix("a"))).deleted == 2);
+    REQUIRE(w.await(client.erase("a")).deleted == 0);
 }
 
 TEST_CASE("a transaction reads like a sentence", "[client]") {
     world w;
     const coetcd::client client = w.client();
-    (void)await(w, client.put("stock", "7"));
+    (void)w.await(client.put("stock", "7"));
     coetcd::txn sale = coetcd::txn()
                            .when(compare::value("stock") == "7", compare::version("sold") == 0)
                            .then(op::put("stock", "6"), op::put("sold", "1"))
                            .otherwise(op::get("stock"));
-    auto result = await(w, client.txn(sale));
+    auto result = w.await(client.txn(sale));
     REQUIRE(result.succeeded);
     REQUIRE(result.responses.size() == 2);
-    result = await(w, client.txn(sale));
+    result = w.await(client.txn(sale));
     REQUIRE_FALSE(result.succeeded);
     REQUIRE(result.responses.at(0).range().kvs.at(0).value == "6");
 }
@@ -112,16 +103,16 @@ TEST_CASE("leases are granted under an id of our choice, so that a grant can be 
         f.breaks = std::exchange(first, false);
         return f;
     };
-    const auto granted = await(w, client.lease_grant(5s));
+    const auto granted = w.await(client.lease_grant(5s));
     REQUIRE(granted.ttl == 5s);
     REQUIRE(w.etcd->leases() == 1);
-    background<coetcd::lease_grant_response> taken(w, client.lease_grant(5s, granted.id));
+    auto taken = w.start(client.lease_grant(5s, granted.id));
     w.env->pass(10ms);
     REQUIRE(taken.code() == server_errc::failed_precondition); // that one is somebody's
-    REQUIRE(await(w, client.lease_keep_alive_once(granted.id)).ttl == 5s);
-    (void)await(w, client.lease_revoke(granted.id));
-    REQUIRE(await(w, client.lease_keep_alive_once(granted.id)).ttl == 0s);
-    background<coetcd::lease_revoke_response> gone(w, client.lease_revoke(granted.id));
+    REQUIRE(w.await(client.lease_keep_alive_once(granted.id)).ttl == 5s);
+    (void)w.await(client.lease_revoke(granted.id));
+    REQUIRE(w.await(client.lease_keep_alive_once(granted.id)).ttl == 0s);
+    auto gone = w.start(client.lease_revoke(granted.id));
     w.env->pass(10ms);
     REQUIRE(gone.code() == server_errc::not_found);
 }
@@ -129,14 +120,14 @@ TEST_CASE("leases are granted under an id of our choice, so that a grant can be 
 TEST_CASE("a revoke that is repeated after a lost answer is no failure", "[client]") {
     world w;
     const coetcd::client client = w.client();
-    const auto granted = await(w, client.lease_grant(5s));
+    const auto granted = w.await(client.lease_grant(5s));
     bool first = true;
     w.env->decide = [&](const call_request&) {
         scripted_env::fate f;
         f.breaks = std::exchange(first, false);
         return f;
     };
-    REQUIRE_NOTHROW(await(w, client.lease_revoke(granted.id)));
+    REQUIRE_NOTHROW(w.await(client.lease_revoke(granted.id)));
     REQUIRE(w.etcd->leases() == 0);
 }
 
@@ -149,7 +140,7 @@ TEST_CASE("every call ends at its deadline when nothing answers", "[client]") {
             f.arrives = false;
             return f;
         };
-        background<bool> calling(w, call(client));
+        auto calling = w.start(call(client));
         w.env->pass(2999ms);
         INFO(name);
         REQUIRE_FALSE(calling.ended());
@@ -171,7 +162,7 @@ TEST_CASE("every call says that no endpoint can be reached, and which", "[client
             f.refused = true;
             return f;
         };
-        background<bool> calling(w, call(client));
+        auto calling = w.start(call(client));
         w.env->pass(5001ms);
         INFO(name);
         REQUIRE(calling.ended());
@@ -189,7 +180,7 @@ TEST_CASE("every call can be cancelled at any moment, and ends once", "[client][
         for (auto when = 0ms; when < 5ms; ++when) {
             world w;
             const coetcd::client client = w.client();
-            background<bool> calling(w, call(client));
+            auto calling = w.start(call(client));
             w.env->pass(when);
             calling.cancel();
             w.env->pass(0ms);
@@ -213,7 +204,7 @@ TEST_CASE("a change that may have been applied is not repeated", "[client]") {
             f.breaks = true;
             return f;
         };
-        background<bool> calling(w, call(client));
+        auto calling = w.start(call(client));
         w.env->pass(100ms);
         INFO(name);
         REQUIRE(calling.code() == errc::outcome_unknown);
@@ -228,7 +219,7 @@ TEST_CASE("a client that is destroyed lets its calls complete", "[client]") {
         }
         world w;
         std::optional<coetcd::client> client(w.client());
-        background<bool> calling(w, call(*client));
+        auto calling = w.start(call(*client));
         client.reset();
         w.env->pass(20ms);
         INFO(name);

@@ -18,38 +18,6 @@ using support::world;
 
 namespace {
 
-// awaitable<void> made to fit `background`.
-asio::awaitable<bool> lock(coetcd::mutex& m) {
-    co_await m.lock();
-    co_return true;
-}
-
-asio::awaitable<void> open_into(std::optional<coetcd::session>& out,
-                                coetcd::client client,
-                                coetcd::session_options options) {
-    coetcd::session opened = co_await coetcd::session::open(client, options);
-    out.emplace(std::move(opened));
-}
-
-coetcd::session open(world& w, const coetcd::client& client, coetcd::session_options options = {}) {
-    std::optional<coetcd::session> opened;
-    w.env->run(open_into(opened, client, std::move(options)));
-    return std::move(*opened);
-}
-
-template<class T>
-T await(world& w, asio::awaitable<T> work) {
-    background<T> b(w, std::move(work));
-    while (!b.ended()) {
-        w.env->pass(1ms);
-    }
-    return b.get();
-}
-
-void take(world& w, coetcd::mutex& m) {
-    REQUIRE(await(w, lock(m)));
-}
-
 // What the entering transaction of a lock looks like on the wire.
 bool is_enter(const call_request& r) {
     return r.what == rpc::txn && r.body.find("request_put") != std::string::npos &&
@@ -74,12 +42,12 @@ std::size_t count(const world& w, bool (*which)(const call_request&)) {
 TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in one", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {10s, "me"});
+    coetcd::session session = w.await(coetcd::session::open(client, {10s, "me"}));
     coetcd::mutex mutex(session, "orders/42");
     REQUIRE_FALSE(mutex.owns_lock());
 
     const std::size_t before = w.env->calls.size();
-    take(w, mutex);
+    w.await(mutex.lock());
     REQUIRE(w.env->calls.size() == before + 1);
     REQUIRE(mutex.owns_lock());
     REQUIRE(w.etcd->under("orders/42/") == std::vector<std::string>{mutex.key()});
@@ -88,18 +56,18 @@ TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in
     REQUIRE(record.lease == session.lease());
     REQUIRE(record.value == "me");
 
-    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE(w.await(mutex.unlock()));
     REQUIRE(w.env->calls.size() == before + 2);
     REQUIRE_FALSE(mutex.owns_lock());
     REQUIRE(w.etcd->keys.empty());
-    REQUIRE_FALSE(await(w, mutex.unlock()));
+    REQUIRE_FALSE(w.await(mutex.unlock()));
     REQUIRE(w.env->calls.size() == before + 2);
 }
 
 TEST_CASE("what needs the lock is refused while it is not held", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     REQUIRE_THROWS_AS(mutex.fencing_token(), coetcd::error);
     REQUIRE_THROWS_AS(mutex.is_owner(), coetcd::error);
@@ -117,7 +85,7 @@ TEST_CASE("what needs the lock is refused while it is not held", "[mutex]") {
 TEST_CASE("a name that is empty or too long is refused", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     REQUIRE_THROWS_WITH(coetcd::mutex(session, ""), "name: is empty");
     REQUIRE_THROWS_WITH(coetcd::mutex(session, std::string(513, 'x')),
                         "name: is longer than 512 bytes");
@@ -128,21 +96,21 @@ TEST_CASE("lock() waits for the one before, is woken by its end, and proves it b
           "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex first(one, "m");
     coetcd::mutex second(two, "m");
-    take(w, first);
-    background<bool> waiting(w, lock(second));
+    w.await(first.lock());
+    auto waiting = w.start(second.lock());
     w.env->pass(500ms);
     REQUIRE_FALSE(waiting.ended());
     REQUIRE(w.etcd->watches() == 2); // the one ahead, and our own
     REQUIRE(count(w, is_confirm) == 0);
 
-    background<bool> unlocking(w, first.unlock());
+    auto unlocking = w.start(first.unlock());
     w.env->pass(10ms); // there and back, an event, there and back
     REQUIRE(unlocking.get());
-    REQUIRE(waiting.get());
+    waiting.get();
     REQUIRE(count(w, is_confirm) == 1);
     REQUIRE(second.owns_lock());
     w.env->pass(10ms);
@@ -153,47 +121,47 @@ TEST_CASE("lock() waits for the one before, is woken by its end, and proves it b
 TEST_CASE("fencing tokens grow from owner to owner", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
     std::int64_t last = 0;
     for (int i = 0; i < 5; ++i) {
         coetcd::mutex& m = i % 2 == 0 ? a : b;
-        take(w, m);
+        w.await(m.lock());
         REQUIRE(m.fencing_token() > last);
         last = m.fencing_token();
-        REQUIRE(await(w, m.unlock()));
+        REQUIRE(w.await(m.unlock()));
     }
 }
 
 TEST_CASE("the coroutines of one session queue up in it, in order, behind one key", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     std::vector<int> order;
     coetcd::mutex a(session, "m");
     coetcd::mutex b(session, "m");
-    take(w, a);
+    w.await(a.lock());
     auto job = [&](coetcd::mutex& m, int n) -> asio::awaitable<bool> {
         coetcd::held_lock held = co_await m.scoped_lock();
         order.push_back(n);
         const bool done = co_await held.unlock();
         co_return done;
     };
-    std::vector<std::unique_ptr<background<bool>>> jobs;
+    std::vector<background<bool>> jobs;
     for (int i = 0; i < 6; ++i) {
-        jobs.push_back(std::make_unique<background<bool>>(w, job(i % 2 == 0 ? a : b, i)));
+        jobs.push_back(w.start(job(i % 2 == 0 ? a : b, i)));
     }
     w.env->pass(100ms);
     REQUIRE(order.empty());
     REQUIRE(w.etcd->under("m/").size() == 1);
     // `a` has been taken by lock(); its owner gives it back.
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.env->pass(1s);
     REQUIRE(order == std::vector<int>{0, 1, 2, 3, 4, 5});
     for (auto& j : jobs) {
-        REQUIRE(j->get());
+        REQUIRE(j.get());
     }
     REQUIRE(w.etcd->watches() == 0); // none of them had to watch anything
 }
@@ -201,46 +169,46 @@ TEST_CASE("the coroutines of one session queue up in it, in order, behind one ke
 TEST_CASE("a waiter that leaves the session's own queue lets the others through", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex holder(session, "m");
     coetcd::mutex impatient(session, "m");
     coetcd::mutex patient(session, "m");
-    take(w, holder);
-    background<bool> leaves(w, lock(impatient));
-    background<bool> stays(w, lock(patient));
+    w.await(holder.lock());
+    auto leaves = w.start(impatient.lock());
+    auto stays = w.start(patient.lock());
     w.env->pass(10ms);
     leaves.cancel();
     w.env->pass(10ms);
     REQUIRE(leaves.code() == asio::error::operation_aborted);
-    REQUIRE(await(w, holder.unlock()));
+    REQUIRE(w.await(holder.unlock()));
     w.env->pass(10ms);
-    REQUIRE(stays.get());
+    stays.get();
 }
 
 TEST_CASE("try_lock() takes a free lock, and leaves nothing of itself if it is not", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    REQUIRE(await(w, a.try_lock()));
+    REQUIRE(w.await(a.try_lock()));
     const std::size_t before = w.env->calls.size();
-    REQUIRE_FALSE(await(w, b.try_lock()));
+    REQUIRE_FALSE(w.await(b.try_lock()));
     REQUIRE(w.env->calls.size() == before + 1);
     coetcd::mutex same_session(one, "m");
-    REQUIRE_FALSE(await(w, same_session.try_lock()));
+    REQUIRE_FALSE(w.await(same_session.try_lock()));
     REQUIRE(w.env->calls.size() == before + 1); // that one is known here
     w.env->pass(1s);
     REQUIRE(w.etcd->keys.size() == 1);
-    REQUIRE(await(w, a.unlock()));
-    REQUIRE(await(w, b.try_lock()));
+    REQUIRE(w.await(a.unlock()));
+    REQUIRE(w.await(b.try_lock()));
 }
 
 TEST_CASE("try_lock() whose answer was lost finds the key that it put", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     bool first = true;
     w.env->decide = [&](const call_request& r) {
@@ -248,16 +216,16 @@ TEST_CASE("try_lock() whose answer was lost finds the key that it put", "[mutex]
         f.breaks = is_enter(r) && std::exchange(first, false);
         return f;
     };
-    REQUIRE(await(w, mutex.try_lock()));
+    REQUIRE(w.await(mutex.try_lock()));
     REQUIRE(mutex.fencing_token() == w.etcd->keys.at(mutex.key()).create_revision);
-    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE(w.await(mutex.unlock()));
     REQUIRE(w.etcd->under("m/").empty());
 }
 
 TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {60s});
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
     coetcd::mutex mutex(session, "m");
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
@@ -265,7 +233,7 @@ TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up"
         return f;
     };
     const auto began = w.env->now();
-    background<bool> trying(w, mutex.try_lock());
+    auto trying = w.start(mutex.try_lock());
     w.env->pass(5100ms);
     REQUIRE(trying.code() == errc::timed_out);
     REQUIRE(w.env->now() - began < 6s);
@@ -277,46 +245,46 @@ TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up"
 TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
+    w.await(a.lock());
     const auto began = w.env->now();
-    REQUIRE_FALSE(await(w, b.try_lock_for(300ms)));
+    REQUIRE_FALSE(w.await(b.try_lock_for(300ms)));
     REQUIRE(w.env->now() - began >= 300ms);
     REQUIRE(w.env->now() - began < 320ms);
     w.env->pass(20ms);
     REQUIRE(w.etcd->under("m/").size() == 1);
-    REQUIRE_FALSE(await(w, b.try_lock_for(-1s)));
+    REQUIRE_FALSE(w.await(b.try_lock_for(-1s)));
 
-    background<bool> trying(w, b.try_lock_for(10s));
+    auto trying = w.start(b.try_lock_for(10s));
     w.env->pass(50ms);
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.env->pass(10ms);
     REQUIRE(trying.get());
     REQUIRE(b.owns_lock());
-    REQUIRE(await(w, b.unlock()));
+    REQUIRE(w.await(b.unlock()));
     const auto soon = std::chrono::steady_clock::now() + 1h;
-    REQUIRE(await(w, b.try_lock_until(soon)));
+    REQUIRE(w.await(b.try_lock_until(soon)));
 }
 
 TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client, {10s});
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client, {10s}));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
-    background<bool> waiting(w, lock(b));
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
     w.env->pass(100ms);
     w.etcd->tells = false;
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.env->pass(2s);
     REQUIRE_FALSE(waiting.ended());
     w.env->pass(4s); // half the ttl at the most
-    REQUIRE(waiting.get());
+    waiting.get();
 }
 
 TEST_CASE("a release between the look and the watch is not missed", "[mutex]") {
@@ -324,48 +292,48 @@ TEST_CASE("a release between the look and the watch is not missed", "[mutex]") {
     for (auto when = 0ms; when < 20ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        coetcd::session one = open(w, client);
-        coetcd::session two = open(w, client);
+        coetcd::session one = w.await(coetcd::session::open(client));
+        coetcd::session two = w.await(coetcd::session::open(client));
         coetcd::mutex a(one, "m");
         coetcd::mutex b(two, "m");
-        take(w, a);
-        background<bool> waiting(w, lock(b));
+        w.await(a.lock());
+        auto waiting = w.start(b.lock());
         w.env->pass(when);
-        background<bool> unlocking(w, a.unlock());
+        auto unlocking = w.start(a.unlock());
         w.env->pass(40ms);
         INFO("after " << when.count() << " ms");
         REQUIRE(unlocking.get());
-        REQUIRE(waiting.get());
+        waiting.get();
     }
 }
 
 TEST_CASE("a broken stream is replaced, and what it missed is read", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
-    background<bool> waiting(w, lock(b));
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
     w.env->pass(100ms);
     w.etcd->tells = false;
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.etcd->tells = true;
     w.env->break_streams();
     w.env->pass(500ms);
-    REQUIRE(waiting.get());
+    waiting.get();
 }
 
 TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
-    background<bool> waiting(w, lock(b));
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
     w.env->pass(2s);
     w.etcd->revoke(two.lease());
     w.env->pass(20ms);
@@ -377,12 +345,12 @@ TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock
 TEST_CASE("a waiter whose key is deleted by hand fails at once", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
-    background<bool> waiting(w, lock(b));
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
     w.env->pass(2s);
     const std::string held = a.key();
     for (const std::string& key : w.etcd->under("m/")) {
@@ -399,23 +367,23 @@ TEST_CASE("a waiter whose key is deleted by hand fails at once", "[mutex]") {
 TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {6s});
+    coetcd::session session = w.await(coetcd::session::open(client, {6s}));
     coetcd::mutex mutex(session, "m");
-    take(w, mutex);
+    w.await(mutex.lock());
     const coetcd::compare mine = mutex.is_owner();
     w.etcd->erase(mutex.key());
     w.env->pass(2500ms);
     REQUIRE_FALSE(mutex.owns_lock());
     REQUIRE(session.state() == coetcd::session_state::active);
-    REQUIRE_FALSE(await(w, mutex.unlock()));
+    REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
 TEST_CASE("a stalled process knows in its first instruction that the lock is lost", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {10s});
+    coetcd::session session = w.await(coetcd::session::open(client, {10s}));
     coetcd::mutex mutex(session, "m");
-    take(w, mutex);
+    w.await(mutex.lock());
     w.env->stall(9500ms);
     REQUIRE_FALSE(mutex.owns_lock());
     REQUIRE(session.state() == coetcd::session_state::lost);
@@ -427,13 +395,13 @@ TEST_CASE("a stall at any point of lock() never ends in a lock that is not certa
     for (auto when = 0ms; when < 30ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        coetcd::session one = open(w, client, {20s});
-        coetcd::session two = open(w, client, {10s});
+        coetcd::session one = w.await(coetcd::session::open(client, {20s}));
+        coetcd::session two = w.await(coetcd::session::open(client, {10s}));
         coetcd::mutex a(one, "m");
         coetcd::mutex b(two, "m");
-        take(w, a);
-        background<bool> waiting(w, lock(b));
-        background<bool> unlocking(w, a.unlock());
+        w.await(a.lock());
+        auto waiting = w.start(b.lock());
+        auto unlocking = w.start(a.unlock());
         w.env->pass(when);
         const bool before = waiting.ended();
         w.env->stall(9500ms);
@@ -450,7 +418,7 @@ TEST_CASE("a stall at any point of lock() never ends in a lock that is not certa
 TEST_CASE("lock() rides out an outage that the session survives", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {30s});
+    coetcd::session session = w.await(coetcd::session::open(client, {30s}));
     coetcd::mutex mutex(session, "m");
     bool down = true;
     w.env->decide = [&](const call_request& r) {
@@ -458,44 +426,44 @@ TEST_CASE("lock() rides out an outage that the session survives", "[mutex]") {
         f.refused = down && r.what == rpc::txn;
         return f;
     };
-    background<bool> locking(w, lock(mutex));
+    auto locking = w.start(mutex.lock());
     w.env->pass(12s); // longer than any one call may take
     REQUIRE_FALSE(locking.ended());
     down = false;
     w.env->pass(2s);
-    REQUIRE(locking.get());
+    locking.get();
 }
 
 TEST_CASE("what etcd refuses is reported at once, and leaves nothing", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     w.etcd->no_space = true;
-    background<bool> locking(w, lock(mutex));
+    auto locking = w.start(mutex.lock());
     w.env->pass(100ms);
     REQUIRE(locking.code() == coetcd::server_errc::resource_exhausted);
     REQUIRE(session.state() == coetcd::session_state::active); // a delete was enough
     w.etcd->no_space = false;
-    take(w, mutex);
+    w.await(mutex.lock());
     w.etcd->no_space = true;
-    REQUIRE(await(w, mutex.unlock())); // works without space
+    REQUIRE(w.await(mutex.unlock())); // works without space
     REQUIRE(w.etcd->keys.empty());
 }
 
 TEST_CASE("lock() on a session that is lost says so, and why", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "orders/42");
     (void)session.orphan();
-    background<bool> locking(w, lock(mutex));
-    background<bool> trying(w, mutex.try_lock());
+    auto locking = w.start(mutex.lock());
+    auto trying = w.start(mutex.try_lock());
     w.env->pass(1ms);
     REQUIRE(locking.code() == errc::session_lost);
     REQUIRE(trying.code() == errc::session_lost);
     try {
-        (void)locking.get();
+        locking.get();
     } catch (const coetcd::error& e) {
         REQUIRE_THAT(e.what(), support::contains("orders/42"));
         REQUIRE_THAT(e.what(), support::contains("orphaned"));
@@ -509,12 +477,12 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
             for (auto when = 0ms; when < 30ms; ++when) {
                 world w;
                 const coetcd::client client = w.client();
-                coetcd::session one = open(w, client);
-                coetcd::session two = open(w, client);
+                coetcd::session one = w.await(coetcd::session::open(client));
+                coetcd::session two = w.await(coetcd::session::open(client));
                 coetcd::mutex a(one, "m");
                 coetcd::mutex b(two, "m");
                 if (busy) {
-                    take(w, a);
+                    w.await(a.lock());
                 }
                 bool first = true;
                 w.env->decide = [&](const call_request& r) {
@@ -524,7 +492,7 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
                     }
                     return f;
                 };
-                background<bool> locking(w, lock(b));
+                auto locking = w.start(b.lock());
                 w.env->pass(when);
                 const bool before = locking.ended();
                 locking.cancel();
@@ -535,8 +503,8 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
                 REQUIRE(locking.completions() == 1);
                 REQUIRE(two.state() == coetcd::session_state::active);
                 if (before) {
-                    REQUIRE(locking.get());
-                    REQUIRE(await(w, b.unlock()));
+                    locking.get();
+                    REQUIRE(w.await(b.unlock()));
                 } else {
                     REQUIRE(locking.code() == asio::error::operation_aborted);
                 }
@@ -544,9 +512,9 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
                 REQUIRE(w.etcd->watches() == 0);
                 // The lock is of use to others and to the same session.
                 if (busy) {
-                    REQUIRE(await(w, a.unlock()));
+                    REQUIRE(w.await(a.unlock()));
                 }
-                take(w, b);
+                w.await(b.lock());
             }
         }
     }
@@ -555,20 +523,20 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
 TEST_CASE("other kinds of cancellation do nothing", "[mutex][cancellation]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client);
-    coetcd::session two = open(w, client);
+    coetcd::session one = w.await(coetcd::session::open(client));
+    coetcd::session two = w.await(coetcd::session::open(client));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
-    take(w, a);
-    background<bool> locking(w, lock(b));
+    w.await(a.lock());
+    auto locking = w.start(b.lock());
     w.env->pass(50ms);
     locking.cancel(asio::cancellation_type::partial);
     locking.cancel(asio::cancellation_type::total);
     w.env->pass(50ms);
     REQUIRE_FALSE(locking.ended());
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.env->pass(50ms);
-    REQUIRE(locking.get());
+    locking.get();
 }
 
 TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
@@ -577,11 +545,11 @@ TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
         for (int victim = 0; victim < 8; ++victim) {
             world w;
             const coetcd::client client = w.client();
-            coetcd::session one = open(w, client, {30s});
-            coetcd::session two = open(w, client, {30s});
+            coetcd::session one = w.await(coetcd::session::open(client, {30s}));
+            coetcd::session two = w.await(coetcd::session::open(client, {30s}));
             coetcd::mutex a(one, "m");
             coetcd::mutex b(two, "m");
-            take(w, a);
+            w.await(a.lock());
             int n = 0;
             w.env->decide = [&](const call_request& r) {
                 scripted_env::fate f;
@@ -592,14 +560,14 @@ TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
                 }
                 return f;
             };
-            background<bool> locking(w, lock(b));
+            auto locking = w.start(b.lock());
             w.env->pass(50ms);
-            background<bool> unlocking(w, a.unlock());
+            auto unlocking = w.start(a.unlock());
             w.env->pass(20s);
             INFO("how " << how << " victim " << victim);
             REQUIRE(unlocking.get());
-            REQUIRE(locking.get());
-            REQUIRE(await(w, b.unlock()));
+            locking.get();
+            REQUIRE(w.await(b.unlock()));
             w.env->pass(10s);
             REQUIRE(w.etcd->under("m/").empty());
         }
@@ -609,9 +577,9 @@ TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
 TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {60s});
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
     coetcd::mutex mutex(session, "m");
-    take(w, mutex);
+    w.await(mutex.lock());
     const std::int64_t old_token = mutex.fencing_token();
     bool first = true;
     w.env->decide = [&](const call_request& r) {
@@ -621,8 +589,8 @@ TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") 
         }
         return f;
     };
-    REQUIRE(await(w, mutex.unlock()));
-    take(w, mutex);
+    REQUIRE(w.await(mutex.unlock()));
+    w.await(mutex.lock());
     REQUIRE(mutex.fencing_token() > old_token);
     const std::string key = mutex.key();
     w.env->pass(10s);
@@ -634,7 +602,7 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
           "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {60s});
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
     coetcd::mutex mutex(session, "m");
     bool first = true;
     w.env->decide = [&](const call_request& r) {
@@ -644,8 +612,8 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
         }
         return f;
     };
-    take(w, mutex); // by the second attempt
-    REQUIRE(await(w, mutex.unlock()));
+    w.await(mutex.lock()); // by the second attempt
+    REQUIRE(w.await(mutex.unlock()));
     w.env->pass(20s);
     REQUIRE(w.etcd->under("m/").empty());
 }
@@ -653,16 +621,16 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
 TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {60s});
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
     coetcd::mutex mutex(session, "m");
-    take(w, mutex);
+    w.await(mutex.lock());
     bool down = true;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
         f.refused = down && r.what == rpc::txn;
         return f;
     };
-    background<bool> unlocking(w, mutex.unlock());
+    auto unlocking = w.start(mutex.unlock());
     w.env->pass(6s);
     REQUIRE(unlocking.code() == errc::unavailable);
     REQUIRE_FALSE(mutex.owns_lock());
@@ -671,16 +639,16 @@ TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
     w.env->pass(3s);
     REQUIRE(w.etcd->under("m/").empty());
     REQUIRE(session.state() == coetcd::session_state::active);
-    take(w, mutex);
+    w.await(mutex.lock());
 }
 
 TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client, {20s});
+    coetcd::session session = w.await(coetcd::session::open(client, {20s}));
     {
         coetcd::mutex mutex(session, "m");
-        take(w, mutex);
+        w.await(mutex.lock());
         w.env->decide = [&](const call_request& r) {
             scripted_env::fate f;
             f.refused = r.what == rpc::txn;
@@ -699,7 +667,7 @@ TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]")
 TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     w.env->decide = [&](const call_request& r) {
         if (is_enter(r)) {
@@ -708,7 +676,7 @@ TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]"
         }
         return scripted_env::fate();
     };
-    background<bool> locking(w, lock(mutex));
+    auto locking = w.start(mutex.lock());
     w.env->pass(1500us); // the key is there, the answer is not
     const std::string key = w.etcd->under("m/").at(0);
     std::string tombstone = "m.x/" + key.substr(2);
@@ -724,10 +692,10 @@ TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]"
 TEST_CASE("scoped_lock() gives the lock back when the guard goes", "[mutex][held_lock]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     {
-        coetcd::held_lock held = await(w, mutex.scoped_lock());
+        coetcd::held_lock held = w.await(mutex.scoped_lock());
         REQUIRE(held);
         REQUIRE(held.owns_lock());
         REQUIRE(mutex.owns_lock());
@@ -742,7 +710,7 @@ TEST_CASE("scoped_lock() gives the lock back when the guard goes", "[mutex][held
     w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
     // It may be taken over by hand, too.
-    take(w, mutex);
+    w.await(mutex.lock());
     {
         const coetcd::held_lock held(mutex, std::adopt_lock);
         REQUIRE(held);
@@ -751,25 +719,25 @@ TEST_CASE("scoped_lock() gives the lock back when the guard goes", "[mutex][held
     REQUIRE(w.etcd->keys.empty());
     // And given up early; the guard's end then does nothing.
     {
-        coetcd::held_lock held = await(w, mutex.scoped_lock());
-        REQUIRE(await(w, held.unlock()));
+        coetcd::held_lock held = w.await(mutex.scoped_lock());
+        REQUIRE(w.await(held.unlock()));
         REQUIRE_FALSE(held);
-        take(w, mutex);
-        REQUIRE_FALSE(await(w, held.unlock()));
+        w.await(mutex.lock());
+        REQUIRE_FALSE(w.await(held.unlock()));
     }
     w.env->pass(10ms);
     REQUIRE(mutex.owns_lock());
-    REQUIRE(await(w, mutex.unlock()));
+    REQUIRE(w.await(mutex.unlock()));
 }
 
 TEST_CASE("a guard outlives its mutex, and a lock does not", "[mutex][held_lock]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     std::optional<coetcd::held_lock> held;
     {
         coetcd::mutex mutex(session, "m");
-        held.emplace(await(w, mutex.scoped_lock()));
+        held.emplace(w.await(mutex.scoped_lock()));
     }
     w.env->pass(10ms);
     REQUIRE(held->owns_lock());
@@ -779,7 +747,7 @@ TEST_CASE("a guard outlives its mutex, and a lock does not", "[mutex][held_lock]
     REQUIRE(w.etcd->keys.empty());
     {
         coetcd::mutex mutex(session, "m");
-        take(w, mutex);
+        w.await(mutex.lock());
     }
     w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
@@ -788,15 +756,15 @@ TEST_CASE("a guard outlives its mutex, and a lock does not", "[mutex][held_lock]
 TEST_CASE("assignment gives back what was held", "[mutex][held_lock]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "a");
-    take(w, mutex);
+    w.await(mutex.lock());
     mutex = coetcd::mutex(session, "b");
     w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
-    coetcd::held_lock held = await(w, mutex.scoped_lock());
+    coetcd::held_lock held = w.await(mutex.scoped_lock());
     coetcd::mutex other(session, "c");
-    held = await(w, other.scoped_lock());
+    held = w.await(other.scoped_lock());
     w.env->pass(10ms);
     REQUIRE(w.etcd->under("b/").empty());
     REQUIRE(w.etcd->under("c/").size() == 1);
@@ -808,12 +776,12 @@ TEST_CASE("everything may be destroyed while lock() is under way", "[mutex]") {
         for (auto when = 0ms; when < 12ms; ++when) {
             world w;
             std::optional<coetcd::client> client(w.client());
-            std::optional<coetcd::session> one(open(w, *client));
-            std::optional<coetcd::session> two(open(w, *client));
+            std::optional<coetcd::session> one(w.await(coetcd::session::open(*client)));
+            std::optional<coetcd::session> two(w.await(coetcd::session::open(*client)));
             coetcd::mutex a(*one, "m");
             std::optional<coetcd::mutex> b(std::in_place, *two, "m");
-            take(w, a);
-            background<bool> locking(w, lock(*b));
+            w.await(a.lock());
+            auto locking = w.start(b->lock());
             w.env->pass(when);
             INFO("what " << what << " at " << when.count());
             if (what == 0) {
@@ -827,10 +795,10 @@ TEST_CASE("everything may be destroyed while lock() is under way", "[mutex]") {
             if (what == 1) {
                 REQUIRE(locking.code() == errc::session_lost);
             }
-            REQUIRE(await(w, a.unlock()));
+            REQUIRE(w.await(a.unlock()));
             w.env->pass(50ms);
             if (what != 1) {
-                REQUIRE(locking.get());
+                locking.get();
                 REQUIRE(w.etcd->under("m/").size() == (what == 2 ? 0 : 1));
             }
         }
@@ -841,12 +809,12 @@ TEST_CASE("the whole world may end while lock() is under way", "[mutex]") {
     for (auto when = 0ms; when < 12ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        std::optional<coetcd::session> one(open(w, client));
-        std::optional<coetcd::session> two(open(w, client));
+        std::optional<coetcd::session> one(w.await(coetcd::session::open(client)));
+        std::optional<coetcd::session> two(w.await(coetcd::session::open(client)));
         coetcd::mutex a(*one, "m");
         coetcd::mutex b(*two, "m");
-        take(w, a);
-        const background<bool> locking(w, lock(b));
+        w.await(a.lock());
+        const auto locking = w.start(b.lock());
         w.env->pass(when);
     }
     SUCCEED("no leak, no access to what is gone");
@@ -855,77 +823,77 @@ TEST_CASE("the whole world may end while lock() is under way", "[mutex]") {
 TEST_CASE("holder() and waiters() tell who holds the lock and who waits", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session one = open(w, client, {10s, "one"});
-    coetcd::session two = open(w, client, {10s, "two"});
-    coetcd::session three = open(w, client, {10s, "three"});
+    coetcd::session one = w.await(coetcd::session::open(client, {10s, "one"}));
+    coetcd::session two = w.await(coetcd::session::open(client, {10s, "two"}));
+    coetcd::session three = w.await(coetcd::session::open(client, {10s, "three"}));
     coetcd::mutex a(one, "m");
     coetcd::mutex b(two, "m");
     coetcd::mutex c(three, "m");
-    REQUIRE_FALSE(await(w, a.holder()));
-    REQUIRE(await(w, a.waiters()).empty());
-    take(w, a);
-    background<bool> second(w, lock(b));
+    REQUIRE_FALSE(w.await(a.holder()));
+    REQUIRE(w.await(a.waiters()).empty());
+    w.await(a.lock());
+    auto second = w.start(b.lock());
     w.env->pass(10ms);
-    background<bool> third(w, lock(c));
+    auto third = w.start(c.lock());
     w.env->pass(10ms);
-    const std::optional<coetcd::lock_entry> holder = await(w, c.holder());
+    const std::optional<coetcd::lock_entry> holder = w.await(c.holder());
     REQUIRE(holder);
     REQUIRE(holder->label == "one");
     REQUIRE(holder->lease == one.lease());
     REQUIRE(holder->create_revision == a.fencing_token());
     REQUIRE(holder->key == a.key());
-    const std::vector<coetcd::lock_entry> waiters = await(w, a.waiters());
+    const std::vector<coetcd::lock_entry> waiters = w.await(a.waiters());
     REQUIRE(waiters.size() == 2);
     REQUIRE(waiters[0].label == "two");
     REQUIRE(waiters[1].label == "three");
     // The middle one leaves; the last one waits for the first then.
     second.cancel();
     w.env->pass(50ms);
-    REQUIRE(await(w, a.waiters()).size() == 1);
+    REQUIRE(w.await(a.waiters()).size() == 1);
     REQUIRE_FALSE(third.ended());
-    REQUIRE(await(w, a.unlock()));
+    REQUIRE(w.await(a.unlock()));
     w.env->pass(20ms);
-    REQUIRE(third.get());
+    third.get();
 }
 
 TEST_CASE("is_owner() guards a transaction", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
-    take(w, mutex);
+    w.await(mutex.lock());
     const coetcd::compare mine = mutex.is_owner();
     coetcd::txn good = coetcd::txn().when(mine).then(coetcd::op::put("k", "1"));
-    REQUIRE(await(w, client.txn(good)).succeeded);
-    REQUIRE(await(w, mutex.unlock()));
-    REQUIRE_FALSE(await(w, client.txn(good)).succeeded);
-    take(w, mutex);
-    REQUIRE_FALSE(await(w, client.txn(good)).succeeded); // a newer ownership is another one
+    REQUIRE(w.await(client.txn(good)).succeeded);
+    REQUIRE(w.await(mutex.unlock()));
+    REQUIRE_FALSE(w.await(client.txn(good)).succeeded);
+    w.await(mutex.lock());
+    REQUIRE_FALSE(w.await(client.txn(good)).succeeded); // a newer ownership is another one
 }
 
 TEST_CASE("with_lock() runs its body under the lock and returns what it returns",
           "[mutex][with_lock]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     bool held = false;
     auto number = [&]() -> asio::awaitable<int> {
         held = mutex.owns_lock();
         co_return 7;
     };
-    REQUIRE(await(w, coetcd::with_lock(mutex, number)) == 7);
+    REQUIRE(w.await(coetcd::with_lock(mutex, number)) == 7);
     REQUIRE(held);
     REQUIRE(w.etcd->keys.empty());
     auto token = [&](const coetcd::held_lock& l) -> asio::awaitable<std::int64_t> {
         co_return l.fencing_token();
     };
-    REQUIRE(await(w, coetcd::with_lock(mutex, token)) > 0);
+    REQUIRE(w.await(coetcd::with_lock(mutex, token)) > 0);
     auto failing = []() -> asio::awaitable<int> {
         throw std::runtime_error("out of stock");
         co_return 0;
     };
-    background<int> failed(w, coetcd::with_lock(mutex, failing));
+    auto failed = w.start(coetcd::with_lock(mutex, failing));
     w.env->pass(20ms);
     REQUIRE_THROWS_WITH(failed.get(), "out of stock");
     REQUIRE(w.etcd->keys.empty());
@@ -936,7 +904,7 @@ TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the l
     for (const bool by_hand : {false, true}) {
         world w;
         const coetcd::client client = w.client();
-        coetcd::session session = open(w, client, {6s});
+        coetcd::session session = w.await(coetcd::session::open(client, {6s}));
         coetcd::mutex mutex(session, "m");
         bool aborted = false;
         auto body = [&]() -> asio::awaitable<int> {
@@ -949,7 +917,7 @@ TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the l
             }
             co_return 0;
         };
-        background<int> working(w, coetcd::with_lock(mutex, body));
+        auto working = w.start(coetcd::with_lock(mutex, body));
         w.env->pass(20ms);
         REQUIRE(mutex.owns_lock());
         if (by_hand) {
@@ -967,13 +935,13 @@ TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the l
 TEST_CASE("with_lock() reports a loss even if its body succeeded", "[mutex][with_lock]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     auto body = [&]() -> asio::awaitable<int> {
         w.env->stall(20s);
         co_return 1;
     };
-    background<int> working(w, coetcd::with_lock(mutex, body));
+    auto working = w.start(coetcd::with_lock(mutex, body));
     w.env->pass(50ms);
     REQUIRE(working.code() == errc::session_lost);
 }
@@ -982,7 +950,7 @@ TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
           "[mutex][with_lock][cancellation]") {
     world w;
     const coetcd::client client = w.client();
-    coetcd::session session = open(w, client);
+    coetcd::session session = w.await(coetcd::session::open(client));
     coetcd::mutex mutex(session, "m");
     bool tidied = false;
     auto body = [&]() -> asio::awaitable<int> {
@@ -997,7 +965,7 @@ TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
         tidied = true;
         co_return 3;
     };
-    background<int> working(w, coetcd::with_lock(mutex, body));
+    auto working = w.start(coetcd::with_lock(mutex, body));
     w.env->pass(20ms);
     working.cancel();
     w.env->pass(50ms);
@@ -1008,7 +976,7 @@ TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
     REQUIRE(working.get() == 3); // it was done after all
     REQUIRE(w.etcd->under("m/").empty());
 
-    background<int> waiting(w, coetcd::with_lock(mutex, body));
+    auto waiting = w.start(coetcd::with_lock(mutex, body));
     waiting.cancel();
     w.env->pass(50ms);
     REQUIRE(waiting.code() == asio::error::operation_aborted);

@@ -19,36 +19,6 @@ using support::world;
 
 namespace {
 
-// A session cannot be copied out of a `background`, so that it is put somewhere.
-asio::awaitable<bool> open_into(std::optional<coetcd::session>& out,
-                                coetcd::client client,
-                                coetcd::session_options options = {}) {
-    coetcd::session opened = co_await coetcd::session::open(client, options);
-    out.emplace(std::move(opened));
-    co_return true;
-}
-
-asio::awaitable<bool>
-adopt_into(std::optional<coetcd::session>& out, coetcd::client client, coetcd::lease_id lease) {
-    coetcd::session opened = co_await coetcd::session::adopt(client, lease);
-    out.emplace(std::move(opened));
-    co_return true;
-}
-
-asio::awaitable<bool> close(coetcd::session& s) {
-    co_await s.close();
-    co_return true;
-}
-
-std::optional<coetcd::session>
-open(world& w, const coetcd::client& client, coetcd::session_options options = {}) {
-    std::optional<coetcd::session> opened;
-    background<bool> opening(w, open_into(opened, client, std::move(options)));
-    w.env->pass(2ms);
-    REQUIRE(opening.get());
-    return opened;
-}
-
 std::size_t renewals(const world& w) {
     return static_cast<std::size_t>(
         std::count_if(w.env->calls.begin(), w.env->calls.end(), [](const call_request& r) {
@@ -61,15 +31,15 @@ std::size_t renewals(const world& w) {
 TEST_CASE("open() grants a lease in one round trip", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {5s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
     REQUIRE(w.env->calls.size() == 1);
     REQUIRE(w.etcd->leases() == 1);
-    REQUIRE(s->lease() > 0);
-    REQUIRE(s->ttl() == 5s);
-    REQUIRE(s->state() == session_state::active);
-    REQUIRE(s->reason() == session_end::none);
+    REQUIRE(s.lease() > 0);
+    REQUIRE(s.ttl() == 5s);
+    REQUIRE(s.state() == session_state::active);
+    REQUIRE(s.reason() == session_end::none);
     // Counted from when the request was sent, less a margin.
-    REQUIRE(s->remaining() == 4500ms - 2ms);
+    REQUIRE(s.remaining() == 4500ms - 2ms);
 }
 
 TEST_CASE("a ttl that is not positive is refused before anything is sent", "[session]") {
@@ -85,34 +55,34 @@ TEST_CASE("a ttl that is not positive is refused before anything is sent", "[ses
 TEST_CASE("the ttl that etcd grants counts, not the one that was asked for", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {1s});
-    REQUIRE(s->ttl() == 2s);
+    const coetcd::session s = w.await(coetcd::session::open(client, {1s}));
+    REQUIRE(s.ttl() == 2s);
     w.env->pass(10s);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
 }
 
 TEST_CASE("a session is renewed three times in a ttl", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {9s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
     w.env->pass(90s);
     REQUIRE(renewals(w) >= 27);
     REQUIRE(renewals(w) <= 33);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
     REQUIRE(w.etcd->leases() == 1);
 }
 
 TEST_CASE("a failed renewal makes a session suspect, the next success active again", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {9s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
     w.etcd->renews = false;
     w.env->pass(6s);
-    REQUIRE(s->state() == session_state::suspect);
-    REQUIRE(s->reason() == session_end::none);
+    REQUIRE(s.state() == session_state::suspect);
+    REQUIRE(s.reason() == session_end::none);
     w.etcd->renews = true;
     w.env->pass(2s);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
 }
 
 TEST_CASE("a session without renewals is lost before etcd can end its lease", "[session]") {
@@ -120,8 +90,8 @@ TEST_CASE("a session without renewals is lost before etcd can end its lease", "[
         for (auto down = 0ms; down < 1000ms; down += 130ms) {
             world w;
             const coetcd::client client = w.client();
-            const auto s = open(w, client, {ttl});
-            background<session_end> lost(w, s->lost());
+            const coetcd::session s = w.await(coetcd::session::open(client, {ttl}));
+            auto lost = w.start(s.lost());
             w.env->pass(down);
             // Requests arrive, so that etcd goes on renewing; the answers do not.
             w.env->decide = [](const call_request&) {
@@ -133,8 +103,8 @@ TEST_CASE("a session without renewals is lost before etcd can end its lease", "[
             w.env->pass(std::chrono::nanoseconds(ttl) + 1s);
             INFO("ttl " << ttl.count() << " down after " << down.count());
             REQUIRE(lost.get() == session_end::deadline);
-            REQUIRE(s->state() == session_state::lost);
-            REQUIRE(s->remaining() == 0ns);
+            REQUIRE(s.state() == session_state::lost);
+            REQUIRE(s.remaining() == 0ns);
         }
     }
 }
@@ -142,17 +112,17 @@ TEST_CASE("a session without renewals is lost before etcd can end its lease", "[
 TEST_CASE("validity counts from the sending of a renewal, not from its answer", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {9s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
     w.env->latency = 1500ms;
-    auto last = s->remaining();
+    auto last = s.remaining();
     bool renewed = false;
     for (int i = 0; i < 60; ++i) {
         w.env->pass(100ms);
-        if (s->remaining() > last) {
+        if (s.remaining() > last) {
             renewed = true; // within the last step, by what was sent a latency ago
-            REQUIRE(s->remaining() <= 8100ms - 1500ms);
+            REQUIRE(s.remaining() <= 8100ms - 1500ms);
         }
-        last = s->remaining();
+        last = s.remaining();
     }
     REQUIRE(renewed);
 }
@@ -160,33 +130,33 @@ TEST_CASE("validity counts from the sending of a renewal, not from its answer", 
 TEST_CASE("a lease that is revoked elsewhere is noticed with the next renewal", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {9s});
-    background<session_end> lost(w, s->lost());
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    auto lost = w.start(s.lost());
     w.env->pass(1s);
-    w.etcd->revoke(s->lease());
+    w.etcd->revoke(s.lease());
     w.env->pass(3s);
     REQUIRE(lost.get() == session_end::expired);
-    REQUIRE(s->reason() == session_end::expired);
+    REQUIRE(s.reason() == session_end::expired);
 }
 
 TEST_CASE("a stall longer than the ttl is noticed in the first instruction", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    const auto s = open(w, client, {9s});
-    background<session_end> lost(w, s->lost());
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    auto lost = w.start(s.lost());
     w.env->stall(9s);
-    REQUIRE(s->state() == session_state::lost);
-    REQUIRE(s->reason() == session_end::deadline);
+    REQUIRE(s.state() == session_state::lost);
+    REQUIRE(s.reason() == session_end::deadline);
     w.env->pass(0s);
     REQUIRE(lost.get() == session_end::deadline);
     w.env->pass(60s);
-    REQUIRE(s->state() == session_state::lost); // it never comes back
+    REQUIRE(s.state() == session_state::lost); // it never comes back
 }
 
 TEST_CASE("renewals go on at other endpoints", "[session]") {
     world w;
     const coetcd::client client(w.env, coetcd::endpoints("http://a", "http://b", "http://c"));
-    const auto s = open(w, client, {5s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
     std::string bad = w.env->calls.back().to.host;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
@@ -194,29 +164,29 @@ TEST_CASE("renewals go on at other endpoints", "[session]") {
         return f;
     };
     w.env->pass(60s);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
     bad = w.env->calls.back().to.host;
     w.env->pass(60s);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
 }
 
 TEST_CASE("close() revokes the lease, once", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    auto s = open(w, client);
-    background<session_end> lost(w, s->lost());
-    background<bool> closing(w, close(*s));
-    REQUIRE(s->state() == session_state::active);
+    coetcd::session s = w.await(coetcd::session::open(client));
+    auto lost = w.start(s.lost());
+    auto closing = w.start(s.close());
+    REQUIRE(s.state() == session_state::active);
     w.env->pass(0ms);
-    REQUIRE(s->state() == session_state::lost); // at once
+    REQUIRE(s.state() == session_state::lost); // at once
     w.env->pass(2ms);
-    REQUIRE(closing.get());
+    closing.get();
     REQUIRE(lost.get() == session_end::closed);
     REQUIRE(w.etcd->leases() == 0);
     const std::size_t calls = w.env->calls.size();
-    background<bool> again(w, close(*s));
+    auto again = w.start(s.close());
     w.env->pass(100s);
-    REQUIRE(again.get());
+    again.get();
     REQUIRE(w.env->calls.size() == calls); // and it is renewed no more
 }
 
@@ -224,33 +194,32 @@ TEST_CASE("close() gives up after the ttl, or five seconds", "[session]") {
     for (const auto& [ttl, longest] : {std::pair{3s, 3s}, std::pair{60s, 5s}}) {
         world w;
         const coetcd::client client = w.client();
-        auto s = open(w, client, {ttl});
+        coetcd::session s = w.await(coetcd::session::open(client, {ttl}));
         w.env->decide = [](const call_request&) {
             scripted_env::fate f;
             f.refused = true;
             return f;
         };
-        background<bool> closing(w, close(*s));
+        auto closing = w.start(s.close());
         w.env->pass(longest + 100ms);
         REQUIRE(closing.code() == errc::unavailable);
-        REQUIRE(s->reason() == session_end::closed);
+        REQUIRE(s.reason() == session_end::closed);
     }
 }
 
 TEST_CASE("destroying a session revokes its lease in the background", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    auto s = open(w, client);
+    std::optional<coetcd::session> s = w.await(coetcd::session::open(client));
     s.reset();
     w.env->pass(2ms);
     REQUIRE(w.etcd->leases() == 0);
-    auto other = open(w, client);
-    const auto third = open(w, client);
-    coetcd::session moved = std::move(*other);
-    other.reset();
+    coetcd::session other = w.await(coetcd::session::open(client));
+    const coetcd::session third = w.await(coetcd::session::open(client));
+    coetcd::session moved = std::move(other);
     w.env->pass(10ms);
     REQUIRE(w.etcd->leases() == 2);
-    moved = std::move(*open(w, client));
+    moved = w.await(coetcd::session::open(client));
     w.env->pass(10ms);
     REQUIRE(w.etcd->leases() == 2);
     REQUIRE(moved.state() == session_state::active);
@@ -259,9 +228,9 @@ TEST_CASE("destroying a session revokes its lease in the background", "[session]
 TEST_CASE("whoever waits for a loss is told of the session's end", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    auto s = open(w, client);
-    background<session_end> lost(w, s->lost());
-    background<session_end> cancelled(w, s->lost());
+    std::optional<coetcd::session> s = w.await(coetcd::session::open(client));
+    auto lost = w.start(s->lost());
+    auto cancelled = w.start(s->lost());
     w.env->pass(1s);
     cancelled.cancel();
     w.env->pass(0ms);
@@ -275,23 +244,20 @@ TEST_CASE("whoever waits for a loss is told of the session's end", "[session]") 
 TEST_CASE("an orphaned lease lives on for its ttl, and can be adopted", "[session]") {
     world w;
     const coetcd::client client = w.client();
-    auto s = open(w, client, {9s});
+    std::optional<coetcd::session> s = w.await(coetcd::session::open(client, {9s}));
     const coetcd::lease_id lease = s->orphan();
     REQUIRE(s->reason() == session_end::orphaned);
     s.reset();
     w.env->pass(5s);
     REQUIRE(w.etcd->leases() == 1);
-    std::optional<coetcd::session> heir;
-    background<bool> adopting(w, adopt_into(heir, client, lease));
-    w.env->pass(2ms);
-    REQUIRE(adopting.get());
-    REQUIRE(heir->lease() == lease);
-    REQUIRE(heir->ttl() == 9s);
+    coetcd::session heir = w.await(coetcd::session::adopt(client, lease));
+    REQUIRE(heir.lease() == lease);
+    REQUIRE(heir.ttl() == 9s);
     w.env->pass(60s);
-    REQUIRE(heir->state() == session_state::active);
-    heir->orphan();
+    REQUIRE(heir.state() == session_state::active);
+    (void)heir.orphan();
     w.env->pass(20s);
-    background<bool> late(w, adopt_into(heir, client, lease));
+    auto late = w.start(coetcd::session::adopt(client, lease));
     w.env->pass(2ms);
     REQUIRE(late.code() == coetcd::server_errc::not_found);
 }
@@ -305,31 +271,27 @@ TEST_CASE("a grant whose answer is lost is asked for again, by the same name", "
         f.breaks = calls++ == 0;
         return f;
     };
-    std::optional<coetcd::session> s;
-    background<bool> opening(w, open_into(s, client));
+    auto opening = w.start(coetcd::session::open(client));
     w.env->pass(1s);
-    REQUIRE(opening.get());
+    const coetcd::session s = opening.get();
     REQUIRE(w.etcd->leases() == 1);
-    REQUIRE(s->ttl() == 10s);
+    REQUIRE(s.ttl() == 10s);
     w.env->pass(60s);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
 }
 
 TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancellation]") {
     for (auto when = 0ms; when < 4ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        std::optional<coetcd::session> s;
-        background<bool> opening(w, open_into(s, client));
+        auto opening = w.start(coetcd::session::open(client));
         w.env->pass(when);
-        const bool before = opening.ended();
         opening.cancel();
         w.env->pass(0ms);
         REQUIRE(opening.ended());
         REQUIRE(opening.completions() == 1);
         w.env->pass(10ms);
-        REQUIRE(before == s.has_value());
-        REQUIRE(w.etcd->leases() == (before ? 1 : 0));
+        REQUIRE(w.etcd->leases() == (opening.succeeded() ? 1 : 0));
     }
     world w;
     const coetcd::client client = w.client();
@@ -338,8 +300,7 @@ TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancel
         f.answered = r.what != rpc::lease_grant;
         return f;
     };
-    std::optional<coetcd::session> s;
-    background<bool> opening(w, open_into(s, client));
+    auto opening = w.start(coetcd::session::open(client));
     w.env->pass(5001ms);
     REQUIRE(opening.code() == errc::outcome_unknown);
     w.env->pass(10ms);
@@ -350,7 +311,7 @@ TEST_CASE("a member that has not heard of a fresh lease is asked again", "[sessi
     world w;
     const coetcd::client client = w.client();
     // A lease of two seconds is renewed within the first.
-    const auto s = open(w, client, {2s});
+    const coetcd::session s = w.await(coetcd::session::open(client, {2s}));
     bool early = true;
     const auto serve = w.env->on_call;
     w.env->on_call = [&](const call_request& r, coetcd::detail::reply& answer) {
@@ -361,15 +322,15 @@ TEST_CASE("a member that has not heard of a fresh lease is asked again", "[sessi
     };
     w.env->pass(10s);
     REQUIRE_FALSE(early);
-    REQUIRE(s->state() == session_state::active);
+    REQUIRE(s.state() == session_state::active);
 }
 
 TEST_CASE("the whole world may end under a session", "[session]") {
     for (auto when = 0ms; when < 8s; when += 333ms) {
         world w;
         const coetcd::client client = w.client();
-        auto s = open(w, client);
-        const background<session_end> lost(w, s->lost());
+        coetcd::session s = w.await(coetcd::session::open(client));
+        const auto lost = w.start(s.lost());
         w.env->pass(when);
     }
     SUCCEED("no leak, no access to what is gone");

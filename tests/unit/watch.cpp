@@ -17,37 +17,8 @@ using support::world;
 
 namespace {
 
-asio::awaitable<bool> watch_into(std::optional<coetcd::watcher>& out,
-                                 coetcd::client client,
-                                 coetcd::key_range keys,
-                                 coetcd::watch_options options = {}) {
-    coetcd::watcher started = co_await client.watch(keys, options);
-    out.emplace(std::move(started));
-    co_return true;
-}
-
-std::optional<coetcd::watcher> watch(world& w,
-                                     const coetcd::client& client,
-                                     coetcd::key_range keys,
-                                     coetcd::watch_options options = {}) {
-    std::optional<coetcd::watcher> started;
-    background<bool> starting(w, watch_into(started, client, std::move(keys), options));
-    w.env->pass(20ms);
-    REQUIRE(starting.get());
-    return started;
-}
-
-template<class T>
-T await(world& w, asio::awaitable<T> work) {
-    background<T> b(w, std::move(work));
-    while (!b.ended()) {
-        w.env->pass(1ms);
-    }
-    return b.get();
-}
-
 void put(world& w, const coetcd::client& client, std::string key, std::string value) {
-    (void)await(w, client.put(std::move(key), std::move(value)));
+    (void)w.await(client.put(std::move(key), std::move(value)));
 }
 
 std::vector<std::string> values(const std::vector<event>& events) {
@@ -66,13 +37,13 @@ TEST_CASE("a watch tells of changes from its start on", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     put(w, client, "a", "0");
-    auto seen = watch(w, client, "a");
+    coetcd::watcher seen = w.await(client.watch("a"));
     put(w, client, "a", "1");
     put(w, client, "b", "x");
-    (void)await(w, client.erase("a"));
+    (void)w.await(client.erase("a"));
     w.env->pass(10ms);
-    REQUIRE(values(await(w, seen->next())) == strings{"1", "-"});
-    background<std::vector<event>> waiting(w, seen->next());
+    REQUIRE(values(w.await(seen.next())) == strings{"1", "-"});
+    auto waiting = w.start(seen.next());
     w.env->pass(1s);
     REQUIRE_FALSE(waiting.ended());
     put(w, client, "a", "2");
@@ -88,9 +59,9 @@ TEST_CASE("a watch tells of history from its start revision on", "[watch]") {
     }
     coetcd::watch_options from;
     from.start_revision = 3;
-    auto seen = watch(w, client, coetcd::key_range::prefix("p/"), from);
+    coetcd::watcher seen = w.await(client.watch(coetcd::key_range::prefix("p/"), from));
     w.env->pass(10ms);
-    const std::vector<event> events = await(w, seen->next());
+    const std::vector<event> events = w.await(seen.next());
     REQUIRE(values(events) == strings{"2", "3"});
     REQUIRE(events[0].kv.mod_revision == 3);
 }
@@ -100,15 +71,15 @@ TEST_CASE("filters leave out what is not wanted", "[watch]") {
     const coetcd::client client = w.client();
     coetcd::watch_options only;
     only.no_put = true;
-    auto erases = watch(w, client, "a", only);
+    coetcd::watcher erases = w.await(client.watch("a", only));
     only = {};
     only.no_delete = true;
-    auto puts = watch(w, client, "a", only);
+    coetcd::watcher puts = w.await(client.watch("a", only));
     put(w, client, "a", "1");
-    (void)await(w, client.erase("a"));
+    (void)w.await(client.erase("a"));
     w.env->pass(10ms);
-    REQUIRE(values(await(w, erases->next())) == strings{"-"});
-    REQUIRE(values(await(w, puts->next())) == strings{"1"});
+    REQUIRE(values(w.await(erases.next())) == strings{"-"});
+    REQUIRE(values(w.await(puts.next())) == strings{"1"});
 }
 
 TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") {
@@ -116,8 +87,8 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
     for (auto when = 0ms; when < 40ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        auto seen = watch(w, client, "a");
-        background<bool> writing(w, [](coetcd::client c) -> asio::awaitable<bool> {
+        coetcd::watcher seen = w.await(client.watch("a"));
+        auto writing = w.start([](coetcd::client c) -> asio::awaitable<bool> {
             for (int i = 0; i < 20; ++i) {
                 (void)co_await c.put("a", std::to_string(i));
             }
@@ -127,7 +98,7 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
         w.env->break_streams();
         w.env->pass(2s);
         REQUIRE(writing.get());
-        const std::vector<event> events = await(w, seen->next());
+        const std::vector<event> events = w.await(seen.next());
         INFO("after " << when.count() << " ms");
         REQUIRE(events.size() == 20);
         for (std::size_t i = 0; i < events.size(); ++i) {
@@ -139,15 +110,15 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
 TEST_CASE("all watches of a client share one stream, and leave nothing behind", "[watch]") {
     world w;
     const coetcd::client client = w.client();
-    std::vector<std::optional<coetcd::watcher>> many;
+    std::vector<coetcd::watcher> many;
     for (int i = 0; i < 20; ++i) {
-        many.push_back(watch(w, client, "k" + std::to_string(i)));
+        many.push_back(w.await(client.watch("k" + std::to_string(i))));
     }
     REQUIRE(w.env->opened == 1);
     REQUIRE(w.etcd->watches() == 20);
     put(w, client, "k7", "x");
     w.env->pass(10ms);
-    REQUIRE(values(await(w, many[7]->next())) == strings{"x"});
+    REQUIRE(values(w.await(many[7].next())) == strings{"x"});
     many.erase(many.begin(), many.begin() + 10);
     w.env->pass(10ms);
     REQUIRE(w.etcd->watches() == 10);
@@ -155,7 +126,7 @@ TEST_CASE("all watches of a client share one stream, and leave nothing behind", 
     w.env->pass(10ms);
     REQUIRE(w.etcd->watches() == 0);
     // The stream was closed with the last one; the next watch opens another.
-    auto next = watch(w, client, "k1");
+    coetcd::watcher next = w.await(client.watch("k1"));
     REQUIRE(w.env->opened == 2);
 }
 
@@ -168,12 +139,12 @@ TEST_CASE("a watch whose history was compacted says so, and from where there is 
     w.etcd->compacted = 7;
     coetcd::watch_options from;
     from.start_revision = 3;
-    auto seen = watch(w, client, "a", from);
-    background<std::vector<event>> reading(w, seen->next());
+    coetcd::watcher seen = w.await(client.watch("a", from));
+    auto reading = w.start(seen.next());
     w.env->pass(10ms);
     REQUIRE(reading.code() == errc::watch_compacted);
-    REQUIRE(seen->compact_revision() == 7);
-    background<std::vector<event>> again(w, seen->next());
+    REQUIRE(seen.compact_revision() == 7);
+    auto again = w.start(seen.next());
     w.env->pass(10ms);
     REQUIRE(again.code() == errc::watch_compacted);
 }
@@ -181,30 +152,30 @@ TEST_CASE("a watch whose history was compacted says so, and from where there is 
 TEST_CASE("next() can be cancelled, and loses nothing", "[watch][cancellation]") {
     world w;
     const coetcd::client client = w.client();
-    auto seen = watch(w, client, "a");
-    background<std::vector<event>> reading(w, seen->next());
+    coetcd::watcher seen = w.await(client.watch("a"));
+    auto reading = w.start(seen.next());
     w.env->pass(10ms);
     reading.cancel();
     w.env->pass(0ms);
     REQUIRE(reading.code() == asio::error::operation_aborted);
     put(w, client, "a", "1");
     w.env->pass(10ms);
-    REQUIRE(values(await(w, seen->next())) == strings{"1"});
+    REQUIRE(values(w.await(seen.next())) == strings{"1"});
 }
 
 TEST_CASE("next() ends when its watcher is destroyed", "[watch]") {
     world w;
     const coetcd::client client = w.client();
-    auto seen = watch(w, client, "a");
-    background<std::vector<event>> reading(w, seen->next());
+    std::optional<coetcd::watcher> seen = w.await(client.watch("a"));
+    auto reading = w.start(seen->next());
     w.env->pass(10ms);
     seen.reset();
     w.env->pass(10ms);
     REQUIRE(reading.code() == asio::error::operation_aborted);
     REQUIRE(w.etcd->watches() == 0);
-    auto one = watch(w, client, "a");
-    auto two = watch(w, client, "b");
-    *one = std::move(*two);
+    coetcd::watcher one = w.await(client.watch("a"));
+    coetcd::watcher two = w.await(client.watch("b"));
+    one = std::move(two);
     w.env->pass(10ms);
     REQUIRE(w.etcd->watches() == 1);
 }
@@ -213,14 +184,13 @@ TEST_CASE("watch() that is cancelled at any moment leaves no watch", "[watch][ca
     for (auto when = 0ms; when < 10ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        std::optional<coetcd::watcher> started;
-        background<bool> starting(w, watch_into(started, client, "a"));
+        auto starting = w.start(client.watch("a"));
         w.env->pass(when);
         starting.cancel();
         w.env->pass(0ms);
         REQUIRE(starting.ended());
         w.env->pass(20ms);
-        REQUIRE(w.etcd->watches() == (started ? 1 : 0));
+        REQUIRE(w.etcd->watches() == (starting.succeeded() ? 1 : 0));
     }
 }
 
@@ -232,8 +202,7 @@ TEST_CASE("watch() fails at its deadline if no endpoint confirms it", "[watch]")
         f.arrives = r.what != coetcd::detail::rpc::watch;
         return f;
     };
-    std::optional<coetcd::watcher> started;
-    background<bool> starting(w, watch_into(started, client, "a"));
+    auto starting = w.start(client.watch("a"));
     w.env->pass(5010ms);
     REQUIRE(starting.code() == errc::timed_out);
     REQUIRE(w.env->opened >= 2); // it did not wait for the first one all the time
@@ -252,7 +221,7 @@ TEST_CASE("arguments that cannot be right are refused before anything is sent", 
 TEST_CASE("a refusal ends the watch that it is for", "[watch]") {
     world w;
     const coetcd::client client = w.client();
-    auto good = watch(w, client, "a");
+    coetcd::watcher good = w.await(client.watch("a"));
     const auto listen = w.env->on_message;
     w.env->on_message = [&](std::shared_ptr<scripted_env::server_stream> from,
                             const std::string& lines) {
@@ -263,8 +232,7 @@ TEST_CASE("a refusal ends the watch that it is for", "[watch]") {
                     R"({"result":{"header":{"revision":"1"},"watch_id":"-1","created":true,)"
                     R"("canceled":true,"cancel_reason":"PermissionDenied"}})");
     };
-    std::optional<coetcd::watcher> started;
-    background<bool> starting(w, watch_into(started, client, "secret"));
+    auto starting = w.start(client.watch("secret"));
     w.env->pass(20ms);
     REQUIRE(starting.code() == errc::watch_canceled);
     try {
@@ -274,15 +242,14 @@ TEST_CASE("a refusal ends the watch that it is for", "[watch]") {
     }
     put(w, client, "a", "1");
     w.env->pass(10ms);
-    REQUIRE(values(await(w, good->next())) == strings{"1"});
+    REQUIRE(values(w.await(good.next())) == strings{"1"});
 }
 
 TEST_CASE("the whole world may end under a watch", "[watch]") {
     for (auto when = 0ms; when < 10ms; ++when) {
         world w;
         const coetcd::client client = w.client();
-        std::optional<coetcd::watcher> started;
-        const background<bool> starting(w, watch_into(started, client, "a"));
+        const auto starting = w.start(client.watch("a"));
         w.env->pass(when);
     }
     SUCCEED("no leak, no access to what is gone");

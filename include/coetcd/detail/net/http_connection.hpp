@@ -77,8 +77,8 @@ public:
             parser.body_limit(limits_.body);
             while (!parser.is_done()) {
                 error_code ec;
-                buffer_.consume(parser.put(buffer_.data(), ec));
-                if (ec == http::error::need_more) {
+                const std::size_t parsed = parse(parser, ec);
+                if (ec == http::error::need_more || (!ec && parsed == 0)) {
                     ec = co_await fill();
                     if (ec == asio::error::eof && parser.got_some()) {
                         ec = {};
@@ -147,6 +147,15 @@ private:
         parser.eager(true);
     }
 
+    /// @returns How much of the buffer was used up. Nothing, without an error, asks for more: the
+    ///   parser has no code for that inside a body.
+    template<class Parser>
+    std::size_t parse(Parser& parser, error_code& ec) {
+        const std::size_t parsed = parser.put(buffer_.data(), ec);
+        buffer_.consume(parsed);
+        return parsed;
+    }
+
     /// Reads what there is into the buffer.
     asio::awaitable<error_code> fill() {
         error_code ec;
@@ -172,7 +181,7 @@ private:
         body.data = piece.data();
         body.size = piece.size();
         error_code ec;
-        buffer_.consume(open_answer_->put(buffer_.data(), ec));
+        const std::size_t parsed = parse(*open_answer_, ec);
         const std::size_t taken = piece.size() - body.size;
         lines_.feed({piece.data(), taken});
         body.data = nullptr;
@@ -181,7 +190,7 @@ private:
             open_answer_.reset();
         } else if (ec == http::error::need_buffer) {
             ec = {};
-        } else if (ec == http::error::need_more) {
+        } else if (ec == http::error::need_more || (!ec && parsed == 0)) {
             ec = {};
             if (taken != 0) {
                 co_return ec; // perhaps a whole line: to be looked at before more is waited for

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/net/pool.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/scripted_env.hpp"
+
+using namespace coetcd::detail;
+using namespace coetcd::detail::net;
+using namespace std::chrono_literals;
+using support::scripted_env;
+
+namespace {
+
+struct fake {
+    explicit fake(int n)
+        : number(n) {}
+    bool reusable() const { return in_order; }
+    int number;
+    bool in_order = true;
+    bool alive = true;
+};
+
+/// Those who take from a pool of two places, by name.
+class fixture {
+public:
+    ~fixture() {
+        for (const auto& s : stops_) {
+            s->emit(asio::cancellation_type::terminal);
+        }
+        env->pass(0s);
+    }
+
+    asio::cancellation_signal& start(std::string name,
+                                     time_point deadline = time_point::max(),
+                                     std::string key = "k",
+                                     std::size_t cap = 2) {
+        stops_.push_back(std::make_unique<asio::cancellation_signal>());
+        asio::co_spawn(context,
+                       take(std::move(name), deadline, std::move(key), cap),
+                       asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
+                           if (e) {
+                               std::rethrow_exception(e);
+                           }
+                       }));
+        return *stops_.back();
+    }
+    /// Takes a place and fills it if it is empty.
+    fake& take_now(const std::string& name, std::string key = "k", std::size_t cap = 2) {
+        start(name, time_point::max(), std::move(key), cap);
+        env->pass(0s);
+        REQUIRE(held.count(name) == 1);
+        auto& c = held.at(name).connection;
+        if (!c) {
+            c = std::make_unique<fake>(++made);
+        }
+        return *c;
+    }
+    void give_back(const std::string& name) { held.erase(name); }
+    bool has(const std::string& name) const { return held.count(name) == 1; }
+
+    asio::io_context context;
+    std::shared_ptr<scripted_env> env = std::make_shared<scripted_env>(context);
+    pool<fake> all{*env};
+    std::map<std::string, pool<fake>::loan> held;
+    std::vector<std::string> log; ///< Who got a place, and who did not.
+    int made = 0;
+
+private:
+    asio::awaitable<void>
+    take(std::string name, time_point deadline, std::string key, std::size_t cap) {
+        std::string end;
+        try {
+            auto is_alive = [](fake& c) { return c.alive; };
+            pool<fake>::loan got = co_await all.take(std::move(key), cap, deadline, is_alive);
+            end = got ? "" : " late";
+            if (got) {
+                held.emplace(name, std::move(got));
+            }
+        } catch (const boost::system::system_error& e) {
+            end = e.code() == asio::error::operation_aborted ? " aborted" : " failed";
+        }
+        log.push_back(name + end);
+    }
+
+    std::vector<std::unique_ptr<asio::cancellation_signal>> stops_;
+};
+
+using entries = std::vector<std::string>;
+
+} // namespace
+
+TEST_CASE("a connection is used again", "[net][pool]") {
+    fixture f;
+    CHECK(f.take_now("a").number == 1);
+    f.give_back("a");
+    CHECK(f.take_now("b").number == 1);
+    CHECK(f.take_now("c").number == 2);
+    f.give_back("b");
+    f.give_back("c");
+    CHECK(f.take_now("d").number == 2); // the one that was used last
+    CHECK(f.take_now("e").number == 1);
+}
+
+TEST_CASE("a connection that is not in order is dropped", "[net][pool]") {
+    fixture f;
+    f.take_now("a").in_order = false;
+    f.give_back("a");
+    CHECK(f.take_now("b").number == 2);
+}
+
+TEST_CASE("a connection that died while idle is dropped", "[net][pool]") {
+    fixture f;
+    f.take_now("a");
+    f.take_now("b").alive = false;
+    f.give_back("a");
+    f.give_back("b");
+    CHECK(f.take_now("c").number == 1);
+    f.held.at("c").connection->alive = false;
+    f.give_back("c");
+    CHECK(f.take_now("d").number == 3);
+}
+
+TEST_CASE("a place that was never filled is given back", "[net][pool]") {
+    fixture f;
+    for (int i = 0; i != 5; ++i) {
+        f.start("a");
+        f.env->pass(0s);
+        REQUIRE(f.has("a"));
+        CHECK_FALSE(f.held.at("a").connection);
+        f.give_back("a");
+    }
+}
+
+TEST_CASE("there are no more places than the cap, for each key", "[net][pool]") {
+    fixture f;
+    f.take_now("a");
+    f.take_now("b");
+    f.start("c");
+    f.env->pass(1h);
+    CHECK_FALSE(f.has("c"));
+    f.take_now("other", "k2", 1);
+    f.start("late", f.env->now() + 1s, "k2", 1);
+    f.env->pass(1s);
+    CHECK(f.log.back() == "late late");
+    f.give_back("a");
+    f.env->pass(0s);
+    REQUIRE(f.has("c"));
+    CHECK(f.held.at("c").connection->number == 1);
+}
+
+TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
+    fixture f;
+    f.take_now("a");
+    f.take_now("b");
+    f.log.clear();
+    f.start("c", f.env->now() + 1s);
+    f.env->pass(1s - 1ns);
+    CHECK(f.log.empty());
+    f.env->pass(1ns);
+    CHECK(f.log == entries{"c late"});
+    f.give_back("a");
+    CHECK(f.take_now("d").number == 1); // nothing is left of c
+}
+
+TEST_CASE("places are given in order of arrival", "[net][pool]") {
+    fixture f;
+    f.take_now("a");
+    f.take_now("b");
+    f.log.clear();
+    f.start("c");
+    f.start("d");
+    f.start("e");
+    f.env->pass(0s);
+    f.give_back("a");
+    f.env->pass(0s);
+    CHECK(f.log == entries{"c"});
+    f.give_back("b");
+    f.give_back("c");
+    f.env->pass(0s);
+    CHECK(f.log == entries{"c", "d", "e"});
+}
+
+TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
+    fixture f;
+    f.take_now("a", "k", 1);
+    f.start("waits", time_point::max(), "k", 1);
+    f.env->pass(0s);
+    f.log.clear();
+    f.env->at(f.env->now(), [&] {
+        f.start("hurry", time_point::max(), "k", 1); // runs before the one who is woken
+        f.give_back("a");
+    });
+    f.env->pass(0s);
+    CHECK(f.log == entries{"waits"});
+    f.give_back("waits");
+    f.env->pass(0s);
+    CHECK(f.log == entries{"waits", "hurry"});
+    CHECK(f.held.at("hurry").connection->number == 1);
+}
+
+TEST_CASE("a place is not lost with who is cancelled while he waits",
+          "[net][pool][cancellation]") {
+    fixture f;
+    f.take_now("a", "k", 1);
+    auto& stop = f.start("b", time_point::max(), "k", 1);
+    f.start("c", time_point::max(), "k", 1);
+    f.env->pass(0s);
+    f.log.clear();
+    SECTION("before he has it") {
+        stop.emit(asio::cancellation_type::terminal);
+        f.env->pass(0s);
+        CHECK(f.log == entries{"b aborted"});
+        f.give_back("a");
+        f.env->pass(0s);
+        CHECK(f.log == entries{"b aborted", "c"});
+    }
+    SECTION("when it is on its way to him") {
+        f.give_back("a");
+        stop.emit(asio::cancellation_type::terminal);
+        f.env->pass(0s);
+        f.give_back("b"); // he may have it, or not
+        f.env->pass(0s);
+        CHECK(f.log.back() == "c");
+    }
+    f.give_back("c");
+    CHECK(f.take_now("d", "k", 1).number == 1);
+}
+
+TEST_CASE("a loan may outlive its pool", "[net][pool]") {
+    asio::io_context context;
+    const auto env = std::make_shared<scripted_env>(context);
+    auto all = std::make_unique<pool<fake>>(*env);
+    std::vector<pool<fake>::loan> held;
+    auto take = [](pool<fake>& from,
+                   std::vector<pool<fake>::loan>& to) -> asio::awaitable<void> {
+        auto is_alive = [](fake&) { return true; };
+        std::string key = "k";
+        pool<fake>::loan got =
+            co_await from.take(std::move(key), 1, time_point::max(), is_alive);
+        to.push_back(std::move(got));
+    };
+    env->run(take(*all, held));
+    REQUIRE(held.size() == 1);
+    held[0].connection = std::make_unique<fake>(1);
+    all.reset();
+    held.clear();
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/net/default_env.hpp>
+#include <coetcd/detail/net/resolver.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/run_test.hpp"
+#include "support/scripted_env.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace coetcd::detail::net;
+using namespace std::chrono_literals;
+using support::run_test;
+
+namespace {
+
+/// A resolver, in the real world.
+struct world {
+    explicit world(const asio::any_io_executor& ex)
+        : env(ex, net_options()) {}
+    time_point soon() const { return env.now() + 30s; }
+    time_point past() const { return env.now() - 1s; }
+    default_env env;
+    resolver names{env};
+};
+
+bool is_loopback(const resolver::result& found, std::uint16_t port) {
+    return !found.ec && !found.addresses.empty() &&
+           std::all_of(found.addresses.begin(), found.addresses.end(), [&](const auto& a) {
+               return a.address().is_loopback() && a.port() == port;
+           });
+}
+
+} // namespace
+
+TEST_CASE("an address needs no lookup", "[net][resolver]") {
+    asio::io_context context; // in which nothing would ever be looked up
+    const auto env = std::make_shared<support::scripted_env>(context);
+    resolver names(*env);
+    auto look = [&](std::string host) -> asio::awaitable<void> {
+        const resolver::result found = co_await names.lookup(host, 7, env->now() - 1s);
+        CHECK_FALSE(found.ec);
+        REQUIRE(found.addresses.size() == 1);
+        CHECK(found.addresses[0].address().to_string() == host);
+        CHECK(found.addresses[0].port() == 7);
+    };
+    for (const char* host : {"127.0.0.1", "::1", "10.1.2.3", "fe80::1"}) {
+        CAPTURE(host);
+        env->run(look(host));
+    }
+}
+
+TEST_CASE("a name is looked up, and remembered", "[net][resolver]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const auto w = std::make_shared<world>(ex);
+        std::string host = "localhost";
+        const resolver::result first = co_await w->names.lookup(host, 7, w->soon());
+        CHECK(is_loopback(first, 7));
+        // Now there is nothing to wait for.
+        const resolver::result second = co_await w->names.lookup(host, 8, w->past());
+        CHECK(is_loopback(second, 8));
+        CHECK(second.addresses.size() == first.addresses.size());
+    });
+}
+
+TEST_CASE("a lookup that takes too long goes on for others", "[net][resolver]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const auto w = std::make_shared<world>(ex);
+        std::string host = "localhost";
+        const resolver::result late = co_await w->names.lookup(host, 7, w->past());
+        CHECK(late.ec == errc::timed_out);
+        CHECK(late.addresses.empty());
+        const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
+        CHECK(is_loopback(found, 7));
+    });
+}
+
+TEST_CASE("who waits for a lookup can be cancelled", "[net][resolver][cancellation]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const auto w = std::make_shared<world>(ex);
+        const auto stop = std::make_shared<asio::cancellation_signal>();
+        const auto end = std::make_shared<std::optional<error_code>>();
+        std::string host = "localhost";
+        auto done = [w, stop, end](std::exception_ptr e, resolver::result) {
+            try {
+                end->emplace();
+                if (e) {
+                    std::rethrow_exception(e);
+                }
+            } catch (const boost::system::system_error& failure) {
+                *end = failure.code();
+            }
+        };
+        asio::co_spawn(ex,
+                       w->names.lookup(host, 7, w->soon()),
+                       asio::bind_cancellation_slot(stop->slot(), std::move(done)));
+        // It has begun to wait when this comes back.
+        co_await asio::post(ex, asio::use_awaitable);
+        stop->emit(asio::cancellation_type::terminal);
+        while (!*end) {
+            co_await asio::post(ex, asio::use_awaitable);
+        }
+        CHECK(**end == asio::error::operation_aborted);
+        const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
+        CHECK(is_loopback(found, 7));
+    });
+}
+
+TEST_CASE("two may wait for the same lookup", "[net][resolver]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const auto w = std::make_shared<world>(ex);
+        const auto other = std::make_shared<std::optional<resolver::result>>();
+        std::string host = "localhost";
+        asio::co_spawn(ex,
+                       w->names.lookup(host, 7, w->soon()),
+                       [w, other](std::exception_ptr, resolver::result r) { *other = r; });
+        const resolver::result found = co_await w->names.lookup(host, 8, w->soon());
+        while (!*other) {
+            co_await asio::post(ex, asio::use_awaitable);
+        }
+        CHECK(is_loopback(found, 8));
+        CHECK(is_loopback(**other, 7));
+    });
+}
+
+TEST_CASE("a name that does not exist is an error, and is looked up again", "[net][resolver]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const auto w = std::make_shared<world>(ex);
+        std::string host(64, 'a'); // no label is that long: nobody is asked
+        for (int i = 0; i != 2; ++i) {
+            const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
+            CHECK(found.ec);
+            CHECK(found.ec != errc::timed_out);
+            CHECK(found.addresses.empty());
+        }
+        const resolver::result late = co_await w->names.lookup(host, 7, w->past());
+        CHECK(late.ec == errc::timed_out); // it would have waited
+    });
+}
