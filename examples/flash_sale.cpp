@@ -10,14 +10,17 @@
 // Exit code 0 if it came out that way.
 //
 // This file is how the items are sold. flash_sale_stage.hpp starts, stops and kills the processes.
+#include <coetcd.hpp>
+
 #include <boost/asio.hpp>
 
 #include <chrono>
-#include <coetcd.hpp>
 #include <exception>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <unistd.h>
 
@@ -157,27 +160,37 @@ private:
 
 // --- The naive way --------------------------------------------------------------------------
 
-/// Waits until there is no lock key and creates it, with a lease. It is all there is to it: who
+/// Creates the lock key with a lease, if there is none. That is all there is to it: the lock of who
 /// dies does not block the others for ever.
+asio::awaitable<bool> try_naive_lock(shop& s) {
+    const auto taken = co_await s.client.get(s.key.lock);
+    if (taken) {
+        co_return false;
+    }
+    const coetcd::lease_grant_response lease = co_await s.client.lease_grant(ttl);
+    coetcd::put_options leased;
+    leased.lease = lease.id;
+    coetcd::txn create = coetcd::txn()
+                             .when(coetcd::compare::version(s.key.lock) == 0)
+                             .then(coetcd::op::put(s.key.lock, s.name, leased));
+    try {
+        const coetcd::txn_response answer = co_await s.client.txn(std::move(create));
+        co_return answer.succeeded; // if not, the lease ends by itself
+    } catch (const coetcd::error& e) {
+        if (e.code() != coetcd::server_errc::not_found) { // the process was stopped: no such lease
+            throw;
+        }
+    }
+    co_return false;
+}
+
 asio::awaitable<void> take_naive_lock(shop& s, int customer) {
     asio::steady_timer pause(s.client.get_executor());
-    for (;;) {
-        const auto taken = co_await s.client.get(s.key.lock);
-        if (!taken) {
-            const coetcd::lease_grant_response lease = co_await s.client.lease_grant(ttl);
-            coetcd::put_options leased;
-            leased.lease = lease.id;
-            coetcd::txn create = coetcd::txn()
-                                     .when(coetcd::compare::version(s.key.lock) == 0)
-                                     .then(coetcd::op::put(s.key.lock, s.name, leased));
-            const coetcd::txn_response answer = co_await s.client.txn(std::move(create));
-            if (answer.succeeded) {
-                co_return;
-            }
-            co_await s.client.lease_revoke(lease.id);
-        }
+    bool taken = co_await try_naive_lock(s);
+    while (!taken) {
         pause.expires_after(20ms + customer * 3ms);
         co_await pause.async_wait(asio::use_awaitable);
+        taken = co_await try_naive_lock(s);
     }
 }
 
@@ -344,9 +357,18 @@ result play(const std::string& url, const std::string& kind) {
     stage::company all({url, kind, run});
     all.begin();
 
+    std::set<std::string> sales;
+    const auto next = [&] {
+        stage::event e = all.next();
+        if (e.kind == "sold" && !sales.insert(e.text).second) {
+            e.text += ", once more";
+        }
+        return e;
+    };
+
     int sold = 0;
     while (sold < 8) {
-        sold += all.next().kind == "sold" ? 1 : 0;
+        sold += next().kind == "sold" ? 1 : 0;
     }
     all.note("all three sell, 8 items so far");
 
@@ -357,17 +379,19 @@ result play(const std::string& url, const std::string& kind) {
     all.note(victim.who, "SIGSTOP");
     all.go();
     for (sold = 0; sold < 3;) {
-        const stage::event e = all.next();
-        if (e.kind == "sold" || (e.kind == "acquired" && sold == 0)) {
+        const stage::event e = next();
+        if (e.kind == "acquired" && sold == 0) {
+            all.note(e.who, e.text + ": the lease of " + victim.who + " is over");
+        } else if (e.kind == "sold") {
             all.note(e.who, e.text);
+            ++sold;
         }
-        sold += e.kind == "sold" ? 1 : 0;
     }
     all.resume(victim.who);
     all.note(victim.who, "SIGCONT: it goes on where it stood");
     int refused = 0;
     for (bool done = false; !done;) {
-        const stage::event e = all.next();
+        const stage::event e = next();
         if (e.who == victim.who && (e.kind == "sold" || e.kind == "refused")) {
             all.note(e.who, e.text);
             refused += e.kind == "refused" ? 1 : 0;
@@ -375,7 +399,7 @@ result play(const std::string& url, const std::string& kind) {
         }
     }
     for (sold = 0; sold < 5;) {
-        const stage::event e = all.next();
+        const stage::event e = next();
         if (e.kind == "freed") {
             all.note(e.who, e.text);
         }
@@ -389,7 +413,7 @@ result play(const std::string& url, const std::string& kind) {
     all.note(dead.who, "SIGKILL");
     all.go();
     for (bool done = false; !done;) {
-        const stage::event e = all.next();
+        const stage::event e = next();
         if (e.kind == "acquired" && e.who != dead.who) {
             all.note(e.who, e.text);
             done = true;

@@ -9,12 +9,13 @@
 // Run: http_server [http://127.0.0.1:2379 [PORT]]
 //
 // It prints the port, which is a free one if none is given, and ends in order on SIGTERM or SIGINT.
+#include <coetcd.hpp>
+
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
 #include <chrono>
-#include <coetcd.hpp>
 #include <exception>
 #include <iostream>
 #include <optional>

@@ -1,8 +1,8 @@
-// The smallest lock: one order is shipped by one process at a time, however many are started.
-// Run: smallest_lock [http://127.0.0.1:2379]
+// The smallest lock: one process at a time ships the order. Run: smallest_lock [URL of etcd]
+#include <coetcd.hpp>
+
 #include <boost/asio.hpp>
 
-#include <coetcd.hpp>
 #include <iostream>
 
 boost::asio::awaitable<void> ship_order(std::string url) {

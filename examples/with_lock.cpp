@@ -6,10 +6,11 @@
 // that does not notice could not write any more.
 //
 // Run: with_lock [http://127.0.0.1:2379]
+#include <coetcd.hpp>
+
 #include <boost/asio.hpp>
 
 #include <chrono>
-#include <coetcd.hpp>
 #include <iostream>
 #include <string>
 

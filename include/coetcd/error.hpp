@@ -26,7 +26,6 @@ enum class errc {
     not_owner,       ///< The lock is not held, so there is nothing to prove or to release.
     watch_compacted, ///< History before the revision that the watch needs was compacted.
     watch_canceled,  ///< etcd ended the watch.
-    client_closed,   ///< The client was destroyed while the operation ran.
 };
 
 /// Failures that etcd reports: its gRPC codes.

@@ -83,8 +83,8 @@ private:
 /// A lock is over when it is unlocked, when the session is lost, or when somebody deletes its key.
 /// The latter is noticed with the next renewal. See `owns_lock`.
 ///
-/// A name must not begin with another one that is in use, followed by a slash: `orders` would wait
-/// for `orders/42`.
+/// Everything in etcd below `<name>/` is the lock's queue: a key of somebody else's there blocks it
+/// for as long as it exists, and so does another lock there: `orders` would wait for `orders/42`.
 ///
 /// It may be destroyed at any moment. Calls under way complete; a lock that `lock` or `try_lock`
 /// took is given back in the background, one that a `held_lock` holds stays with that.

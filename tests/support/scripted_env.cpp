@@ -206,10 +206,12 @@ void scripted_env::run(asio::awaitable<void> body) {
         ended = true;
     });
     const time_point limit = now_ + std::chrono::hours(1);
-    for (settle(); !ended; settle()) {
+    settle();
+    while (!ended) {
         if (!next_event(limit)) {
             throw std::runtime_error("scripted_env: the body waits for what never comes");
         }
+        settle();
     }
     if (failure) {
         std::rethrow_exception(failure);

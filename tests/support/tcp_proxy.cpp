@@ -47,7 +47,7 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
         std::size_t held = 0; // now
         bool was_held = false;
         std::size_t passed = 0;
-        std::size_t lost = 0;
+        std::size_t received = 0;
         std::array<char, 16384> block;
     };
 
@@ -127,6 +127,7 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
             if (ec) {
                 break;
             }
+            way.received += n;
             while (way.rule == traffic::hold && !c->closed) {
                 way.was_held = true;
                 way.held = n;
@@ -135,7 +136,6 @@ struct tcp_proxy::state : std::enable_shared_from_this<state> {
             }
             way.held = 0;
             if (way.rule == traffic::lose) {
-                way.lost += n;
                 continue;
             }
             co_await asio::async_write(
@@ -224,9 +224,9 @@ std::size_t tcp_proxy::passed_requests() const {
     return sum;
 }
 
-std::size_t tcp_proxy::lost_answers() const {
+std::size_t tcp_proxy::received_answers() const {
     std::size_t sum = 0;
-    state_->for_each([&](const auto& c) { sum += c.answers.lost; });
+    state_->for_each([&](const auto& c) { sum += c.answers.received; });
     return sum;
 }
 

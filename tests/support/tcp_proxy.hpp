@@ -38,8 +38,8 @@ public:
 
     std::size_t accepted() const;      ///< Connections so far.
     std::size_t held_requests() const; ///< Bytes held now.
-    std::size_t passed_requests() const;
-    std::size_t lost_answers() const; ///< Bytes lost so far.
+    std::size_t passed_requests() const;  ///< Bytes so far.
+    std::size_t received_answers() const; ///< Bytes so far, lost ones included.
 
 private:
     struct state;

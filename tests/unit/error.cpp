@@ -22,8 +22,7 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::lock_lost,
                              errc::not_owner,
                              errc::watch_compacted,
-                             errc::watch_canceled,
-                             errc::client_closed};
+                             errc::watch_canceled};
 constexpr int last_server_errc = 16;
 
 } // namespace
@@ -82,7 +81,6 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::not_owner, false, false, true},
         {errc::watch_compacted, false, false, false},
         {errc::watch_canceled, false, false, false},
-        {errc::client_closed, false, false, false},
         {server_errc::unavailable, true, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

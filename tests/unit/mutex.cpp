@@ -378,6 +378,19 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
+TEST_CASE("unlock() tells if the lock was not ours any more", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::mutex mutex(session, "m");
+    w.await(mutex.lock());
+    w.etcd->erase(mutex.key());
+    REQUIRE_FALSE(w.await(mutex.unlock()));
+    w.await(mutex.lock());
+    w.etcd->revoke(session.lease());
+    REQUIRE_FALSE(w.await(mutex.unlock()));
+}
+
 TEST_CASE("a stalled process knows in its first instruction that the lock is lost", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
@@ -679,9 +692,7 @@ TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]"
     auto locking = w.start(mutex.lock());
     w.env->pass(1500us); // the key is there, the answer is not
     const std::string key = w.etcd->under("m/").at(0);
-    std::string tombstone = "m.x/" + key.substr(2);
-    tombstone[tombstone.find('-')] = '/';
-    w.etcd->forbidden.insert(tombstone);
+    w.etcd->forbidden.insert("m." + key.substr(2)); // the tombstone
     locking.cancel();
     w.env->pass(100ms);
     REQUIRE(locking.code() == asio::error::operation_aborted);
@@ -944,6 +955,20 @@ TEST_CASE("with_lock() reports a loss even if its body succeeded", "[mutex][with
     auto working = w.start(coetcd::with_lock(mutex, body));
     w.env->pass(50ms);
     REQUIRE(working.code() == errc::session_lost);
+}
+
+TEST_CASE("with_lock() reports a loss that only its unlock finds", "[mutex][with_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::mutex mutex(session, "m");
+    auto body = [&]() -> asio::awaitable<int> {
+        w.etcd->erase(mutex.key());
+        co_return 1;
+    };
+    auto working = w.start(coetcd::with_lock(mutex, body));
+    w.env->pass(50ms);
+    REQUIRE(working.code() == errc::lock_lost);
 }
 
 TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",

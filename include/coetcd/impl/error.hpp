@@ -33,8 +33,6 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "the watch needs history that was compacted; read the keys and watch again";
         case errc::watch_canceled:
             return "etcd ended the watch";
-        case errc::client_closed:
-            return "the client was destroyed";
         }
         return "unknown coetcd error";
     }

@@ -429,15 +429,11 @@ private:
             }
             if (o.failure.ec == server_errc::not_found) { // the lease, with which we would put
                 session_->lose(session_end::expired);
-            } else if (!is_passing(o.failure.ec)) {
+            } else if (!logic::is_passing(o.failure.ec)) {
                 break;
             }
         }
         co_return o;
-    }
-
-    static bool is_passing(const error_code& ec) {
-        return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown;
     }
 
     /// Throws, unless there is a response or the deadline came first.
@@ -671,10 +667,14 @@ asio::awaitable<typename guarded_body<Body>::value_type> with_lock(std::shared_p
         throw_loss(*held, guarded->failure);
     }
     if (state.cancelled() == asio::cancellation_type::none) {
+        bool was_ours = true;
         try {
-            (void)co_await guarded->held.unlock();
+            was_ours = co_await guarded->held.unlock();
         } catch (const boost::system::system_error&) {
             // It is being cleaned up; what `body` did stands.
+        }
+        if (!was_ours) {
+            throw_loss(*held, guarded->failure);
         }
     } else {
         held->abandon();

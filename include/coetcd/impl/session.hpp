@@ -348,7 +348,7 @@ session_impl::clean_up(std::shared_ptr<session_impl> self, logic::lock_keys keys
         if (a.ec == server_errc::not_found) {
             co_return; // no lease for the tombstone: then no late request can enter either
         }
-        if (a.ec.category() == server_category()) {
+        if (!logic::is_passing(a.ec)) {
             break; // refused, for good
         }
     }
@@ -375,11 +375,11 @@ session_impl::revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono
 inline void session_impl::revoke_in_background(std::shared_ptr<client_impl> c,
                                                lease_id lease,
                                                std::chrono::seconds ttl) {
-    auto quietly = [](std::shared_ptr<client_impl> owner,
+    auto quietly = [](std::shared_ptr<client_impl> by,
                       lease_id id,
                       std::chrono::seconds patience) -> asio::awaitable<void> {
         try {
-            co_await revoke(std::move(owner), id, patience);
+            co_await revoke(std::move(by), id, patience);
         } catch (const error&) {
             // Nobody is there to be told; the lease ends by itself.
         }

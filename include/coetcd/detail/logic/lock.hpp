@@ -21,8 +21,8 @@ namespace coetcd::detail::logic {
 struct lock_keys {
     std::string queue; ///< What all keys of the lock begin with.
     std::string key;
-    /// Says that the attempt is over: a request to enter that arrives later is void. It sorts
-    /// outside the queue.
+    /// Says that the attempt is over: a request to enter that arrives later is void. It lies in
+    /// no lock's queue: there is no slash behind the name.
     std::string tombstone;
     lease_id lease = 0;
 };
@@ -36,7 +36,7 @@ inline lock_keys make_lock_keys(const std::string& name, lease_id lease, std::ui
     const std::string owner = hex(static_cast<std::uint64_t>(lease));
     const std::string number = hex(serial);
     return {
-        name + "/", name + "/" + owner + "-" + number, name + ".x/" + owner + "/" + number, lease};
+        name + "/", name + "/" + owner + "-" + number, name + "." + owner + "-" + number, lease};
 }
 
 /// Another key in the queue.
@@ -136,6 +136,14 @@ inline txn release(const lock_keys& keys, std::int64_t create_revision, bool unr
 
 namespace answers {
 
+/// A key that exists has a revision; without one there would be no fencing token.
+inline std::int64_t require_revision(std::int64_t revision) {
+    if (revision <= 0) {
+        throw error(errc::protocol_error, "txn: the answer lacks the revision of our key");
+    }
+    return revision;
+}
+
 /// The answer to one read of a transaction.
 inline const range_response& range_at(const txn_response& response, std::size_t index) {
     const auto* found = index < response.responses.size()
@@ -162,7 +170,7 @@ inline standing after_enter(const txn_response& response, const lock_keys& keys)
         const range_response& own = answers::range_at(response, 0);
         if (answers::holds(own, keys.key, 0)) {
             result.at = standing::place::queued;
-            result.create_revision = own.kvs.front().create_revision;
+            result.create_revision = answers::require_revision(own.kvs.front().create_revision);
         }
         return result;
     }
@@ -175,9 +183,7 @@ inline standing after_enter(const txn_response& response, const lock_keys& keys)
             result.ahead = {kv.key, kv.create_revision};
         }
     }
-    if (result.create_revision == 0) {
-        throw error(errc::protocol_error, "txn: the answer lacks the key that was put");
-    }
+    (void)answers::require_revision(result.create_revision);
     return result;
 }
 
@@ -186,12 +192,12 @@ inline standing after_enter_if_free(const txn_response& response, const lock_key
     standing result;
     if (response.succeeded) {
         result.at = standing::place::owner;
-        result.create_revision = response.header.revision;
+        result.create_revision = answers::require_revision(response.header.revision);
     } else {
         const range_response& own = answers::range_at(response, 0);
         if (answers::holds(own, keys.key, 0)) { // by an earlier attempt: then nobody was before it
             result.at = standing::place::owner;
-            result.create_revision = own.kvs.front().create_revision;
+            result.create_revision = answers::require_revision(own.kvs.front().create_revision);
         }
     }
     return result;

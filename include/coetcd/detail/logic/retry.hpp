@@ -54,8 +54,11 @@ inline verdict judge(const wire::status& s) {
         if (has("too many requests")) {
             return {effect::none, true, false};
         }
-        // The write that exceeds the quota is applied, and then reported.
-        return {has("space exceeded") ? effect::settled : effect::none, false, false};
+        // The write that exceeds the quota is applied, and then reported; and it may be the answer
+        // that is larger than what gRPC takes.
+        return {has("space exceeded") || has("larger than max") ? effect::settled : effect::none,
+                false,
+                false};
     case server_errc::unavailable:
         if (has("learner") || has("not capable")) { // before 3.6
             return {effect::none, true, true};
@@ -73,6 +76,11 @@ inline verdict judge(const wire::status& s) {
         break;
     }
     return {effect::unresolved, true, true};
+}
+
+/// Whether a call that ended so, all its attempts included, may succeed later.
+inline bool is_passing(const error_code& ec) {
+    return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown;
 }
 
 /// How long to wait before the next attempt: doubles from `first` up to `most`, with jitter of

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fcntl.h>
 #include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -112,6 +113,8 @@ inline void set_int(tcp::socket& socket, int level, int name, int value) {
 
 /// A peer that vanished without a word is noticed within seconds, even where nothing is sent.
 inline void tune(tcp::socket& socket) {
+    // A program that the user starts must not keep our connections open.
+    (void)::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
     set_int(socket, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 #ifdef TCP_USER_TIMEOUT

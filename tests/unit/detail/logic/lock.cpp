@@ -106,11 +106,34 @@ TEST_CASE("the key is in the queue and its tombstone is not", "[logic][lock]") {
     }
 }
 
+TEST_CASE("a tombstone lies in no other lock's queue", "[logic][lock]") {
+    const std::string tombstone = make_lock_keys("m", 0x1a, 3).tombstone;
+    for (const std::string other : {"m", "m.x", "m.", "m.1a", "m.1a-3", "n", "l"}) {
+        CAPTURE(other);
+        CHECK_FALSE(covers(key_range::prefix(make_lock_keys(other, 0x1a, 3).queue), tombstone));
+    }
+}
+
+TEST_CASE("an answer without the revision of our key is none", "[logic][lock]") {
+    txn_response put;
+    put.succeeded = true;
+    CHECK_THROWS_AS(after_enter_if_free(put, keys), coetcd::error);
+    put.header.revision = 7;
+    CHECK(after_enter_if_free(put, keys).create_revision == 7);
+    range_response own;
+    own.kvs.emplace_back();
+    own.kvs.back().key = keys.key;
+    txn_response again;
+    again.responses.emplace_back(own);
+    CHECK_THROWS_AS(after_enter(again, keys), coetcd::error);
+    CHECK_THROWS_AS(after_enter_if_free(again, keys), coetcd::error);
+}
+
 TEST_CASE("no two attempts share a key", "[logic][lock]") {
     std::set<std::string> all;
     for (const char* name : {"m", "m.x", "n"}) {
         for (const lease_id lease : {0x1, 0x11, 0x1a}) {
-            for (const std::uint64_t serial : {0x0, 0x1, 0x11}) {
+            for (const unsigned serial : {0x0U, 0x1U, 0x11U}) {
                 const lock_keys k = make_lock_keys(name, lease, serial);
                 CHECK(all.insert(k.key).second);
                 CHECK(all.insert(k.tombstone).second);

@@ -66,6 +66,9 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
          "etcdserver: mvcc: database space exceeded",
          {effect::settled, false, false}},
         {server_errc::resource_exhausted, "etcdserver: too many requests", later},
+        {server_errc::resource_exhausted,
+         "grpc: received message larger than max (4194320 vs. 4194304)",
+         {effect::settled, false, false}},
         // members that do not serve
         {server_errc::failed_precondition, "etcdserver: rpc not supported for learner", elsewhere},
         {server_errc::unavailable, "etcdserver: rpc not supported for learner", elsewhere},
@@ -137,6 +140,16 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
     CHECK(v.left == effect::unresolved);
     CHECK_FALSE(v.transient);
     CHECK_FALSE(v.blame);
+}
+
+TEST_CASE("a call may succeed later unless it was refused", "[logic][retry]") {
+    CHECK(is_passing(errc::timed_out));
+    CHECK(is_passing(errc::unavailable));
+    CHECK(is_passing(errc::outcome_unknown));
+    CHECK_FALSE(is_passing(errc::protocol_error));
+    CHECK_FALSE(is_passing(errc::too_large));
+    CHECK_FALSE(is_passing(server_errc::permission_denied));
+    CHECK_FALSE(is_passing(error_code()));
 }
 
 TEST_CASE("effects are in order of trouble", "[logic][retry]") {

@@ -10,6 +10,7 @@
 
 #include "support/catch.hpp"
 
+using namespace coetcd;
 using namespace coetcd::detail;
 using namespace coetcd::detail::net;
 using namespace std::chrono_literals;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/net/http_connection.hpp>
 
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/_experimental/test/fail_count.hpp>
 #include <boost/beast/_experimental/test/stream.hpp>
 
@@ -30,10 +32,14 @@ namespace {
 class fixture {
 public:
     explicit fixture(limits most = {})
-        : fixture(test::stream(context_), most) {}
+        : client_(context_)
+        , server_(test::connect(client_))
+        , connection_(std::move(client_), most) {}
     /// Its n-th operation fails.
     explicit fixture(test::fail_count& failing)
-        : fixture(test::stream(context_, failing), {}) {}
+        : client_(context_, failing)
+        , server_(test::connect(client_))
+        , connection_(std::move(client_), limits()) {}
     ~fixture() { context_.stop(); }
 
     /// Starts an exchange, or to read a message of a stream.
@@ -43,7 +49,7 @@ public:
     void start_read_line() { start(connection_.read_line()); }
 
     void give(std::string_view bytes) {
-        connection_.next_layer().append({bytes.data(), bytes.size()});
+        asio::write(server_, asio::buffer(bytes));
         idle();
     }
     void end() {
@@ -97,10 +103,6 @@ public:
     bool reusable() const { return connection_.reusable(); }
 
 private:
-    fixture(test::stream client, limits most)
-        : server_(test::connect(client))
-        , connection_(std::move(client), most) {}
-
     void start(asio::awaitable<reply> work) {
         result_.reset();
         asio::co_spawn(context_, std::move(work), [this](std::exception_ptr e, reply r) {
@@ -117,6 +119,7 @@ private:
     }
 
     asio::io_context context_;
+    test::stream client_; // becomes part of the connection
     test::stream server_;
     http_connection<test::stream> connection_;
     std::optional<reply> result_;
@@ -163,6 +166,7 @@ std::vector<shape> shapes() {
         {"an error", with_length("404 Not Found", error_5), 404, error_5, true, false},
         {"an empty answer", with_length("200 OK", ""), 200, "", true, false},
         {"in one chunk", chunked + chunk_of(error_5) + last_chunk, 200, error_5, true, false},
+        {"in a short chunk", chunked + chunk_of("{}") + last_chunk, 200, "{}", true, false},
         {"in many chunks",
          chunked + chunk_of("{\"a\"") + chunk_of(":1") + chunk_of("}") + last_chunk,
          200,
@@ -275,7 +279,7 @@ TEST_CASE("an answer may come byte by byte", "[net][http_connection]") {
 
 TEST_CASE("an answer may come in three pieces, however cut", "[net][http_connection]") {
     for (const shape& s : shapes()) {
-        if (s.text.size() > 100) {
+        if (s.text.size() > 62) {
             continue; // the time goes with the square
         }
         for (std::size_t a = 1; a < s.text.size(); ++a) {
@@ -391,9 +395,11 @@ TEST_CASE("an answer with two lengths is refused", "[net][http_connection][secur
 
 TEST_CASE("a header has a limit", "[net][http_connection][security]") {
     for (const std::size_t size : {100U, 8192U}) {
-        std::string text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: ";
-        text.append(size - text.size() - 4, 'x').append("\r\n\r\n");
-        REQUIRE(text.size() == size);
+        // The parser counts without the status line, which has the same limit.
+        std::string fields = "Content-Length: 0\r\nX: ";
+        fields.append(size - fields.size() - 4, 'x').append("\r\n\r\n");
+        REQUIRE(fields.size() == size);
+        const std::string text = "HTTP/1.1 200 OK\r\n" + fields;
         for (const bool fits : {false, true}) {
             CAPTURE(size, fits);
             limits most;

@@ -50,13 +50,14 @@ public:
                                      std::string key = "k",
                                      std::size_t cap = 2) {
         stops_.push_back(std::make_unique<asio::cancellation_signal>());
-        asio::co_spawn(context,
-                       take(std::move(name), deadline, std::move(key), cap),
-                       asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
-                           if (e) {
-                               std::rethrow_exception(e);
-                           }
-                       }));
+        asio::co_spawn(
+            context,
+            take(std::move(name), deadline, std::move(key), cap),
+            asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
+                if (e) {
+                    std::rethrow_exception(e);
+                }
+            }));
         return *stops_.back();
     }
     /// Takes a place and fills it if it is empty.
@@ -213,8 +214,7 @@ TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
     CHECK(f.held.at("hurry").connection->number == 1);
 }
 
-TEST_CASE("a place is not lost with who is cancelled while he waits",
-          "[net][pool][cancellation]") {
+TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][pool][cancellation]") {
     fixture f;
     f.take_now("a", "k", 1);
     auto& stop = f.start("b", time_point::max(), "k", 1);
@@ -246,12 +246,10 @@ TEST_CASE("a loan may outlive its pool", "[net][pool]") {
     const auto env = std::make_shared<scripted_env>(context);
     auto all = std::make_unique<pool<fake>>(*env);
     std::vector<pool<fake>::loan> held;
-    auto take = [](pool<fake>& from,
-                   std::vector<pool<fake>::loan>& to) -> asio::awaitable<void> {
+    auto take = [](pool<fake>& from, std::vector<pool<fake>::loan>& to) -> asio::awaitable<void> {
         auto is_alive = [](fake&) { return true; };
         std::string key = "k";
-        pool<fake>::loan got =
-            co_await from.take(std::move(key), 1, time_point::max(), is_alive);
+        pool<fake>::loan got = co_await from.take(std::move(key), 1, time_point::max(), is_alive);
         to.push_back(std::move(got));
     };
     env->run(take(*all, held));

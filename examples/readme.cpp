@@ -1,0 +1,111 @@
+// What README.md shows, so that it is compiled and run: the test readme.snippets compares the two.
+// Run: readme [http://127.0.0.1:2379]
+#include <coetcd.hpp>
+
+#include <boost/asio.hpp>
+
+#include <chrono>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <utility>
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+namespace {
+
+int shipped = 0;
+
+asio::awaitable<void> ship_order() {
+    ++shipped;
+    co_return;
+}
+
+asio::awaitable<void> three_shapes(coetcd::mutex& mutex) {
+    // 1. Like std::mutex.
+    co_await mutex.lock();
+    co_await ship_order();
+    co_await mutex.unlock();
+
+    // 2. Like std::unique_lock: given back in the background at the end of the block.
+    {
+        const coetcd::held_lock held = co_await mutex.scoped_lock();
+        co_await ship_order();
+    }
+
+    // 3. The safest: ship_order is cancelled if the lock is lost.
+    co_await coetcd::with_lock(mutex, ship_order);
+}
+
+asio::awaitable<void> patience(coetcd::mutex& mutex) {
+    const bool locked = co_await mutex.try_lock_for(500ms);
+    if (!locked) {
+        const auto holder = co_await mutex.holder();
+        std::cout << (holder ? holder->label : "nobody") << " has it\n";
+    }
+}
+
+asio::awaitable<void> guarded(coetcd::client client, coetcd::mutex& mutex) {
+    coetcd::txn note =
+        coetcd::txn().when(mutex.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
+    const coetcd::txn_response answer = co_await client.txn(std::move(note));
+    if (!answer.succeeded) {
+        std::cout << "the lock is not ours any more, and nothing was written\n";
+    }
+}
+
+asio::awaitable<void> failures(coetcd::mutex& mutex) {
+    try {
+        co_await coetcd::with_lock(mutex, ship_order);
+    } catch (const coetcd::error& e) {
+        if (e.code() == coetcd::condition::ownership_lost) {
+            std::cout << "lost: open a new session and begin again\n";
+        } else if (e.code() == coetcd::condition::retryable) {
+            std::cout << "nothing was changed: try again later\n";
+        } else {
+            std::cout << e.what() << '\n';
+        }
+    }
+}
+
+void callback(coetcd::client client, coetcd::mutex& mutex) {
+    asio::co_spawn(client.get_executor(), mutex.lock(), [](std::exception_ptr failure) {
+        std::cout << (failure ? "failed\n" : "locked\n");
+    });
+}
+
+asio::awaitable<bool> run(std::string url) {
+    const auto client = coetcd::client(co_await asio::this_coro::executor, url);
+    const coetcd::session_options options(10s, "the README");
+    coetcd::session session = co_await coetcd::session::open(client, options);
+    coetcd::mutex mutex(session, "orders/42");
+    coetcd::mutex other(session, "orders/43");
+
+    co_await three_shapes(mutex);
+    co_await patience(mutex);
+    co_await patience(mutex);
+    co_await guarded(client, mutex);
+    const auto note = co_await client.get("shipped/42");
+    co_await mutex.unlock();
+    co_await failures(mutex);
+    callback(client, other);
+
+    asio::steady_timer pause(client.get_executor(), 200ms);
+    co_await pause.async_wait(asio::use_awaitable);
+    const bool locked = other.owns_lock();
+    co_await client.erase("shipped/42");
+    co_await session.close();
+    const coetcd::session_end why = co_await session.lost();
+    co_return shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    asio::io_context context;
+    auto all = run(argc > 1 ? argv[1] : "http://127.0.0.1:2379");
+    auto ended = asio::co_spawn(context, std::move(all), asio::use_future);
+    context.run();
+    return ended.get() ? 0 : 1;
+}

@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/net/default_env.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/run_test.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace coetcd::detail::net;
+using namespace std::chrono_literals;
+using support::run_test;
+
+namespace {
+
+using loopback = asio::ip::address_v4;
+
+/// Lets others run until a condition holds; `run_test` ends a test that waits for too long.
+asio::awaitable<void> until(std::function<bool()> holds) {
+    const auto ex = co_await asio::this_coro::executor;
+    while (!holds()) {
+        co_await asio::post(ex, asio::use_awaitable);
+    }
+}
+
+/// A server's end of a connection.
+class peer {
+public:
+    explicit peer(tcp::socket s)
+        : socket_(std::move(s)) {}
+
+    /// Reads until it has seen `end`, and takes all up to it.
+    asio::awaitable<std::string> read_until(std::string end) {
+        std::string out;
+        while (!failed_ && seen_.find(end) == seen_.npos) {
+            co_await read();
+        }
+        if (const auto at = seen_.find(end); at != seen_.npos) {
+            out = seen_.substr(0, at + end.size());
+            seen_.erase(0, at + end.size());
+        }
+        co_return out;
+    }
+    /// Whether the client closes the connection, and sends no more before that.
+    asio::awaitable<bool> closes() {
+        while (!failed_) {
+            co_await read();
+        }
+        co_return seen_.empty();
+    }
+    asio::awaitable<void> send(std::string bytes) {
+        error_code ec;
+        co_await asio::async_write(
+            socket_, asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, ec));
+    }
+    asio::awaitable<void> answer(std::string body, std::string more = "") {
+        return send("HTTP/1.1 200 OK\r\n" + more +
+                    "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    }
+    void close() { socket_.close(); }
+
+private:
+    asio::awaitable<void> read() {
+        char piece[4096];
+        error_code ec;
+        const std::size_t n = co_await socket_.async_read_some(
+            asio::buffer(piece), asio::redirect_error(asio::use_awaitable, ec));
+        seen_.append(piece, n);
+        failed_ = failed_ || ec;
+    }
+
+    tcp::socket socket_;
+    std::string seen_;
+    bool failed_ = false;
+};
+
+/// A server on a free port, which does what the test says, and the env under test.
+class world {
+public:
+    explicit world(const asio::any_io_executor& ex, net_options o = {})
+        : env(std::make_shared<default_env>(ex, o))
+        , executor_(ex)
+        , acceptor_(ex, tcp::endpoint(loopback::loopback(), 0)) {}
+
+    const std::shared_ptr<default_env> env;
+
+    call_request request(std::chrono::nanoseconds timeout = 30s, rpc what = rpc::range) const {
+        logic::endpoint to;
+        to.host = "127.0.0.1";
+        to.port = acceptor_.local_endpoint().port();
+        return {to, what, "{}", after(env->now(), timeout)};
+    }
+    asio::awaitable<std::shared_ptr<peer>> accept() {
+        tcp::socket socket = co_await acceptor_.async_accept(asio::use_awaitable);
+        co_return std::make_shared<peer>(std::move(socket));
+    }
+    /// Whether a client waits to be accepted.
+    bool knocks() {
+        acceptor_.non_blocking(true);
+        error_code ec;
+        tcp::socket socket(executor_);
+        acceptor_.accept(socket, ec);
+        return !ec;
+    }
+    void stop_listening() { acceptor_.close(); }
+    tcp::acceptor& acceptor() { return acceptor_; }
+
+private:
+    const asio::any_io_executor executor_;
+    tcp::acceptor acceptor_;
+};
+
+/// Something that runs beside the test, and can be cancelled.
+template<class T>
+class background {
+public:
+    background(std::shared_ptr<default_env> env, asio::awaitable<T> work)
+        : state_(std::make_shared<state>()) {
+        asio::co_spawn(env->executor(),
+                       std::move(work),
+                       asio::bind_cancellation_slot(
+                           state_->stop.slot(), [env, s = state_](std::exception_ptr e, T result) {
+                               s->failure = e;
+                               s->result = std::move(result);
+                               s->ended = true;
+                           }));
+    }
+    bool ended() const { return state_->ended; }
+    void cancel() { state_->stop.emit(asio::cancellation_type::terminal); }
+    asio::awaitable<void> done() {
+        return until([s = state_] { return s->ended; });
+    }
+    /// What it returned. Throws what it threw.
+    T take() {
+        REQUIRE(state_->ended);
+        if (state_->failure) {
+            std::rethrow_exception(state_->failure);
+        }
+        return std::move(state_->result);
+    }
+    /// Whether it was cancelled.
+    bool aborted() {
+        try {
+            if constexpr (std::is_same_v<T, error_code>) {
+                return take() == asio::error::operation_aborted;
+            } else {
+                return take().ec == asio::error::operation_aborted;
+            }
+        } catch (const boost::system::system_error& e) {
+            return e.code() == asio::error::operation_aborted;
+        }
+    }
+
+private:
+    struct state {
+        asio::cancellation_signal stop;
+        std::exception_ptr failure;
+        T result{};
+        bool ended = false;
+    };
+    std::shared_ptr<state> state_;
+};
+
+const std::string request_end = "\r\n\r\n{}"; // of each `world::request`
+
+} // namespace
+
+TEST_CASE("a request has its answer, and the connection serves the next one",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        std::shared_ptr<peer> server;
+        for (int i = 0; i != 3; ++i) {
+            background<reply> call(w.env, w.env->call(w.request()));
+            if (!server) {
+                server = co_await w.accept();
+            }
+            const std::string text = co_await server->read_until(request_end);
+            CHECK(text.starts_with("POST /v3/kv/range HTTP/1.1\r\n"));
+            CHECK_THAT(text, support::contains("\r\nGrpc-Timeout: "));
+            co_await server->answer("{\"n\":" + std::to_string(i) + "}");
+            co_await call.done();
+            const reply r = call.take();
+            CHECK_FALSE(r.ec);
+            CHECK(r.sent);
+            CHECK(r.status == 200);
+            CHECK(r.body == "{\"n\":" + std::to_string(i) + "}");
+        }
+        CHECK_FALSE(w.knocks());
+    });
+}
+
+TEST_CASE("what is not there refuses, and nothing was sent", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request call = w.request();
+        call_request open = w.request();
+        w.stop_listening();
+        const reply r = co_await w.env->call(std::move(call));
+        CHECK(r.ec == asio::error::connection_refused);
+        CHECK_FALSE(r.sent);
+        const open_result o = co_await w.env->open(std::move(open));
+        CHECK(o.ec == asio::error::connection_refused);
+        CHECK_FALSE(o.opened);
+    });
+}
+
+TEST_CASE("a server that accepts no connection costs the time to connect", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connect_timeout = 100ms;
+        world w(ex, o);
+        w.acceptor().listen(0);
+        std::vector<std::unique_ptr<tcp::socket>> crowd; // fills the queue of the system
+        for (int i = 0; i != 4; ++i) {
+            crowd.push_back(std::make_unique<tcp::socket>(ex));
+            crowd.back()->async_connect(w.acceptor().local_endpoint(), [](const error_code&) {});
+        }
+        const time_point start = w.env->now();
+        const reply r = co_await w.env->call(w.request());
+        CHECK(r.ec == errc::timed_out);
+        CHECK_FALSE(r.sent);
+        CHECK(w.env->now() - start >= 100ms);
+        CHECK(w.env->now() - start < 10s);
+        crowd.clear();
+    });
+}
+
+TEST_CASE("a server that does not answer costs the time of the request", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const time_point start = w.env->now();
+        background<reply> call(w.env, w.env->call(w.request(50ms)));
+        const std::shared_ptr<peer> silent = co_await w.accept();
+        co_await call.done();
+        const reply r = call.take();
+        CHECK(r.ec == errc::timed_out);
+        CHECK(r.sent);
+        CHECK(w.env->now() - start >= 50ms);
+        // A late answer cannot be taken for that of another request.
+        const std::string text = co_await silent->read_until(request_end);
+        CHECK_FALSE(text.empty());
+        const bool closed = co_await silent->closes();
+        CHECK(closed);
+        background<reply> next(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await server->answer("{}");
+        co_await next.done();
+        CHECK_FALSE(next.take().ec);
+    });
+}
+
+TEST_CASE("a request that is late already is not kept", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const reply r = co_await w.env->call(w.request(-1s));
+        CHECK(r.ec == errc::timed_out);
+    });
+}
+
+TEST_CASE("a connection that the server closed while idle is not used", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        for (const bool talks : {false, true}) {
+            CAPTURE(talks);
+            background<reply> first(w.env, w.env->call(w.request()));
+            const std::shared_ptr<peer> old = co_await w.accept();
+            (void)co_await old->read_until(request_end);
+            co_await old->answer("{}");
+            co_await first.done();
+            CHECK_FALSE(first.take().ec);
+            if (talks) { // what nobody asked for
+                co_await old->send("HTTP/1.1 408 Request Timeout\r\n\r\n");
+            } else {
+                old->close();
+            }
+            background<reply> second(w.env, w.env->call(w.request()));
+            const std::shared_ptr<peer> fresh = co_await w.accept();
+            co_await fresh->answer("{\"fresh\":true}", "Connection: close\r\n");
+            co_await second.done();
+            const reply r = second.take();
+            CHECK_FALSE(r.ec);
+            CHECK(r.body == "{\"fresh\":true}");
+        }
+    });
+}
+
+TEST_CASE("a connection is dropped after an answer that was not in order", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.most.body = 10;
+        world w(ex, o);
+        struct row {
+            const char* answer;
+            error_code ec;
+        };
+        const row rows[] = {
+            {"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n12345678901", errc::too_large},
+            {"SSH-2.0-x\r\n\r\n", errc::protocol_error},
+            {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", {}},
+            {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore", {}},
+        };
+        for (const row& each : rows) {
+            CAPTURE(each.answer);
+            background<reply> call(w.env, w.env->call(w.request()));
+            const std::shared_ptr<peer> server = co_await w.accept();
+            (void)co_await server->read_until(request_end);
+            co_await server->send(each.answer);
+            co_await call.done();
+            const reply r = call.take();
+            CHECK(r.ec == each.ec);
+            CHECK(r.sent);
+            const bool closed = co_await server->closes();
+            CHECK(closed);
+        }
+    });
+}
+
+TEST_CASE("a server that closes instead of an answer leaves the outcome open",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<reply> call(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until(request_end);
+        server->close();
+        co_await call.done();
+        const reply r = call.take();
+        CHECK(r.ec == asio::error::eof);
+        CHECK(r.sent);
+    });
+}
+
+TEST_CASE("two requests at once do not get each other's answer", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request of_a = w.request();
+        call_request of_b = w.request();
+        of_a.body = "{a}";
+        of_b.body = "{b}";
+        background<reply> a(w.env, w.env->call(std::move(of_a)));
+        background<reply> b(w.env, w.env->call(std::move(of_b)));
+        std::vector<std::shared_ptr<peer>> servers;
+        std::vector<std::string> wanted;
+        for (int i = 0; i != 2; ++i) {
+            const std::shared_ptr<peer> server = co_await w.accept();
+            const std::string text = co_await server->read_until("}");
+            servers.push_back(server);
+            wanted.push_back(text.substr(text.size() - 3));
+        }
+        for (std::size_t i = 2; i-- != 0;) { // the last one first
+            co_await servers[i]->answer(wanted[i]);
+        }
+        co_await a.done();
+        co_await b.done();
+        CHECK(a.take().body == "{a}");
+        CHECK(b.take().body == "{b}");
+    });
+}
+
+TEST_CASE("there are no more connections to an endpoint than allowed", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 2;
+        world w(ex, o);
+        background<reply> first(w.env, w.env->call(w.request()));
+        background<reply> second(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> one = co_await w.accept();
+        const std::shared_ptr<peer> two = co_await w.accept();
+        background<reply> third(w.env, w.env->call(w.request()));
+        background<reply> hurried(w.env, w.env->call(w.request(50ms)));
+        co_await hurried.done();
+        const reply late = hurried.take();
+        CHECK(late.ec == errc::timed_out);
+        CHECK_FALSE(late.sent);
+        CHECK_FALSE(third.ended());
+        CHECK_FALSE(w.knocks());
+
+        // A renewal does not wait for others.
+        call_request renew = w.request();
+        renew.way = lane::renewal;
+        background<reply> renewal(w.env, w.env->call(std::move(renew)));
+        const std::shared_ptr<peer> own = co_await w.accept();
+        (void)co_await own->read_until(request_end);
+        co_await own->answer("{}");
+        co_await renewal.done();
+        CHECK_FALSE(renewal.take().ec);
+        CHECK_FALSE(third.ended());
+
+        // Nor do others take its connection.
+        for (const auto& server : {one, two}) {
+            (void)co_await server->read_until(request_end);
+        }
+        CHECK_FALSE(third.ended());
+        co_await one->answer("{1}");
+        (void)co_await one->read_until(request_end); // of the third one
+        co_await one->answer("{3}");
+        co_await two->answer("{2}");
+        co_await first.done();
+        co_await second.done();
+        co_await third.done();
+        CHECK_FALSE(first.take().ec);
+        CHECK_FALSE(second.take().ec);
+        CHECK(third.take().body == "{3}");
+        CHECK_FALSE(w.knocks());
+    });
+}
+
+TEST_CASE("a request that is cancelled closes its connection", "[net][default_env][cancellation]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<reply> call(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until(request_end);
+        call.cancel();
+        co_await call.done();
+        CHECK(call.aborted());
+        const bool closed = co_await server->closes();
+        CHECK(closed);
+        background<reply> next(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> fresh = co_await w.accept();
+        co_await fresh->answer("{}");
+        co_await next.done();
+        CHECK_FALSE(next.take().ec);
+    });
+}
+
+TEST_CASE("a request can be cancelled before it is sent", "[net][default_env][cancellation]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 1;
+        world w(ex, o);
+        for (const char* host : {"127.0.0.1", "localhost"}) {
+            for (int steps = 0; steps != 3; ++steps) {
+                CAPTURE(host, steps);
+                call_request r = w.request();
+                r.to.host = host;
+                background<reply> call(w.env, w.env->call(std::move(r)));
+                for (int i = 0; i != steps; ++i) {
+                    co_await asio::post(ex, asio::use_awaitable);
+                }
+                call.cancel();
+                co_await call.done();
+                CHECK(call.aborted());
+            }
+        }
+        while (w.knocks()) {
+        }
+        // Nor is the place lost.
+        background<reply> holds(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        background<reply> waits(w.env, w.env->call(w.request()));
+        co_await asio::post(ex, asio::use_awaitable);
+        waits.cancel();
+        co_await waits.done();
+        CHECK(waits.aborted());
+        co_await server->answer("{}");
+        co_await holds.done();
+        CHECK_FALSE(holds.take().ec);
+    });
+}
+
+TEST_CASE("a request may name its host", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request r = w.request();
+        r.to.host = "localhost";
+        background<reply> call(w.env, w.env->call(std::move(r)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        const std::string text = co_await server->read_until(request_end);
+        CHECK_THAT(text, support::contains("\r\nHost: localhost:"));
+        co_await server->answer("{}");
+        co_await call.done();
+        CHECK_FALSE(call.take().ec);
+    });
+}
+
+TEST_CASE("a stream carries messages both ways", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await opening.done();
+        open_result opened = opening.take();
+        CHECK_FALSE(opened.ec);
+        REQUIRE(opened.opened);
+        const std::string text = co_await server->read_until("2\r\n{}\r\n");
+        CHECK(text.starts_with("POST /v3/watch HTTP/1.1\r\n"));
+        CHECK_THAT(text, support::contains("\r\nConnection: close\r\n"));
+        CHECK_THAT(text, !support::contains("Grpc-Timeout"));
+
+        background<reply> reading(w.env, opened.opened->read());
+        const error_code written =
+            co_await opened.opened->write("{more}", after(w.env->now(), 30s));
+        CHECK_FALSE(written);
+        const std::string more = co_await server->read_until("}\r\n");
+        CHECK(more == "6\r\n{more}\r\n");
+        CHECK_FALSE(reading.ended());
+        co_await server->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              "8\r\n{1}\n{2}\n\r\n");
+        co_await reading.done();
+        const reply first = reading.take();
+        CHECK_FALSE(first.ec);
+        CHECK(first.status == 200);
+        CHECK(first.body == "{1}");
+        const reply second = co_await opened.opened->read();
+        CHECK(second.body == "{2}");
+        co_await server->send("0\r\n\r\n");
+        const reply end = co_await opened.opened->read();
+        CHECK(end.ec == asio::error::eof);
+        opened.opened.reset();
+        const bool closed = co_await server->closes();
+        CHECK(closed);
+    });
+}
+
+TEST_CASE("a stream that is closed ends what is under way", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await opening.done();
+        const std::shared_ptr<stream> opened = opening.take().opened;
+        REQUIRE(opened);
+        background<reply> reading(w.env, opened->read());
+        co_await asio::post(ex, asio::use_awaitable);
+        CHECK_FALSE(reading.ended());
+        opened->close();
+        co_await reading.done();
+        CHECK(reading.take().ec);
+        const error_code written = co_await opened->write("{}", after(w.env->now(), 30s));
+        CHECK(written);
+        opened->close(); // again
+        (void)co_await server->read_until("2\r\n{}\r\n");
+        const bool closed = co_await server->closes();
+        CHECK(closed);
+    });
+}
+
+TEST_CASE("a stream that breaks is told", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await opening.done();
+        const std::shared_ptr<stream> opened = opening.take().opened;
+        REQUIRE(opened);
+        (void)co_await server->read_until("2\r\n{}\r\n");
+        server->close();
+        const reply r = co_await opened->read();
+        CHECK(r.ec == asio::error::eof);
+    });
+}
+
+TEST_CASE("a stream's reading can be cancelled", "[net][default_env][stream][cancellation]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await opening.done();
+        const std::shared_ptr<stream> opened = opening.take().opened;
+        REQUIRE(opened);
+        background<reply> reading(w.env, opened->read());
+        co_await asio::post(ex, asio::use_awaitable);
+        reading.cancel();
+        co_await reading.done();
+        CHECK(reading.aborted());
+    });
+}
+
+TEST_CASE("a message that the server does not take is late", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const std::string huge(32 * 1024 * 1024, 'x'); // more than the system keeps
+        {
+            background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+            const std::shared_ptr<peer> silent = co_await w.accept();
+            co_await opening.done();
+            const std::shared_ptr<stream> opened = opening.take().opened;
+            REQUIRE(opened);
+            const time_point start = w.env->now();
+            const error_code ec = co_await opened->write(huge, start + 50ms);
+            CHECK(ec == errc::timed_out);
+            CHECK(w.env->now() - start >= 50ms);
+            const reply r = co_await opened->read();
+            CHECK(r.ec);
+        }
+        call_request first = w.request(50ms, rpc::watch);
+        first.body = huge;
+        background<open_result> opening(w.env, w.env->open(std::move(first)));
+        const std::shared_ptr<peer> silent = co_await w.accept();
+        co_await opening.done();
+        const open_result r = opening.take();
+        CHECK(r.ec == errc::timed_out);
+        CHECK_FALSE(r.opened);
+    });
+}
+
+TEST_CASE("streams do not use up the connections of requests", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 1;
+        world w(ex, o);
+        std::vector<std::shared_ptr<stream>> streams;
+        std::vector<std::shared_ptr<peer>> servers;
+        for (int i = 0; i != 3; ++i) {
+            background<open_result> opening(w.env, w.env->open(w.request(30s, rpc::watch)));
+            servers.push_back(co_await w.accept());
+            co_await opening.done();
+            streams.push_back(opening.take().opened);
+            REQUIRE(streams.back());
+        }
+        background<reply> call(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await server->answer("{}");
+        co_await call.done();
+        CHECK_FALSE(call.take().ec);
+    });
+}
+
+TEST_CASE("a sleep ends in time, by a wake, or by a cancellation",
+          "[net][default_env][cancellation]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const std::unique_ptr<sleeper> due = w.env->make_sleeper();
+        const error_code in_time = co_await due->sleep_until(w.env->now());
+        CHECK_FALSE(in_time);
+
+        const std::shared_ptr<sleeper> woken = w.env->make_sleeper();
+        background<error_code> sleeping(w.env, woken->sleep_until(time_point::max()));
+        co_await asio::post(ex, asio::use_awaitable);
+        CHECK_FALSE(sleeping.ended());
+        woken->wake();
+        co_await sleeping.done();
+        CHECK_FALSE(sleeping.take());
+
+        const std::shared_ptr<sleeper> cancelled = w.env->make_sleeper();
+        background<error_code> other(w.env, cancelled->sleep_until(time_point::max()));
+        co_await asio::post(ex, asio::use_awaitable);
+        other.cancel();
+        co_await other.done();
+        CHECK(other.aborted());
+    });
+}
+
+TEST_CASE("chance does not repeat itself", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        std::uint64_t any = 0;
+        std::uint64_t all = ~any;
+        for (int i = 0; i != 100; ++i) {
+            const std::uint64_t n = w.env->random();
+            CHECK(n != w.env->random());
+            any |= n;
+            all &= n;
+        }
+        CHECK(any == std::numeric_limits<std::uint64_t>::max()); // each bit was set once
+        CHECK(all == 0);
+        CHECK(w.env->executor() == ex);
+    });
+}
