@@ -18,6 +18,34 @@ using support::world;
 
 namespace {
 
+/// One session, and its mutex.
+struct owner {
+    explicit owner(coetcd::session_options options = {})
+        : client(w.client())
+        , session(w.await(coetcd::session::open(client, std::move(options))))
+        , mutex(session, "m") {}
+    world w;
+    coetcd::client client;
+    coetcd::session session;
+    coetcd::mutex mutex;
+};
+
+/// Two sessions that want the same lock.
+struct rivals {
+    explicit rivals(coetcd::session_options first = {}, coetcd::session_options second = {})
+        : client(w.client())
+        , one(w.await(coetcd::session::open(client, std::move(first))))
+        , two(w.await(coetcd::session::open(client, std::move(second))))
+        , a(one, "m")
+        , b(two, "m") {}
+    world w;
+    coetcd::client client;
+    coetcd::session one;
+    coetcd::session two;
+    coetcd::mutex a;
+    coetcd::mutex b;
+};
+
 // What the entering transaction of a lock looks like on the wire.
 bool is_enter(const call_request& r) {
     return r.what == rpc::txn && r.body.find("request_put") != std::string::npos &&
@@ -65,10 +93,8 @@ TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in
 }
 
 TEST_CASE("what needs the lock is refused while it is not held", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     REQUIRE_THROWS_AS(mutex.fencing_token(), coetcd::error);
     REQUIRE_THROWS_AS(mutex.is_owner(), coetcd::error);
     REQUIRE_THROWS_AS(mutex.key(), coetcd::error);
@@ -119,12 +145,8 @@ TEST_CASE("lock() waits for the one before, is woken by its end, and proves it b
 }
 
 TEST_CASE("fencing tokens grow from owner to owner", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     std::int64_t last = 0;
     for (int i = 0; i < 5; ++i) {
         coetcd::mutex& m = i % 2 == 0 ? a : b;
@@ -186,12 +208,8 @@ TEST_CASE("a waiter that leaves the session's own queue lets the others through"
 }
 
 TEST_CASE("try_lock() takes a free lock, and leaves nothing of itself if it is not", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     REQUIRE(w.await(a.try_lock()));
     const std::size_t before = w.env->calls.size();
     REQUIRE_FALSE(w.await(b.try_lock()));
@@ -206,10 +224,8 @@ TEST_CASE("try_lock() takes a free lock, and leaves nothing of itself if it is n
 }
 
 TEST_CASE("try_lock() whose answer was lost finds the key that it put", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     bool first = true;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
@@ -223,10 +239,8 @@ TEST_CASE("try_lock() whose answer was lost finds the key that it put", "[mutex]
 }
 
 TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
         f.answered = !is_enter(r);
@@ -243,12 +257,8 @@ TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up"
 }
 
 TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     const auto began = w.env->now();
     REQUIRE_FALSE(w.await(b.try_lock_for(300ms)));
@@ -270,12 +280,8 @@ TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[
 }
 
 TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client, {10s}));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all({}, {10s});
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     auto waiting = w.start(b.lock());
     w.env->pass(100ms);
@@ -290,12 +296,8 @@ TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {
 TEST_CASE("a release between the look and the watch is not missed", "[mutex]") {
     // The one ahead goes away at every moment of the other's way into the wait.
     for (auto when = 0ms; when < 20ms; ++when) {
-        world w;
-        const coetcd::client client = w.client();
-        coetcd::session one = w.await(coetcd::session::open(client));
-        coetcd::session two = w.await(coetcd::session::open(client));
-        coetcd::mutex a(one, "m");
-        coetcd::mutex b(two, "m");
+        rivals all;
+        auto& [w, client, one, two, a, b] = all;
         w.await(a.lock());
         auto waiting = w.start(b.lock());
         w.env->pass(when);
@@ -308,12 +310,8 @@ TEST_CASE("a release between the look and the watch is not missed", "[mutex]") {
 }
 
 TEST_CASE("a broken stream is replaced, and what it missed is read", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     auto waiting = w.start(b.lock());
     w.env->pass(100ms);
@@ -326,12 +324,8 @@ TEST_CASE("a broken stream is replaced, and what it missed is read", "[mutex]") 
 }
 
 TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     auto waiting = w.start(b.lock());
     w.env->pass(2s);
@@ -343,12 +337,8 @@ TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock
 }
 
 TEST_CASE("a waiter whose key is deleted by hand fails at once", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     auto waiting = w.start(b.lock());
     w.env->pass(2s);
@@ -365,10 +355,8 @@ TEST_CASE("a waiter whose key is deleted by hand fails at once", "[mutex]") {
 }
 
 TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {6s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(6s));
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     const coetcd::compare mine = mutex.is_owner();
     w.etcd->erase(mutex.key());
@@ -379,10 +367,8 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
 }
 
 TEST_CASE("unlock() tells if the lock was not ours any more", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     w.etcd->erase(mutex.key());
     REQUIRE_FALSE(w.await(mutex.unlock()));
@@ -392,10 +378,8 @@ TEST_CASE("unlock() tells if the lock was not ours any more", "[mutex]") {
 }
 
 TEST_CASE("a stalled process knows in its first instruction that the lock is lost", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {10s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(10s));
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     w.env->stall(9500ms);
     REQUIRE_FALSE(mutex.owns_lock());
@@ -406,12 +390,8 @@ TEST_CASE("a stalled process knows in its first instruction that the lock is los
 
 TEST_CASE("a stall at any point of lock() never ends in a lock that is not certain", "[mutex]") {
     for (auto when = 0ms; when < 30ms; ++when) {
-        world w;
-        const coetcd::client client = w.client();
-        coetcd::session one = w.await(coetcd::session::open(client, {20s}));
-        coetcd::session two = w.await(coetcd::session::open(client, {10s}));
-        coetcd::mutex a(one, "m");
-        coetcd::mutex b(two, "m");
+        rivals all({20s}, {10s});
+        auto& [w, client, one, two, a, b] = all;
         w.await(a.lock());
         auto waiting = w.start(b.lock());
         auto unlocking = w.start(a.unlock());
@@ -429,10 +409,8 @@ TEST_CASE("a stall at any point of lock() never ends in a lock that is not certa
 }
 
 TEST_CASE("lock() rides out an outage that the session survives", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {30s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(30s));
+    auto& [w, client, session, mutex] = all;
     bool down = true;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
@@ -448,10 +426,8 @@ TEST_CASE("lock() rides out an outage that the session survives", "[mutex]") {
 }
 
 TEST_CASE("what etcd refuses is reported at once, and leaves nothing", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     w.etcd->no_space = true;
     auto locking = w.start(mutex.lock());
     w.env->pass(100ms);
@@ -488,12 +464,8 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
     for (const auto late : {0ms, 7ms, 700ms}) {
         for (const bool busy : {false, true}) {
             for (auto when = 0ms; when < 30ms; ++when) {
-                world w;
-                const coetcd::client client = w.client();
-                coetcd::session one = w.await(coetcd::session::open(client));
-                coetcd::session two = w.await(coetcd::session::open(client));
-                coetcd::mutex a(one, "m");
-                coetcd::mutex b(two, "m");
+                rivals all;
+                auto& [w, client, one, two, a, b] = all;
                 if (busy) {
                     w.await(a.lock());
                 }
@@ -534,12 +506,8 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
 }
 
 TEST_CASE("other kinds of cancellation do nothing", "[mutex][cancellation]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session one = w.await(coetcd::session::open(client));
-    coetcd::session two = w.await(coetcd::session::open(client));
-    coetcd::mutex a(one, "m");
-    coetcd::mutex b(two, "m");
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
     auto locking = w.start(b.lock());
     w.env->pass(50ms);
@@ -556,12 +524,8 @@ TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
     // The n-th call from here on loses its request, its answer, or its connection.
     for (int how = 0; how < 3; ++how) {
         for (int victim = 0; victim < 8; ++victim) {
-            world w;
-            const coetcd::client client = w.client();
-            coetcd::session one = w.await(coetcd::session::open(client, {30s}));
-            coetcd::session two = w.await(coetcd::session::open(client, {30s}));
-            coetcd::mutex a(one, "m");
-            coetcd::mutex b(two, "m");
+            rivals all({30s}, {30s});
+            auto& [w, client, one, two, a, b] = all;
             w.await(a.lock());
             int n = 0;
             w.env->decide = [&](const call_request& r) {
@@ -588,10 +552,8 @@ TEST_CASE("every lost answer on the way to the lock is ridden out", "[mutex]") {
 }
 
 TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     const std::int64_t old_token = mutex.fencing_token();
     bool first = true;
@@ -613,10 +575,8 @@ TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") 
 
 TEST_CASE("an enter that arrives after its lock was released does not come back to life",
           "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
     bool first = true;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
@@ -632,10 +592,8 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
 }
 
 TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
-    coetcd::mutex mutex(session, "m");
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     bool down = true;
     w.env->decide = [&](const call_request& r) {
@@ -678,10 +636,8 @@ TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]")
 }
 
 TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     w.env->decide = [&](const call_request& r) {
         if (is_enter(r)) {
             // All that is known of this attempt are its keys; etcd's roles know only the queue.
@@ -701,10 +657,8 @@ TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]"
 }
 
 TEST_CASE("scoped_lock() gives the lock back when the guard goes", "[mutex][held_lock]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     {
         coetcd::held_lock held = w.await(mutex.scoped_lock());
         REQUIRE(held);
@@ -868,10 +822,8 @@ TEST_CASE("holder() and waiters() tell who holds the lock and who waits", "[mute
 }
 
 TEST_CASE("is_owner() guards a transaction", "[mutex]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     const coetcd::compare mine = mutex.is_owner();
     coetcd::txn good = coetcd::txn().when(mine).then(coetcd::op::put("k", "1"));
@@ -884,10 +836,8 @@ TEST_CASE("is_owner() guards a transaction", "[mutex]") {
 
 TEST_CASE("with_lock() runs its body under the lock and returns what it returns",
           "[mutex][with_lock]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     bool held = false;
     auto number = [&]() -> asio::awaitable<int> {
         held = mutex.owns_lock();
@@ -913,10 +863,8 @@ TEST_CASE("with_lock() runs its body under the lock and returns what it returns"
 TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the loss",
           "[mutex][with_lock]") {
     for (const bool by_hand : {false, true}) {
-        world w;
-        const coetcd::client client = w.client();
-        coetcd::session session = w.await(coetcd::session::open(client, {6s}));
-        coetcd::mutex mutex(session, "m");
+        owner all(coetcd::session_options(6s));
+        auto& [w, client, session, mutex] = all;
         bool aborted = false;
         auto body = [&]() -> asio::awaitable<int> {
             coetcd::detail::notifier never(*w.env);
@@ -944,10 +892,8 @@ TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the l
 }
 
 TEST_CASE("with_lock() reports a loss even if its body succeeded", "[mutex][with_lock]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     auto body = [&]() -> asio::awaitable<int> {
         w.env->stall(20s);
         co_return 1;
@@ -957,11 +903,31 @@ TEST_CASE("with_lock() reports a loss even if its body succeeded", "[mutex][with
     REQUIRE(working.code() == errc::session_lost);
 }
 
+TEST_CASE("with_lock() reports a loss that its body itself brings about", "[mutex][with_lock]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    auto body = [&]() -> asio::awaitable<int> {
+        (void)session.orphan();
+        co_return 1;
+    };
+    auto working = w.start(coetcd::with_lock(mutex, body));
+    w.env->pass(50ms);
+    REQUIRE(working.code() == errc::session_lost);
+    auto failing = [&]() -> asio::awaitable<int> {
+        (void)session.orphan();
+        throw std::runtime_error("and this");
+        co_return 1;
+    };
+    session = w.await(coetcd::session::open(client));
+    coetcd::mutex other(session, "m");
+    auto failed = w.start(coetcd::with_lock(other, failing));
+    w.env->pass(50ms);
+    REQUIRE(failed.code() == errc::session_lost);
+}
+
 TEST_CASE("with_lock() reports a loss that only its unlock finds", "[mutex][with_lock]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     auto body = [&]() -> asio::awaitable<int> {
         w.etcd->erase(mutex.key());
         co_return 1;
@@ -973,10 +939,8 @@ TEST_CASE("with_lock() reports a loss that only its unlock finds", "[mutex][with
 
 TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
           "[mutex][with_lock][cancellation]") {
-    world w;
-    const coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    coetcd::mutex mutex(session, "m");
+    owner all;
+    auto& [w, client, session, mutex] = all;
     bool tidied = false;
     auto body = [&]() -> asio::awaitable<int> {
         co_await asio::this_coro::throw_if_cancelled(false);

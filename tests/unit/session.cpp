@@ -307,24 +307,6 @@ TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancel
     REQUIRE(w.etcd->leases() == 0);
 }
 
-TEST_CASE("a member that has not heard of a fresh lease is asked again", "[session]") {
-    world w;
-    const coetcd::client client = w.client();
-    // A lease of two seconds is renewed within the first.
-    const coetcd::session s = w.await(coetcd::session::open(client, {2s}));
-    bool early = true;
-    const auto serve = w.env->on_call;
-    w.env->on_call = [&](const call_request& r, coetcd::detail::reply& answer) {
-        serve(r, answer);
-        if (r.what == rpc::lease_keep_alive && std::exchange(early, false)) {
-            answer.body = R"({"result":{"header":{"revision":"1"},"ID":"1"}})";
-        }
-    };
-    w.env->pass(10s);
-    REQUIRE_FALSE(early);
-    REQUIRE(s.state() == session_state::active);
-}
-
 TEST_CASE("the whole world may end under a session", "[session]") {
     for (auto when = 0ms; when < 8s; when += 333ms) {
         world w;

@@ -160,16 +160,17 @@ private:
             ~running() { hub.running_ = false; }
         };
         const running until_the_end{*self};
-        unsigned failures = 0;
+        unsigned breaks = 0; // of streams that did not last
         while (!self->idle()) {
             if (self->watches_.empty()) {
                 (void)co_await self->wanted_.wait();
                 continue;
             }
-            const bool served = co_await self->serve();
-            failures = served ? 0 : failures + 1;
-            if (failures != 0) {
-                const auto wait = logic::backoff(failures - 1, self->env_.random());
+            const time_point began = self->env_.now();
+            co_await self->serve();
+            breaks = self->env_.now() - began < std::chrono::seconds(1) ? breaks + 1 : 0;
+            if (!self->idle()) {
+                const auto wait = logic::backoff(breaks, self->env_.random());
                 notifier pause(self->env_);
                 (void)co_await pause.wait(after(self->env_.now(), wait));
             }
@@ -177,8 +178,7 @@ private:
     }
 
     /// Opens a stream with all watches on it, and reads until it ends.
-    /// @returns Whether etcd answered at all.
-    asio::awaitable<bool> serve() {
+    asio::awaitable<void> serve() {
         const std::size_t index = router_->pick();
         const auto current = std::make_shared<link>(env_);
         struct attached {
@@ -198,26 +198,23 @@ private:
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
             router_->failed(index);
-            co_return false;
+            co_return;
         }
         current->channel = std::move(opened.opened);
         spawn(env_, write(shared_from_this(), current));
 
-        bool served = false;
         while (!current->closed) {
             reply r = co_await current->channel->read();
             current->heard = env_.now();
             if (!dispatch(*current, r)) {
                 break;
             }
-            served = true;
             router_->succeeded(index);
         }
         if (!current->closed) {
             router_->failed(index);
         }
         current->close();
-        co_return served;
     }
 
     /// Sends what there is to send; ends a stream on which etcd does not answer.

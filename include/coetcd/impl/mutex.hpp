@@ -611,12 +611,19 @@ struct guarded_body final : loss_listener {
 
 template<class Body>
 asio::awaitable<void> run(std::shared_ptr<guarded_body<Body>> guarded) {
-    auto work = start(guarded->body, guarded->held);
-    if constexpr (std::is_void_v<typename guarded_body<Body>::value_type>) {
-        co_await std::move(work);
-    } else {
-        guarded->value.emplace(co_await std::move(work));
+    try {
+        auto work = start(guarded->body, guarded->held);
+        if constexpr (std::is_void_v<typename guarded_body<Body>::value_type>) {
+            co_await std::move(work);
+        } else {
+            guarded->value.emplace(co_await std::move(work));
+        }
+    } catch (...) {
+        guarded->failure = std::current_exception();
     }
+    // Asio 1.26 awaits once more behind a coroutine that never waited; cancelled by its own doing,
+    // as one that closes its session is, that would throw into the event loop.
+    co_await asio::this_coro::throw_if_cancelled(false);
 }
 
 /// Reports that the lock was lost under a body, and how the body ended.
@@ -640,8 +647,8 @@ asio::awaitable<typename guarded_body<Body>::value_type> with_lock(std::shared_p
         std::make_shared<guarded_body<Body>>(std::move(body), std::move(taken), m->session->world);
     const loss_source::subscription listening(held->losses, *guarded);
 
-    auto at_end = [guarded](std::exception_ptr failure) {
-        guarded->failure = std::move(failure);
+    auto at_end = [guarded](std::exception_ptr defect) {
+        guarded->failure = defect ? defect : guarded->failure;
         guarded->ended = true;
         guarded->done.notify_all();
     };

@@ -57,7 +57,6 @@ public:
         , world(*owner->world)
         , lease_(lease)
         , label_(std::move(label))
-        , opened_(sent)
         , serial_(world.random() >> 16)
         , changed_(world) {
         renewed(sent, ttl);
@@ -176,7 +175,6 @@ private:
 
     const lease_id lease_;
     const std::string label_;
-    const time_point opened_;
     std::uint64_t serial_; // begins at random: another session may have had the same lease
     std::chrono::seconds ttl_{0};
     time_point last_sent_;     // when the last renewal that succeeded was sent
@@ -239,8 +237,6 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     }
     if (response.ttl.count() > 0) {
         self->renewed(sent, response.ttl);
-    } else if (self->world.now() - self->opened_ < std::chrono::seconds(1)) {
-        co_return false; // a member that has not heard of the grant yet (etcd before 3.4.20, 3.5.3)
     } else {
         self->lose(session_end::expired);
     }
