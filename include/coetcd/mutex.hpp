@@ -73,7 +73,8 @@ private:
 ///
 /// It excludes every other `mutex` of the same name, in this process or elsewhere, as well as the
 /// Go client's `concurrency.Mutex` and `etcdctl lock`. Coroutines that share one object, or one
-/// session, exclude each other too. It is not recursive.
+/// session, exclude each other too. It is not recursive: unlock it before it is locked again, also
+/// after a loss.
 ///
 /// **A lock on a network is a strong hint, not a proof**: a process can stall for longer than its
 /// ttl and go on as if it still held the lock. Whatever must not happen twice is to be written by a
@@ -121,7 +122,7 @@ public:
     /// @throws error Also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<bool> try_lock();
 
-    /// As `lock`, for as long as `patience` at the most.
+    /// As `lock`, for as long as `patience` at the most; if that is not positive, as `try_lock`.
     /// @returns False if it was not handed over by then.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 

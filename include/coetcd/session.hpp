@@ -58,7 +58,8 @@ const char* to_string(session_end reason) noexcept;
 
 /// A lease that is kept alive, and with it the locks that are taken through it.
 ///
-/// It is renewed every third of its ttl, on a connection of its own, on any endpoint that answers.
+/// It is renewed every third of its ttl, on connections for nothing else, at any endpoint that
+/// answers.
 /// It counts as lost when etcd says so, or as soon as it cannot be certain any more: measured from
 /// when the last renewal that succeeded was *sent*, with a margin, on a clock that runs through a
 /// suspend of the machine. A session that is lost stays lost: open a new one.
@@ -109,6 +110,8 @@ public:
     /// Loses the session at once and revokes its lease; returns when etcd has deleted its keys. One
     /// round trip; none if it was closed before. Takes ttl or five seconds at the most.
     /// @throws error as `client`: the lease then ends by itself, within its ttl.
+    /// @par Cancellation
+    /// `terminal`. The session is lost all the same; a second call tries again to revoke.
     boost::asio::awaitable<void> close();
 
     /// Loses the session without revoking its lease, which lives on for its ttl. For handing it

@@ -44,7 +44,7 @@ public:
     /// @returns At least one event; the events of one revision are never split.
     /// @throws error with `errc::watch_compacted` if history that it needs was compacted (see
     ///   `compact_revision`), `errc::watch_canceled` if etcd ended the watch, `errc::too_large` if
-    ///   one revision exceeds the limit. It then goes on throwing that.
+    ///   a message of any watch of this client exceeds the limit. It then goes on throwing that.
     /// @par Cancellation
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<std::vector<event>> next();

@@ -231,10 +231,10 @@ TEST_CASE("A transaction does what its conditions decide", "[client]") {
         CHECK(nested.responses[0].put().header.revision == done.header.revision);
 
         // A condition on a range holds if it holds for each key.
-        auto none_new = txn()
-                            .when(compare::create_revision(key_range::prefix(name)) >
-                                  created.header.revision)
-                            .otherwise(op::erase(key_range::prefix(name)));
+        auto none_new =
+            txn()
+                .when(compare::create_revision(key_range::prefix(name)) > created.header.revision)
+                .otherwise(op::erase(key_range::prefix(name)));
         const auto swept = co_await c.txn(std::move(none_new));
         CHECK(!swept.succeeded);
         REQUIRE(swept.responses.size() == 1);
@@ -316,8 +316,9 @@ TEST_CASE("What etcd refuses is told by its code and its words", "[client]") {
         no_lease.lease = 1234;
         const auto leased = co_await ending_of(c.put(key, "v", no_lease));
         CHECK(leased.code == server_errc::not_found);
-        CHECK_THAT(leased.text, contains("put: ") && contains("requested lease not found") &&
-                                    contains(shared_etcd().url()));
+        CHECK_THAT(leased.text,
+                   contains("put: ") && contains("requested lease not found") &&
+                       contains(shared_etcd().url()));
 
         auto twice = txn().then(op::put(key, "1"), op::put(key, "2"));
         const auto duplicate = co_await ending_of(c.txn(std::move(twice)));
@@ -465,8 +466,7 @@ TEST_CASE("Without any endpoint a call fails at its deadline and says where", "[
     });
 }
 
-TEST_CASE("A change whose answer is lost has an unknown outcome, and is not repeated",
-          "[client]") {
+TEST_CASE("A change whose answer is lost has an unknown outcome, and is not repeated", "[client]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client direct = connect(executor);
@@ -603,14 +603,13 @@ TEST_CASE("An answer that is too large, or not etcd's, is told apart", "[client]
             for (;;) {
                 boost::system::error_code ec;
                 asio::ip::tcp::socket guest(executor);
-                co_await acceptor.async_accept(
-                    guest, asio::redirect_error(asio::use_awaitable, ec));
+                co_await acceptor.async_accept(guest,
+                                               asio::redirect_error(asio::use_awaitable, ec));
                 if (ec) {
                     co_return;
                 }
-                co_await asio::async_write(guest,
-                                           asio::buffer(greeting),
-                                           asio::redirect_error(asio::use_awaitable, ec));
+                co_await asio::async_write(
+                    guest, asio::buffer(greeting), asio::redirect_error(asio::use_awaitable, ec));
             }
         };
         task<void> stranger(executor, greet());
@@ -716,7 +715,10 @@ TEST_CASE("Every call ends within its deadline when etcd stands still", "[client
         row("session::adopt", 1s, late, discard(session::adopt(c, lease.id)));
         row("session::close", 3s, unknown, to_close.close());
         row("session::lost", 3s, {}, discard(watched.lost()));
-        row("mutex::try_lock", 1s, {errc::timed_out, errc::outcome_unknown}, discard(tried.try_lock()));
+        row("mutex::try_lock",
+            1s,
+            {errc::timed_out, errc::outcome_unknown},
+            discard(tried.try_lock()));
         row("mutex::try_lock_for", 700ms, {}, discard(timed.try_lock_for(700ms)));
         row("mutex::unlock", 1s, unknown, discard(held.unlock()));
         row("held_lock::unlock", 1s, unknown, discard(guard.unlock()));

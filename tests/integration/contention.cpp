@@ -317,7 +317,9 @@ namespace {
 awaitable<void> wreck(std::string name, unsigned seed) {
     const auto executor = co_await asio::this_coro::executor;
     std::mt19937 random(seed);
-    const auto up_to = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
+    const auto up_to = [&](int most) {
+        return std::uniform_int_distribution<int>(0, most)(random);
+    };
 
     std::optional<client> c(connect(executor));
     std::optional<session> s1;
@@ -347,7 +349,9 @@ awaitable<void> wreck(std::string name, unsigned seed) {
 
     const auto until_cancelled = []() -> awaitable<void> { co_await sleep_for(1h); };
     std::vector<task<void>> under_way;
-    const auto start = [&](awaitable<void> work) { under_way.emplace_back(executor, std::move(work)); };
+    const auto start = [&](awaitable<void> work) {
+        under_way.emplace_back(executor, std::move(work));
+    };
     const std::vector<std::function<void()>> starts{
         [&] { start(m1->lock()); },
         [&] { start(m2->lock()); },
@@ -443,7 +447,8 @@ TEST_CASE("The io_context may be destroyed while everything is under way",
     };
     for (int steps = 0; steps < 250; ++steps) {
         asio::io_context context(1);
-        const std::string lock = name + '-' + std::to_string(steps); // the last one lives on a while
+        const std::string lock =
+            name + '-' + std::to_string(steps); // the last one lives on a while
         asio::co_spawn(context, everything(lock), [](std::exception_ptr) {});
         for (int i = 0; i < steps; ++i) {
             if (context.run_one_for(200ms) == 0) {

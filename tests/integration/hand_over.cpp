@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
-#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,17 +40,17 @@ std::ptrdiff_t in(const std::vector<double>& samples, double from, double to) {
 }
 
 void print(const std::string& title, const std::vector<double>& samples) {
-    std::cout << title << ": " << samples.size() << " hand-overs, median " << std::fixed
-              << std::setprecision(2) << median(samples) << " ms\n";
-    constexpr std::array<double, 13> bounds{
-        0, 0.5, 1, 1.5, 2, 3, 4, 5, 10, 20, 50, 80, 120};
+    std::ostringstream out;
+    out << title << ": " << samples.size() << " hand-overs, median " << std::fixed
+        << std::setprecision(2) << median(samples) << " ms\n";
+    constexpr std::array<double, 13> bounds{0, 0.5, 1, 1.5, 2, 3, 4, 5, 10, 20, 50, 80, 120};
     for (std::size_t i = 0; i < bounds.size(); ++i) {
         const bool last = i + 1 == bounds.size();
         const auto n = in(samples, bounds[i], last ? 1e9 : bounds[i + 1]);
-        std::cout << "    from " << std::setw(6) << bounds[i] << " ms " << std::setw(5) << n << ' '
-                  << std::string(static_cast<std::size_t>(n) * 60 / samples.size(), '#') << '\n';
+        out << "    from " << std::setw(6) << bounds[i] << " ms " << std::setw(5) << n << ' '
+            << std::string(static_cast<std::size_t>(n) * 60 / samples.size(), '#') << '\n';
     }
-    std::cout << std::defaultfloat << std::flush;
+    std::cout << out.str() << std::flush;
 }
 
 /// From the start of unlock() on one side to the end of lock() on the other, in milliseconds.
@@ -89,7 +89,7 @@ awaitable<std::vector<double>> hand_overs(client one, client other, std::size_t 
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
-#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||     \
     __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr double most = 25; // this program itself takes the time: two requests and an event
 #else

@@ -166,7 +166,7 @@ TEST_CASE("A session whose lease is revoked is lost with the next renewal", "[se
         CHECK(s.state() == session_state::lost);
         CHECK(s.remaining() == 0s);
         CHECK(ms_between(before, clock::now()) < 2000 + 1000); // ttl/3, and a busy machine
-        co_await s.close(); // nothing is left to do
+        co_await s.close();                                    // nothing is left to do
     });
 }
 
@@ -177,9 +177,7 @@ TEST_CASE("A session is suspect while etcd stands still, and recovers", "[sessio
         const client c(executor, etcd.url());
         session s = co_await open_session(c, 9s);
         etcd.pause();
-        auto suspect = [&]() -> awaitable<bool> {
-            co_return s.state() == session_state::suspect;
-        };
+        auto suspect = [&]() -> awaitable<bool> { co_return s.state() == session_state::suspect; };
         co_await eventually(suspect, 8s, "the session is suspect");
         CHECK(s.remaining() > 0s);
         etcd.resume();
@@ -236,7 +234,7 @@ TEST_CASE("A session survives a restart of etcd that is shorter than its ttl", "
         co_await in_thread(restart);
         const auto renewed_after = s.remaining();
         auto renewed = [&]() -> awaitable<bool> {
-            co_return s.remaining() > renewed_after && s.state() == session_state::active;
+            co_return s.remaining() > renewed_after&& s.state() == session_state::active;
         };
         co_await eventually(renewed, 15s, "the session is renewed");
         CHECK(m.owns_lock());

@@ -54,7 +54,9 @@ awaitable<std::vector<event>> take(watcher& from, std::size_t n) {
 /// Writes to one key until told to stop, and rides out whatever happens to etcd.
 awaitable<void> keep_writing(client c, std::string key, const bool& stop, std::int64_t& written) {
     const client hasty = c.with_timeout(500ms);
-    for (std::int64_t i = 0; !stop; ++i) {
+    std::int64_t i = 0;
+    while (!stop) {
+        ++i;
         const auto e = co_await ending_of(hasty.put(key, std::to_string(i)));
         if (!e.code) {
             ++written;
@@ -384,7 +386,7 @@ TEST_CASE("A watch goes on without gap or duplicate when its connection is cut",
         std::int64_t revision = 0;
         task<void> writer(executor, keep_writing(direct, key, stop, written));
         task<void> reader(executor, follow(w, version, revision));
-        for (int i = 0; i < 30; ++i) {
+        for (int i = 0; i < 10; ++i) {
             const auto more = version + 10;
             auto goes_on = [&]() -> awaitable<bool> { co_return version >= more || reader.done(); };
             co_await eventually(goes_on, 10s, "the watch goes on");
@@ -398,7 +400,7 @@ TEST_CASE("A watch goes on without gap or duplicate when its connection is cut",
         const auto e = co_await reader.how_it_ended();
         CHECK(e.code == asio::error::operation_aborted);
         CHECK(version == written);
-        CHECK(proxy.accepted() >= 30);
+        CHECK(proxy.accepted() >= 10);
         (void)co_await direct.erase(key);
     });
 }

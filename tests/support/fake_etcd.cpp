@@ -68,6 +68,11 @@ std::vector<std::string> fake_etcd::under(const std::string& prefix) const {
     return found;
 }
 
+void fake_etcd::write(const std::string& key, const std::string& value) {
+    put({{"key", text(key)}, {"value", text(value)}}, revision + 1);
+    tell(std::exchange(pending_, {}));
+}
+
 void fake_etcd::erase(const std::string& key) {
     erase_range({{"key", text(key)}}, revision + 1);
     tell(std::exchange(pending_, {}));

@@ -37,6 +37,7 @@ public:
 
     /// The keys that begin with `prefix`.
     std::vector<std::string> under(const std::string& prefix) const;
+    void write(const std::string& key, const std::string& value);
     void erase(const std::string& key);
     void revoke(coetcd::lease_id lease);
     std::size_t leases() const { return leases_.size(); }

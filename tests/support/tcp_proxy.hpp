@@ -36,8 +36,8 @@ public:
     void cut();            ///< Closes all connections.
     void refuse(bool yes); ///< Connections to come.
 
-    std::size_t accepted() const;      ///< Connections so far.
-    std::size_t held_requests() const; ///< Bytes held now.
+    std::size_t accepted() const;         ///< Connections so far.
+    std::size_t held_requests() const;    ///< Bytes held now.
     std::size_t passed_requests() const;  ///< Bytes so far.
     std::size_t received_answers() const; ///< Bytes so far, lost ones included.
 

@@ -109,11 +109,12 @@ struct world {
         return background<T>(*context, std::move(work));
     }
 
-    /// Lets time pass until an operation has ended.
+    /// Lets time pass until an operation has ended; ten minutes at the most.
     template<class T>
     T await(boost::asio::awaitable<T> work) {
         background<T> b = start(std::move(work));
-        for (env->pass(std::chrono::nanoseconds(0)); !b.ended();) {
+        const auto limit = env->now() + std::chrono::minutes(10);
+        for (env->pass(std::chrono::nanoseconds(0)); !b.ended() && env->now() < limit;) {
             env->pass(std::chrono::milliseconds(1));
         }
         return b.get();

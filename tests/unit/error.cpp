@@ -81,7 +81,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::not_owner, false, false, true},
         {errc::watch_compacted, false, false, false},
         {errc::watch_canceled, false, false, false},
-        {server_errc::unavailable, true, false, false},
+        {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},
         {server_errc::permission_denied, false, false, false},

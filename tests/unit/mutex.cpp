@@ -613,6 +613,54 @@ TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
     w.await(mutex.lock());
 }
 
+TEST_CASE("unlock() that is cancelled gives the lock back all the same",
+          "[mutex][held_lock][cancellation]") {
+    for (auto when = 0ms; when < 4ms; ++when) {
+        rivals all;
+        auto& [w, client, one, two, a, b] = all;
+        coetcd::held_lock held = w.await(a.scoped_lock());
+        auto waiting_here = w.start(a.lock());
+        auto unlocking = w.start(held.unlock());
+        w.env->pass(when);
+        unlocking.cancel();
+        w.env->pass(50ms);
+        INFO("after " << when.count() << " ms");
+        REQUIRE(unlocking.ended());
+        waiting_here.get(); // though the guard is still there
+        REQUIRE(w.etcd->under("m/").size() == 1);
+        REQUIRE_FALSE(held.owns_lock());
+        REQUIRE(w.await(a.unlock()));
+    }
+}
+
+TEST_CASE("unlock() after the lease was orphaned deletes the key", "[mutex]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    w.await(mutex.lock());
+    (void)session.orphan();
+    REQUIRE_FALSE(w.await(mutex.unlock()));
+    w.env->pass(50ms);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("a mutex that outlives its session keeps nothing open", "[mutex]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
+    w.env->pass(50ms);
+    REQUIRE(w.await(a.unlock()));
+    w.env->pass(50ms);
+    waiting.get();
+    w.await(one.close());
+    w.await(two.close());
+    w.env->pass(5s);
+    // Nothing waits for anything any more: the context runs out of work.
+    w.context->restart();
+    (void)w.context->run_for(1s);
+    REQUIRE(w.context->stopped());
+}
+
 TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]") {
     world w;
     const coetcd::client client = w.client();

@@ -262,6 +262,23 @@ TEST_CASE("an orphaned lease lives on for its ttl, and can be adopted", "[sessio
     REQUIRE(late.code() == coetcd::server_errc::not_found);
 }
 
+TEST_CASE("what slow attempts took does not count against the session", "[session]") {
+    world w;
+    const coetcd::client client(w.env, coetcd::endpoints("http://a", "http://b"));
+    std::string hangs;
+    w.env->decide = [&](const call_request& r) {
+        if (hangs.empty()) {
+            hangs = r.to.host;
+        }
+        scripted_env::fate f;
+        f.arrives = r.to.host != hangs;
+        return f;
+    };
+    const coetcd::session s = w.await(coetcd::session::open(client, {2s}));
+    REQUIRE(s.state() == session_state::active);
+    REQUIRE(s.remaining() > 1700ms);
+}
+
 TEST_CASE("a grant whose answer is lost is asked for again, by the same name", "[session]") {
     world w;
     const coetcd::client client = w.client();

@@ -66,6 +66,44 @@ TEST_CASE("a watch tells of history from its start revision on", "[watch]") {
     REQUIRE(events[0].kv.mod_revision == 3);
 }
 
+TEST_CASE("what happens while a watch is being created is told", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    const auto listen = w.env->on_open;
+    w.env->on_open = [&](const call_request& r, std::shared_ptr<scripted_env::server_stream> s) {
+        w.etcd->write("a", "1"); // after the call began, before etcd knows of the watch
+        listen(r, s);
+    };
+    coetcd::watcher seen = w.await(client.watch("a"));
+    w.env->pass(10ms);
+    auto reading = w.start(seen.next());
+    w.env->pass(10ms);
+    REQUIRE(reading.ended());
+    REQUIRE(values(reading.get()) == strings{"1"});
+}
+
+TEST_CASE("a watch whose member stands still goes on elsewhere", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watcher seen = w.await(client.watch("a"));
+    const auto serve = w.env->on_message;
+    w.env->on_message = [](std::shared_ptr<scripted_env::server_stream>, const std::string&) {};
+    w.etcd->tells = false;
+    w.etcd->write("a", "1");
+    w.etcd->tells = true;
+    w.env->pass(9s);
+    REQUIRE(w.env->opened == 1);
+    w.env->pass(4s); // it was asked, and did not answer
+    REQUIRE(w.env->opened == 2);
+    auto reading = w.start(seen.next());
+    w.env->pass(10ms);
+    REQUIRE(values(reading.get()) == strings{"1"});
+    w.env->on_message = serve;
+    w.env->pass(10min); // one that answers is left in peace
+    REQUIRE(w.env->opened == 2);
+    REQUIRE(w.etcd->watches() == 1);
+}
+
 TEST_CASE("filters leave out what is not wanted", "[watch]") {
     world w;
     const coetcd::client client = w.client();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <list>
+#include <utility>
 
 namespace coetcd::detail {
 
@@ -33,7 +34,11 @@ public:
         std::list<loss_listener*>::iterator place_;
     };
 
+    /// Only the first time.
     void tell() {
+        if (std::exchange(told_, true)) {
+            return;
+        }
         // Whoever is told may end his own subscription, but nobody else's.
         for (auto next = listeners_.begin(); next != listeners_.end();) {
             (*next++)->on_loss();
@@ -42,6 +47,7 @@ public:
 
 private:
     std::list<loss_listener*> listeners_;
+    bool told_ = false;
 };
 
 } // namespace coetcd::detail

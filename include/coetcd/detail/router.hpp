@@ -37,6 +37,7 @@ struct answer {
     error_code ec;
     std::string text;                         ///< For a log, if `ec` is set.
     logic::effect left = logic::effect::none; ///< Of those attempts that failed.
+    time_point sent{};                        ///< When the attempt that succeeded was sent.
 
     /// Throws what a user is to see.
     void check() const {
@@ -85,6 +86,7 @@ public:
             failure f = assess(r, decode);
             if (!f.code) {
                 choice_.succeeded(index);
+                result.sent = now;
                 co_return result;
             }
             if (f.meaning.blame) {

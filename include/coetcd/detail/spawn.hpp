@@ -4,8 +4,6 @@
 #include <coetcd/detail/env.hpp>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 
@@ -33,13 +31,6 @@ struct rethrow_defect {
 /// Runs `work` by itself. It owns what it needs.
 inline void spawn(env& world, asio::awaitable<void> work) {
     asio::co_spawn(world.executor(), std::move(work), rethrow_defect());
-}
-
-/// As above; `stop` cancels it. `stop` must live until then: let `work` own it.
-inline void spawn(env& world, asio::awaitable<void> work, asio::cancellation_signal& stop) {
-    asio::co_spawn(world.executor(),
-                   std::move(work),
-                   asio::bind_cancellation_slot(stop.slot(), rethrow_defect()));
 }
 
 } // namespace coetcd::detail

@@ -121,13 +121,16 @@ private:
         std::unique_ptr<stream> channel;
         std::string unsent;                   // requests, one to a line
         std::deque<std::int64_t> unanswered;  // creates, in the order in which etcd answers them
-        time_point heard = time_point::min(); // when there was last an answer, or nothing to answer
+        time_point heard = time_point::min(); // when there was last a message, or a question
         bool closed = false;                  // by us
         notifier outgoing;
     };
 
     // How long etcd may take to answer a create, or to accept a request.
     static constexpr std::chrono::seconds patience{2};
+    // After how long a silence it is asked whether it is still there. A member that stands still
+    // keeps its connections.
+    static constexpr std::chrono::seconds silence{10};
 
     bool idle() const { return watches_.empty() && holds_ == 0; }
 
@@ -167,18 +170,21 @@ private:
                 continue;
             }
             const time_point began = self->env_.now();
-            co_await self->serve();
-            breaks = self->env_.now() - began < std::chrono::seconds(1) ? breaks + 1 : 0;
-            if (!self->idle()) {
-                const auto wait = logic::backoff(breaks, self->env_.random());
-                notifier pause(self->env_);
-                (void)co_await pause.wait(after(self->env_.now(), wait));
+            const bool broke = co_await self->serve();
+            if (!broke) {
+                breaks = 0;
+                continue;
             }
+            breaks = self->env_.now() - began < std::chrono::seconds(1) ? breaks + 1 : 0;
+            const auto wait = logic::backoff(breaks, self->env_.random());
+            notifier pause(self->env_);
+            (void)co_await pause.wait(after(self->env_.now(), wait));
         }
     }
 
     /// Opens a stream with all watches on it, and reads until it ends.
-    asio::awaitable<void> serve() {
+    /// @returns Whether it broke: false if it was closed by us.
+    asio::awaitable<bool> serve() {
         const std::size_t index = router_->pick();
         const auto current = std::make_shared<link>(env_);
         struct attached {
@@ -198,9 +204,10 @@ private:
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
             router_->failed(index);
-            co_return;
+            co_return !current->closed;
         }
         current->channel = std::move(opened.opened);
+        current->heard = env_.now();
         spawn(env_, write(shared_from_this(), current));
 
         while (!current->closed) {
@@ -211,10 +218,24 @@ private:
             }
             router_->succeeded(index);
         }
-        if (!current->closed) {
+        const bool broke = !current->closed;
+        if (broke) {
             router_->failed(index);
         }
         current->close();
+        co_return broke;
+    }
+
+    /// Begins and ends a watch of nothing, to which etcd answers at once.
+    void ask(link& on) {
+        wire::watch_create_request nothing(std::string(1, '\0'));
+        nothing.watch_id = ++last_id_;
+        nothing.no_put = true;
+        nothing.no_delete = true;
+        on.heard = env_.now();
+        on.unanswered.push_back(nothing.watch_id);
+        on.send(wire::encode(nothing));
+        on.send(wire::encode_watch_cancel(nothing.watch_id));
     }
 
     /// Sends what there is to send; ends a stream on which etcd does not answer.
@@ -231,10 +252,14 @@ private:
                 }
                 continue;
             }
-            const time_point until =
-                current->unanswered.empty() ? time_point::max() : after(current->heard, patience);
+            const bool asked = !current->unanswered.empty();
+            const time_point until = after(current->heard, asked ? patience : silence);
             if (world.now() >= until) {
-                break;
+                if (asked) {
+                    break;
+                }
+                self->ask(*current);
+                continue;
             }
             (void)co_await current->outgoing.wait(until);
         }

@@ -9,6 +9,7 @@
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -92,39 +93,65 @@ inline bool is_ours_already(const answer& a) {
            a.text.find("lease already exists") != std::string::npos;
 }
 
-inline asio::awaitable<lease_keep_alive_response>
-lease_keep_alive(std::shared_ptr<client_impl> impl, call_spec spec, lease_id id) {
-    lease_keep_alive_response response;
-    std::string body = wire::encode_lease_keep_alive(id);
-    decoder decode = decode_stream_into(response);
-    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
-    a.check();
-    co_return response;
+/// An answer, and when the request that brought it was sent.
+template<class Response>
+struct timed {
+    Response response;
+    time_point sent;
+};
+
+/// The answer alone.
+template<class Response>
+asio::awaitable<Response> untimed(asio::awaitable<timed<Response>> call) {
+    timed<Response> result = co_await std::move(call);
+    co_return std::move(result.response);
 }
 
-inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_impl> impl,
-                                                         call_spec spec,
-                                                         std::chrono::seconds ttl,
-                                                         lease_id id) {
+inline asio::awaitable<timed<lease_keep_alive_response>>
+lease_keep_alive(std::shared_ptr<client_impl> impl, call_spec spec, lease_id id) {
+    timed<lease_keep_alive_response> result;
+    std::string body = wire::encode_lease_keep_alive(id);
+    decoder decode = decode_stream_into(result.response);
+    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
+    a.check();
+    result.sent = a.sent;
+    co_return result;
+}
+
+inline asio::awaitable<timed<lease_grant_response>> lease_grant(std::shared_ptr<client_impl> impl,
+                                                                call_spec spec,
+                                                                std::chrono::seconds ttl,
+                                                                lease_id id) {
     // The id is ours to choose, so that the grant can be repeated. Positive, as etcd's own.
     if (id == 0) {
         id = static_cast<lease_id>(impl->world->random() >> 1) | 1;
     }
-    lease_grant_response response;
+    timed<lease_grant_response> result;
+    lease_grant_response& response = result.response;
     std::string body = wire::encode_lease_grant(ttl, id);
     decoder decode = decode_into(response);
     const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
     if (is_ours_already(a)) {
+        // What its ttl is, another call has to tell.
         spec.what = rpc::lease_keep_alive;
-        const lease_keep_alive_response renewed =
-            co_await lease_keep_alive(std::move(impl), spec, id);
-        response.header = renewed.header;
-        response.id = renewed.id;
-        response.ttl = renewed.ttl;
-        co_return response;
+        try {
+            const timed<lease_keep_alive_response> renewed =
+                co_await lease_keep_alive(std::move(impl), spec, id);
+            response.header = renewed.response.header;
+            response.id = renewed.response.id;
+            response.ttl = renewed.response.ttl;
+            result.sent = renewed.sent;
+        } catch (const error& e) {
+            throw error(errc::outcome_unknown, e.what());
+        }
+        if (response.ttl.count() <= 0) {
+            throw error(server_errc::not_found, "lease_grant: the lease has ended already");
+        }
+        co_return result;
     }
     a.check();
-    co_return response;
+    result.sent = a.sent;
+    co_return result;
 }
 
 inline asio::awaitable<lease_revoke_response>
@@ -142,15 +169,15 @@ lease_revoke(std::shared_ptr<client_impl> impl, call_spec spec, std::string body
 
 inline asio::awaitable<watcher>
 watch(std::shared_ptr<client_impl> impl, call_spec spec, wire::watch_create_request request) {
-    // etcd tells late events of a watch that starts now at once, of one that starts in the past
-    // only every 100 ms. So it starts now, and this revision serves to resume it.
-    std::int64_t resume_revision = request.start_revision;
-    if (resume_revision == 0) {
+    // Not from when etcd registers it: what happens until then would be missed. If nothing does,
+    // its events come at once; else the first ones come up to 100 ms late.
+    if (request.start_revision == 0) {
         const range_request any(std::string(1, '\0'), range_options{.keys_only = true});
         std::string body = wire::encode(any);
         const range_response r = co_await unary<range_response>(impl, spec, std::move(body));
-        resume_revision = r.header.revision + 1;
+        request.start_revision = r.header.revision + 1;
     }
+    const std::int64_t resume_revision = request.start_revision;
     auto started = std::make_shared<watcher_impl>(impl->cluster_router, impl->hub);
     co_await watcher_impl::start(started, std::move(request), resume_revision, spec.deadline);
     co_return watcher(std::move(started));
@@ -307,8 +334,8 @@ inline boost::asio::awaitable<lease_grant_response> client::lease_grant(std::chr
     if (id < 0) {
         throw std::invalid_argument("id: must be positive, or 0 to have one chosen");
     }
-    return detail::lease_grant(
-        impl_, impl_->spec(detail::rpc::lease_grant, timeout_, true, true), ttl, id);
+    return detail::untimed(detail::lease_grant(
+        impl_, impl_->spec(detail::rpc::lease_grant, timeout_, true, true), ttl, id));
 }
 
 inline boost::asio::awaitable<lease_revoke_response> client::lease_revoke(lease_id id) const {
@@ -321,8 +348,8 @@ inline boost::asio::awaitable<lease_revoke_response> client::lease_revoke(lease_
 inline boost::asio::awaitable<lease_keep_alive_response>
 client::lease_keep_alive_once(lease_id id) const {
     detail::require_lease(id);
-    return detail::lease_keep_alive(
-        impl_, impl_->spec(detail::rpc::lease_keep_alive, timeout_, true, false), id);
+    return detail::untimed(detail::lease_keep_alive(
+        impl_, impl_->spec(detail::rpc::lease_keep_alive, timeout_, true, false), id));
 }
 
 inline boost::asio::awaitable<lease_time_to_live_response>

@@ -95,9 +95,7 @@ struct condition_category_impl final : boost::system::error_category {
     bool equivalent(const error_code& code, int value) const noexcept override {
         switch (static_cast<condition>(value)) {
         case condition::retryable:
-            // A server code is only thrown once its request is known not to be applied.
-            return code == errc::timed_out || code == errc::unavailable ||
-                   code == server_errc::unavailable;
+            return code == errc::timed_out || code == errc::unavailable;
         case condition::outcome_unknown:
             return code == errc::outcome_unknown;
         case condition::ownership_lost:

@@ -10,9 +10,11 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/this_coro.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <stdexcept>
+#include <variant>
 
 namespace coetcd {
 
@@ -132,13 +134,20 @@ inline asio::awaitable<bool> acquisition::release(std::shared_ptr<acquisition> s
     if (self->phase_ != phase::held) {
         co_return false;
     }
-    const bool alive = self->session->alive();
-    self->stop();
-    if (!alive) {
-        self->turn_.reset();
-        co_return false; // its key goes with the lease
+    // However this ends, what is left to do then is done in the background.
+    struct end {
+        acquisition& of;
+        ~end() {
+            of.abandon();
+            of.turn_.reset();
+        }
+    };
+    const end at_end{*self};
+    if (!self->session->alive()) {
+        co_return false;
     }
-    self->phase_ = phase::entered; // to be cleaned up, should this be cut short
+    self->stop();
+    self->phase_ = phase::entered;
     const bool unresolved = self->left_ == logic::effect::unresolved;
     std::string body = wire::encode(logic::release(self->keys, self->create_revision_, unresolved));
     const client_impl& owner = *self->session->owner;
@@ -147,12 +156,9 @@ inline asio::awaitable<bool> acquisition::release(std::shared_ptr<acquisition> s
     decoder decode = decode_into(response);
     const answer a = co_await owner.cluster_router->call(spec, std::move(body), std::move(decode));
     if (a.ec) {
-        self->abandon();
-        self->turn_.reset();
         throw error(a.ec, self->title() + ", unlock: " + a.text);
     }
     self->phase_ = phase::over;
-    self->turn_.reset();
     // If an answer was lost, it may have been our own first attempt that deleted the key.
     co_return !self->missing_ && (response.succeeded || a.left == logic::effect::unresolved);
 }

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <variant>
+#include <vector>
 
 namespace coetcd {
 
@@ -62,7 +64,11 @@ public:
         renewed(sent, ttl);
         owner->hub->hold();
     }
-    ~session_impl() { owner->hub->release(); }
+    ~session_impl() {
+        if (reason_ == session_end::none) {
+            owner->hub->release();
+        }
+    }
     session_impl(const session_impl&) = delete;
     session_impl& operator=(const session_impl&) = delete;
 
@@ -104,6 +110,7 @@ public:
     void lose(session_end why) {
         if (reason_ == session_end::none) {
             reason_ = why;
+            owner->hub->release(); // who still waits has watches of his own
             changed_.notify_all();
             losses.tell();
         }
@@ -155,6 +162,9 @@ public:
 
 private:
     void renewed(time_point sent, std::chrono::seconds ttl) {
+        if (sent < last_sent_) {
+            return; // a later one was answered earlier
+        }
         ttl_ = ttl;
         last_sent_ = sent;
         certain_until_ = after(sent, logic::certain(ttl));
@@ -177,8 +187,8 @@ private:
     const std::string label_;
     std::uint64_t serial_; // begins at random: another session may have had the same lease
     std::chrono::seconds ttl_{0};
-    time_point last_sent_;     // when the last renewal that succeeded was sent
-    time_point certain_until_; // follows from it
+    time_point last_sent_ = time_point::min(); // when the last renewal that succeeded was sent
+    time_point certain_until_;                 // follows from it
     bool suspect_ = false;
     session_end reason_ = session_end::none;
     bool revoked_ = false; // by `close`
@@ -305,8 +315,11 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
         }
         for (std::size_t i = from; i < to; ++i) {
             const seen& s = all[i];
-            if (logic::answers::holds(
-                    logic::answers::range_at(response, i - from), s.key, s.create_revision)) {
+            const auto* read = std::get_if<range_response>(&response.responses[i - from]);
+            if (!read) {
+                co_return; // not an answer to this; the next round looks again
+            }
+            if (logic::answers::holds(*read, s.key, s.create_revision)) {
                 continue;
             }
             // It may have been released while the answer was on its way.
@@ -400,9 +413,8 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
     };
     grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1, options.ttl};
     const call_spec spec = c->spec(rpc::lease_grant, c->options.request_timeout, true, true);
-    const time_point sent = c->world->now();
     guard.pending = true;
-    lease_grant_response granted;
+    timed<lease_grant_response> granted;
     try {
         granted = co_await lease_grant(c, spec, options.ttl, guard.lease);
     } catch (const error& e) {
@@ -411,7 +423,7 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
     }
     guard.pending = false;
     const auto impl = std::make_shared<session_impl>(
-        std::move(c), guard.lease, granted.ttl, std::move(options.label), sent);
+        std::move(c), guard.lease, granted.response.ttl, std::move(options.label), granted.sent);
     spawn(impl->world, keep_alive(impl));
     co_return session(impl);
 }
@@ -419,13 +431,12 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
 inline asio::awaitable<session>
 session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options) {
     const call_spec spec = c->spec(rpc::lease_keep_alive, c->options.request_timeout, true, false);
-    const time_point sent = c->world->now();
-    const lease_keep_alive_response renewed = co_await lease_keep_alive(c, spec, lease);
-    if (renewed.ttl.count() <= 0) {
+    const timed<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, spec, lease);
+    if (renewed.response.ttl.count() <= 0) {
         throw error(server_errc::not_found, "session::adopt: there is no such lease");
     }
     const auto impl = std::make_shared<session_impl>(
-        std::move(c), lease, renewed.ttl, std::move(options.label), sent);
+        std::move(c), lease, renewed.response.ttl, std::move(options.label), renewed.sent);
     spawn(impl->world, keep_alive(impl));
     co_return session(impl);
 }

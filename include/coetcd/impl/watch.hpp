@@ -51,7 +51,7 @@ public:
     void end() {
         if (!over_) {
             hub_->remove(id_);
-            on_ended(asio::error::operation_aborted, "watch: the watcher was destroyed", 0);
+            on_ended(asio::error::operation_aborted, "the watcher was destroyed", 0);
         }
     }
 

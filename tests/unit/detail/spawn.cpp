@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/spawn.hpp>
 
 #include <boost/asio/cancellation_signal.hpp>
@@ -43,16 +42,6 @@ asio::awaitable<void> fail_otherwise() {
     co_return;
 }
 
-asio::awaitable<void> wait(notifier& never, std::shared_ptr<bool> aborted) {
-    try {
-        const bool told = co_await never.wait();
-        CHECK_FALSE(told);
-    } catch (const boost::system::system_error& e) {
-        *aborted = e.code() == asio::error::operation_aborted;
-        throw;
-    }
-}
-
 } // namespace
 
 TEST_CASE("background work runs by itself", "[spawn]") {
@@ -77,17 +66,6 @@ TEST_CASE("background work that is cancelled has ended regularly", "[spawn][canc
     world w;
     spawn(*w.env, fail(asio::error::operation_aborted));
     CHECK_NOTHROW(w.run());
-
-    notifier never(*w.env);
-    asio::cancellation_signal stop;
-    auto aborted = std::make_shared<bool>(false);
-    spawn(*w.env, wait(never, aborted), stop);
-    w.context.restart();
-    w.context.poll();
-    CHECK_FALSE(*aborted);
-    stop.emit(asio::cancellation_type::terminal);
-    CHECK_NOTHROW(w.run());
-    CHECK(*aborted);
 }
 
 TEST_CASE("a defect of background work reaches who runs the executor", "[spawn]") {
@@ -96,7 +74,4 @@ TEST_CASE("a defect of background work reaches who runs the executor", "[spawn]"
     CHECK_THROWS_AS(w.run(), std::logic_error);
     spawn(*w.env, fail(asio::error::eof));
     CHECK_THROWS_AS(w.run(), boost::system::system_error);
-    asio::cancellation_signal stop;
-    spawn(*w.env, fail_otherwise(), stop);
-    CHECK_THROWS_AS(w.run(), std::logic_error);
 }

@@ -129,9 +129,13 @@ inline txn leave(const lock_keys& keys, bool unresolved) {
     return t;
 }
 
-/// As `leave`, if the key is still the one that was taken.
+/// As `leave`; tells whether the key was still the one that was taken.
 inline txn release(const lock_keys& keys, std::int64_t create_revision, bool unresolved) {
-    return leave(keys, unresolved).when(compare::create_revision(keys.key) == create_revision);
+    txn t = leave(keys, unresolved).when(compare::create_revision(keys.key) == create_revision);
+    if (unresolved) {
+        t.failure = t.success; // a late request may put it again, or has done so
+    }
+    return t;
 }
 
 namespace answers {
