@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <boost/asio/io_context.hpp>
-
 #include <coetcd.hpp>
+
+#include <boost/asio/io_context.hpp>
 
 coetcd::client make_client(boost::asio::io_context& context);
 
