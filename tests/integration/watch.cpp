@@ -30,6 +30,7 @@ using coetcd::op;
 using coetcd::session;
 using coetcd::txn;
 using coetcd::watcher;
+using traffic = tcp_proxy::traffic;
 
 namespace {
 
@@ -475,4 +476,25 @@ TEST_CASE("A watch goes on when etcd has stood still", "[watch]") {
         }
     };
     run_test(body);
+}
+
+TEST_CASE("A watch goes on elsewhere when its member falls silent", "[watch]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client direct = connect(executor);
+        const std::string key = unique_name("silent");
+        tcp_proxy one(executor, shared_etcd().port());
+        tcp_proxy other(executor, shared_etcd().port());
+        const client c(executor, coetcd::endpoints(one.url(), other.url()));
+        watcher w = co_await c.watch(key);
+        tcp_proxy& used = one.accepted() > 0 ? one : other;
+        used.requests(traffic::hold);
+        used.answers(traffic::hold);
+        (void)co_await direct.put(key, "v");
+        const auto before = clock::now();
+        const auto events = co_await take(w, 1);
+        CHECK(events[0].kv.value == "v");
+        CHECK(ms_between(before, clock::now()) < 20'000);
+        (void)co_await direct.erase(key);
+    });
 }

@@ -39,10 +39,11 @@ private:
 TEST_CASE("a loss is told to all who listen, in order", "[loss]") {
     loss_source source;
     std::vector<int> told;
-    source.tell();
     listener first(source, 1, told);
     listener second(source, 2, told);
     source.tell();
+    CHECK(told == std::vector<int>{1, 2});
+    source.tell(); // once is enough
     CHECK(told == std::vector<int>{1, 2});
 }
 
@@ -65,6 +66,4 @@ TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
     listener third(source, 3, told, true);
     source.tell();
     CHECK(told == std::vector<int>{1, 2, 3});
-    source.tell();
-    CHECK(told == std::vector<int>{1, 2, 3, 2});
 }
