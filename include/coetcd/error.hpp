@@ -26,6 +26,9 @@ enum class errc {
     not_owner,       ///< The lock is not held, so there is nothing to prove or to release.
     watch_compacted, ///< History before the revision that the watch needs was compacted.
     watch_canceled,  ///< etcd ended the watch.
+    tls_failed,      ///< No secure connection: an endpoint is not trusted, or does not trust us.
+    login_failed,    ///< etcd refused the user or the password.
+    cn_auth_unsupported, ///< The client certificate names a user, which the gateway refuses.
 };
 
 /// Failures that etcd reports: its gRPC codes.

@@ -22,7 +22,10 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::lock_lost,
                              errc::not_owner,
                              errc::watch_compacted,
-                             errc::watch_canceled};
+                             errc::watch_canceled,
+                             errc::tls_failed,
+                             errc::login_failed,
+                             errc::cn_auth_unsupported};
 constexpr int last_server_errc = 16;
 
 } // namespace
@@ -81,6 +84,9 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::not_owner, false, false, true},
         {errc::watch_compacted, false, false, false},
         {errc::watch_canceled, false, false, false},
+        {errc::tls_failed, false, false, false},
+        {errc::login_failed, false, false, false},
+        {errc::cn_auth_unsupported, false, false, false},
         {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

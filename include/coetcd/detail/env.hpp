@@ -49,6 +49,8 @@ enum class rpc {
     lease_time_to_live,
     lease_leases,
     watch,
+    authenticate,
+    member_list,
 };
 
 /// The name of a call in etcd's API, for messages.
@@ -76,6 +78,10 @@ constexpr std::string_view name(rpc what) {
         return "lease_leases";
     case rpc::watch:
         return "watch";
+    case rpc::authenticate:
+        return "authenticate";
+    case rpc::member_list:
+        return "member_list";
     }
     return "";
 }
@@ -83,6 +89,12 @@ constexpr std::string_view name(rpc what) {
 /// Which connections a call may use. Renewals have their own, so that no crowd of other calls
 /// can hold them up.
 enum class lane { shared, renewal };
+
+/// How the messages of a stream are sent.
+enum class sending {
+    duplex, ///< At any time, while the answers come.
+    once    ///< The first one is all there is: what any proxy understands.
+};
 
 struct call_request {
     call_request(logic::endpoint where, rpc w, std::string json, time_point until)
@@ -95,11 +107,14 @@ struct call_request {
     std::string body;
     time_point deadline;
     lane way = lane::shared;
+    sending how = sending::duplex; ///< For a stream.
+    std::string token;             ///< Of the user; empty for none. Not to be logged.
 };
 
 /// How a call, or the reading of one message of a stream, ended.
 struct reply {
     error_code ec;     ///< No complete answer: why. `operation_aborted`: the caller was cancelled.
+    std::string text;  ///< What there is to say of `ec` besides its message.
     bool sent = false; ///< Some of the request may have reached the server.
     unsigned status = 0; ///< HTTP
     std::string body;
@@ -119,6 +134,7 @@ public:
 
 struct open_result {
     error_code ec;
+    std::string text;               ///< What there is to say of `ec` besides its message.
     std::unique_ptr<stream> opened; ///< Not null if `ec` is clear.
 };
 

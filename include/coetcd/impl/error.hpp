@@ -33,6 +33,13 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "the watch needs history that was compacted; read the keys and watch again";
         case errc::watch_canceled:
             return "etcd ended the watch";
+        case errc::tls_failed:
+            return "no secure connection; check the certificates and the endpoint's name";
+        case errc::login_failed:
+            return "etcd refused the user or the password";
+        case errc::cn_auth_unsupported:
+            return "etcd's gateway refuses a client certificate with a CommonName while "
+                   "authentication is on; use one without, and a user and password";
         }
         return "unknown coetcd error";
     }

@@ -43,6 +43,10 @@ constexpr std::string_view path(rpc what) {
         return "/v3/lease/leases";
     case rpc::watch:
         return "/v3/watch";
+    case rpc::authenticate:
+        return "/v3/auth/authenticate";
+    case rpc::member_list:
+        return "/v3/cluster/member/list";
     }
     return "";
 }
@@ -78,7 +82,7 @@ inline std::string chunk(std::string_view text) {
 
 /// A request as it goes over the wire: header and body in one piece, so that no server ever sees a
 /// request cut in half by our own doing.
-/// @throws std::invalid_argument if the endpoint's name cannot stand in a header.
+/// @throws std::invalid_argument if the endpoint's name or the token cannot stand in a header.
 inline std::string http_request(const call_request& request,
                                 framing how,
                                 std::optional<std::chrono::nanoseconds> time_left) {
@@ -94,6 +98,9 @@ inline std::string http_request(const call_request& request,
                "User-Agent: coetcd\r\n"
                // A member that has no leader says so at once, instead of after seven seconds.
                "Grpc-Metadata-hasleader: true\r\n");
+    if (!request.token.empty()) {
+        out.append("Authorization: ").append(request.token).append("\r\n");
+    }
     if (time_left) {
         out.append("Grpc-Timeout: ").append(grpc_timeout(*time_left)).append("\r\n");
     }

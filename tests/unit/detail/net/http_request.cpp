@@ -68,6 +68,21 @@ TEST_CASE("a request that stays open begins with its first message", "[net][http
                                         "\r\n");
 }
 
+TEST_CASE("a token goes along as it is", "[net][http_request][security]") {
+    call_request r = to("h:1", rpc::range, "{}");
+    CHECK_THAT(http_request(r, framing::whole, 1s), !support::contains("Authorization"));
+    r.token = "canary.17";
+    CHECK_THAT(http_request(r, framing::whole, 1s),
+               support::contains("\r\nAuthorization: canary.17\r\n"));
+    r.token = "canary\r\nX-Injected: 1";
+    try {
+        (void)http_request(r, framing::whole, 1s);
+        FAIL("it was sent");
+    } catch (const std::invalid_argument& e) {
+        CHECK_THAT(e.what(), !support::contains("canary"));
+    }
+}
+
 TEST_CASE("each call has its path", "[net][http_request]") {
     struct {
         rpc what;
@@ -85,6 +100,8 @@ TEST_CASE("each call has its path", "[net][http_request]") {
         {rpc::lease_time_to_live, "/v3/lease/timetolive", "lease_time_to_live"},
         {rpc::lease_leases, "/v3/lease/leases", "lease_leases"},
         {rpc::watch, "/v3/watch", "watch"},
+        {rpc::authenticate, "/v3/auth/authenticate", "authenticate"},
+        {rpc::member_list, "/v3/cluster/member/list", "member_list"},
     };
     for (const auto& row : rows) {
         CHECK(path(row.what) == row.path);
