@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ namespace coetcd {
 namespace detail {
 class env;
 class client_impl;
+class password_source;
 } // namespace detail
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, of which scheme
@@ -43,6 +45,26 @@ private:
     std::vector<std::string> urls_;
 };
 
+/// Who the client is to etcd: a user, by name and password. Both are UTF-8.
+///
+/// The client logs in when it first needs to, and again whenever etcd wants it to, as after five
+/// minutes without a request. Copies of the password are wiped after use.
+class credentials {
+public:
+    /// Keeps the password in memory for as long as a client, or a copy of this, exists.
+    credentials(std::string user, std::string password);
+    /// Asks for the password each time that it is needed, on the client's executor, and keeps
+    /// nothing of it. If `password` throws, calls fail with `errc::login_failed`.
+    credentials(std::string user, std::function<std::string()> password);
+
+    const std::string& user() const { return user_; }
+
+private:
+    friend class detail::password_source;
+    std::string user_;
+    std::function<std::string()> password_; // returns a copy, to be wiped
+};
+
 /// Options of a client.
 class client_options {
 public:
@@ -50,6 +72,16 @@ public:
 
     // These affect behaviour.
 
+    /// The user to log in, if etcd's authentication is on; where it is off this has no effect.
+    std::optional<coetcd::credentials> credentials;
+    /// Whether password and token may be sent to another host in the clear: over http. Without
+    /// this, `credentials` and such an endpoint are an error. Anybody in between can read them.
+    bool insecure_plain_text_credentials = false;
+    /// How often to ask the cluster for its members, and use the endpoints that they advertise
+    /// instead of those named; empty to use those named for ever. Learners are left out, and so is
+    /// what advertises http where only https was named. At least one second. Only for clusters
+    /// whose members advertise addresses that serve the gateway, and that can be reached from here.
+    std::optional<std::chrono::seconds> member_refresh{};
     /// How long a call may take, all attempts together; a watch, until it is in force. What waits
     /// for somebody else, as `mutex::lock` and `watcher::next`, waits longer. Must be positive.
     std::chrono::milliseconds request_timeout{5000};

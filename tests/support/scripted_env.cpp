@@ -130,6 +130,7 @@ asio::awaitable<reply> scripted_env::call(call_request request) {
         result->status = answer->status;
         result->body = answer->body;
         result->ec = answer->ec;
+        result->text = answer->text;
     }
     co_return *result;
 }

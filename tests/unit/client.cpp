@@ -263,3 +263,72 @@ TEST_CASE("endpoints and options that cannot be right are refused by name", "[cl
     REQUIRE_THROWS_WITH(client.lease_revoke(0), support::contains("lease"));
     REQUIRE(w.env->calls.empty());
 }
+
+TEST_CASE("a password goes to no other host in the clear unless it is asked for",
+          "[client][auth][security]") {
+    world w;
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("root", "canary");
+    for (const char* url : {"http://etcd:2379",
+                            "etcd",
+                            "http://10.0.0.1:2379",
+                            "http://127.evil.org",
+                            "http://[::2]:2379"}) {
+        CAPTURE(url);
+        try {
+            const coetcd::client c(w.env, url, o);
+            FAIL("it was accepted");
+        } catch (const std::invalid_argument& e) {
+            CHECK_THAT(e.what(), support::contains("insecure_plain_text_credentials"));
+            CHECK_THAT(e.what(), !support::contains("canary"));
+        }
+    }
+    for (const char* url : {"http://127.0.0.1:1", "http://localhost", "http://[::1]:2"}) {
+        CHECK_NOTHROW(coetcd::client(w.env, url, o));
+    }
+    // One is enough to give it away.
+    CHECK_THROWS_AS(coetcd::client(w.env, {"http://localhost", "http://etcd"}, o),
+                    std::invalid_argument);
+    o.insecure_plain_text_credentials = true;
+    CHECK_NOTHROW(coetcd::client(w.env, "http://etcd:2379", o));
+}
+
+TEST_CASE("credentials that cannot be right are told at once", "[client][auth]") {
+    using coetcd::credentials;
+    const std::function<std::string()> none;
+    CHECK_THROWS_AS(credentials("", "x"), std::invalid_argument);
+    CHECK_THROWS_AS(credentials("", [] { return std::string(); }), std::invalid_argument);
+    CHECK_THROWS_AS(credentials("u", none), std::invalid_argument);
+    CHECK(credentials("u", "").user() == "u"); // etcd's to judge
+    coetcd::client_options o;
+    o.member_refresh = 0s;
+    world w;
+    CHECK_THROWS_AS(w.client(o), std::invalid_argument);
+}
+
+TEST_CASE("a password is asked for when it is needed, and goes to etcd alone", "[client][auth]") {
+    world w;
+    int asked = 0;
+    coetcd::client_options o;
+    o.insecure_plain_text_credentials = true;
+    o.credentials = coetcd::credentials("root", [&] {
+        ++asked;
+        return std::string("canary");
+    });
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::authenticate) {
+            CHECK(q.body == R"({"name":"root","password":"canary"})");
+            r.status = 200;
+            r.body = R"({"header":{},"token":"t.1"})";
+        } else {
+            CHECK(q.token == "t.1");
+            CHECK(q.body.find("canary") == q.body.npos);
+            serve(q, r);
+        }
+    };
+    const coetcd::client client = w.client(o);
+    CHECK(asked == 0);
+    (void)w.await(client.put("k", "v"));
+    (void)w.await(client.get("k"));
+    CHECK(asked == 1);
+}

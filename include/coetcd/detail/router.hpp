@@ -4,8 +4,14 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
+#include <coetcd/detail/logic/login.hpp>
+#include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/notifier.hpp>
+#include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/spawn.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
 
@@ -51,62 +57,114 @@ struct answer {
 /// Throws `errc::protocol_error` if it is neither.
 using decoder = std::function<std::optional<wire::status>(const std::string& body)>;
 
+/// What a request is sent with.
+struct authorization {
+    error_code ec; ///< There is no token: why.
+    std::string text;
+    std::string token;        ///< Empty if none is needed.
+    std::uint64_t number = 0; ///< Of the token.
+};
+
+/// What a router is told by `client_options`.
+struct router_options {
+    /// Makes the request for a token; empty without a user. What it returns is wiped after use.
+    std::function<std::string()> login;
+    std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
+    /// How often the cluster is asked for its members; empty for never.
+    std::optional<std::chrono::nanoseconds> member_refresh;
+    logic::member_rules rules; ///< Which of them may be used.
+};
+
 /// Carries requests to the cluster: chooses the endpoint, tries the next one on failure, gives up
-/// at the deadline.
-class router {
+/// at the deadline; logs the user in.
+class router : public std::enable_shared_from_this<router> {
 public:
-    router(std::shared_ptr<env> world, std::vector<logic::endpoint> endpoints)
+    router(std::shared_ptr<env> world,
+           const std::vector<logic::endpoint>& endpoints,
+           router_options options = {})
         : env_(std::move(world))
-        , endpoints_(std::move(endpoints))
-        , choice_(endpoints_.size(), env_->random()) {}
+        , options_(std::move(options))
+        , choice_(endpoints, env_->random())
+        , login_(options_.login != nullptr)
+        , login_changed_(*env_)
+        , next_look_(after(env_->now(), first_look)) {}
 
     const std::shared_ptr<env>& world() const { return env_; }
 
     /// Cancelled: throws `operation_aborted`; the request may have been applied.
     asio::awaitable<answer> call(call_spec spec, std::string body, decoder decode) {
+        const wipe_at_end no_trace(body); // it may hold a password
         answer result;
         std::string trouble = "no attempt was made";
         error_code last = errc::timed_out;
-        std::size_t unreadable = 0; // answers that were not etcd's
+        std::size_t hopeless = 0;    // failures that another attempt will hardly mend
+        bool logged_in_anew = false; // for this request
         for (unsigned attempt = 0;; ++attempt) {
+            authorization who;
+            if (login_.needed() && spec.what != rpc::authenticate) {
+                who = co_await authorize(spec.deadline);
+            }
             const time_point now = env_->now();
+            if (who.ec) {
+                last = who.ec;
+                trouble = who.text;
+            }
             if (now >= spec.deadline) {
                 break;
             }
-            const std::size_t index = choice_.pick(now);
+            if (who.ec) {
+                const bool unknown = spec.changes && result.left == logic::effect::unresolved;
+                result.ec = unknown ? make_error_code(errc::outcome_unknown) : who.ec;
+                result.text = std::string(name(spec.what)) + ": " + trouble;
+                co_return result;
+            }
+            const logic::endpoint where = choice_.pick(now);
             const time_point until = spec.idempotent
                                          ? std::min(spec.deadline, after(now, spec.attempt_timeout))
                                          : spec.deadline;
-            call_request request(endpoints_[index], spec.what, body, until);
+            call_request request(where, spec.what, body, until);
             request.way = spec.way;
+            request.token = who.token;
             const reply r = co_await env_->call(std::move(request));
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
             }
             failure f = assess(r, decode);
             if (!f.code) {
-                choice_.succeeded(index);
+                choice_.succeeded(where);
+                login_.accepted(who.number);
+                look_around_if_due(now);
                 result.sent = now;
                 co_return result;
             }
             if (f.meaning.blame) {
-                choice_.failed(index, env_->now());
+                choice_.failed(where, env_->now());
             }
-            trouble = f.text + ", on " + endpoints_[index].text();
+            trouble = f.text + ", on " + where.text();
             last = f.code;
-            unreadable += f.code == errc::protocol_error ? 1 : 0;
+            if (f.wants_token && login_.needed()) {
+                login_.rejected(who.number);
+                if (!logged_in_anew) {
+                    logged_in_anew = true;
+                    continue;
+                }
+            }
+            hopeless += f.code == errc::protocol_error || f.code == errc::tls_failed ? 1 : 0;
             result.left = std::max(result.left, f.meaning.left);
-            const bool stop = !f.meaning.transient || unreadable > endpoints_.size() ||
+            const bool stop = !f.meaning.transient || hopeless > choice_.size() ||
                               (!spec.idempotent && f.meaning.left != logic::effect::none);
             if (stop) {
                 const bool unknown =
                     spec.changes && !spec.idempotent && f.meaning.left == logic::effect::unresolved;
                 result.ec = unknown ? make_error_code(errc::outcome_unknown) : f.code;
                 result.text = std::string(name(spec.what)) + ": " + trouble;
+                if (f.wants_token && !login_.needed()) {
+                    result.text += "; etcd wants a user: set client_options::credentials";
+                }
                 co_return result;
             }
-            if ((attempt + 1) % endpoints_.size() == 0) {
-                const auto round = attempt / static_cast<unsigned>(endpoints_.size());
+            if ((attempt + 1) % choice_.size() == 0) {
+                const auto round = attempt / static_cast<unsigned>(choice_.size());
                 const time_point next = after(env_->now(), logic::backoff(round, env_->random()));
                 notifier pause(*env_);
                 (void)co_await pause.wait(std::min(next, spec.deadline));
@@ -122,22 +180,61 @@ public:
         co_return result;
     }
 
-    /// For streams, which make their own attempts.
-    std::size_t pick() const { return choice_.pick(env_->now()); }
-    const logic::endpoint& endpoint(std::size_t index) const { return endpoints_[index]; }
-    void succeeded(std::size_t index) { choice_.succeeded(index); }
-    void failed(std::size_t index) { choice_.failed(index, env_->now()); }
+    // For streams, which make their own attempts.
+
+    /// Waits until there is a token, if one is needed.
+    asio::awaitable<authorization> authorize(time_point deadline) {
+        using step = logic::login_state<time_point>::step;
+        authorization result;
+        for (;;) {
+            const time_point now = env_->now();
+            const step next = login_.next(now);
+            if (next == step::go) {
+                result.token = login_.token();
+                result.number = login_.number();
+                co_return result;
+            }
+            if (next == step::fail) {
+                result.ec = login_.failure();
+                result.text = login_.text();
+                co_return result;
+            }
+            if (now >= deadline) {
+                result.ec = errc::timed_out;
+                result.text = "there was no login in time";
+                co_return result;
+            }
+            if (next == step::log_in) {
+                login_.begin();
+                spawn(*env_, log_in(shared_from_this()));
+                continue; // it may be over already
+            }
+            (void)co_await login_changed_.wait(std::min(deadline, login_.not_before()));
+        }
+    }
+    /// etcd refused a token, or accepted it.
+    void rejected(std::uint64_t token_number) { login_.rejected(token_number); }
+    void accepted(std::uint64_t token_number) { login_.accepted(token_number); }
+
+    logic::endpoint pick() const { return choice_.pick(env_->now()); }
+    void succeeded(const logic::endpoint& where) { choice_.succeeded(where); }
+    void failed(const logic::endpoint& where) { choice_.failed(where, env_->now()); }
 
 private:
     struct failure {
         error_code code; ///< Clear: it was none.
         std::string text;
         logic::verdict meaning;
+        bool wants_token = false;
     };
 
     static failure assess(const reply& r, const decoder& decode) {
         if (r.ec) {
-            return {r.ec, r.ec.message(), logic::judge_transport(r.ec, r.sent)};
+            std::string text = r.ec.message();
+            if (!r.text.empty()) {
+                text += ": " + r.text;
+            }
+            return {r.ec, std::move(text), logic::judge_transport(r.ec, r.sent)};
         }
         std::optional<wire::status> bad;
         if (r.status == 200) {
@@ -152,12 +249,133 @@ private:
         if (!bad) {
             return {};
         }
-        return {bad->code, bad->message, logic::judge(*bad)};
+        return {logic::code_of(*bad), bad->message, logic::judge(*bad), logic::wants_token(*bad)};
     }
 
-    std::shared_ptr<env> env_;
-    std::vector<logic::endpoint> endpoints_;
+    static asio::awaitable<void> log_in(std::shared_ptr<router> self) {
+        env& world = *self->env_;
+        std::string body = self->login_body();
+        const wipe_at_end no_trace(body);
+        wire::authenticate_response granted;
+        decoder decode = [&granted](const std::string& text) -> std::optional<wire::status> {
+            granted = wire::decode<wire::authenticate_response>(text);
+            return std::nullopt;
+        };
+        answer a;
+        if (body.empty()) {
+            a.ec = errc::login_failed;
+            a.text = "authenticate: the callback for the password threw an exception";
+        } else {
+            const time_point deadline = after(world.now(), self->options_.login_timeout);
+            const call_spec spec{rpc::authenticate, deadline, true, false};
+            a = co_await self->call(spec, body, std::move(decode));
+        }
+        const time_point now = world.now();
+        if (!a.ec || logic::is_login_off(a.ec, a.text)) {
+            self->login_.succeeded(std::move(granted.token), now, world.random());
+        } else if (logic::is_passing(a.ec)) {
+            self->login_.unanswered(now, world.random());
+        } else {
+            const bool refused = a.ec == server_errc::invalid_argument;
+            const error_code ec = refused ? make_error_code(errc::login_failed) : a.ec;
+            self->login_.refused(ec, std::move(a.text), now, world.random());
+        }
+        self->login_changed_.notify_all();
+    }
+    /// @returns Nothing if there is no password to be had.
+    std::string login_body() const {
+        try {
+            return options_.login();
+        } catch (...) {
+            return {}; // what it says is not ours to repeat: it may hold a secret
+        }
+    }
+
+    static constexpr std::chrono::seconds first_look{1};
+    static constexpr std::chrono::seconds look_interval{30};
+    static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint
+
+    void look_around_if_due(time_point now) {
+        if (now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
+            const auto interval = std::min<std::chrono::nanoseconds>(
+                look_interval, options_.member_refresh.value_or(look_interval));
+            next_look_ = after(now, interval);
+            spawn(*env_, look_around(weak_from_this(), env_));
+        }
+    }
+
+    /// Measures how far away the endpoints are, and asks for the members of the cluster if that is
+    /// wanted. Only while the router is in use: it is called by requests that succeed.
+    static asio::awaitable<void> look_around(std::weak_ptr<router> of, std::shared_ptr<env> world) {
+        std::vector<logic::endpoint> all;
+        if (const auto self = of.lock()) {
+            const time_point now = world->now();
+            if (self->options_.member_refresh && now >= self->next_refresh_) {
+                self->next_refresh_ = after(now, *self->options_.member_refresh);
+                co_await refresh(self);
+            }
+            all = self->choice_.all();
+        }
+        for (const logic::endpoint& where : all) {
+            // The first request may have to connect.
+            for (int i = 0; i != 2; ++i) {
+                range_options how;
+                how.count_only = true;
+                const range_request any(std::string(1, '\0'), how);
+                const time_point sent = world->now();
+                call_request request(
+                    where, rpc::range, wire::encode(any), after(sent, look_timeout));
+                if (const auto self = of.lock()) {
+                    request.token = self->login_.token();
+                } else {
+                    co_return;
+                }
+                const reply r = co_await world->call(std::move(request));
+                const auto self = of.lock();
+                if (!self) {
+                    co_return;
+                }
+                // That it may not be read does not matter: the member was asked, and answered.
+                const bool works =
+                    !r.ec &&
+                    (r.status == 200 || !logic::judge(wire::decode_status(r.status, r.body)).blame);
+                if (!works) {
+                    self->choice_.failed(where, world->now());
+                    break;
+                }
+                if (i == 1) {
+                    self->choice_.measured(where, world->now() - sent);
+                }
+            }
+        }
+    }
+
+    static asio::awaitable<void> refresh(std::shared_ptr<router> self) {
+        wire::member_list_response members;
+        decoder decode = [&members](const std::string& text) -> std::optional<wire::status> {
+            members = wire::decode<wire::member_list_response>(text);
+            return std::nullopt;
+        };
+        const time_point deadline = after(self->env_->now(), self->options_.login_timeout);
+        const call_spec spec{rpc::member_list, deadline, true, false};
+        const answer a = co_await self->call(spec, wire::encode_member_list(), std::move(decode));
+        if (a.ec) {
+            co_return; // what was known before still serves
+        }
+        const std::vector<logic::endpoint> usable =
+            logic::usable_endpoints(members.members, self->options_.rules);
+        if (!usable.empty()) {
+            self->choice_.replace(usable);
+        }
+    }
+
+    const std::shared_ptr<env> env_;
+    const router_options options_;
     logic::endpoint_choice<time_point> choice_;
+    logic::login_state<time_point> login_;
+    notifier login_changed_;
+    time_point next_look_;
+    time_point next_refresh_ = time_point::min();
 };
 
 } // namespace coetcd::detail

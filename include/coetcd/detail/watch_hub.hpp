@@ -185,7 +185,7 @@ private:
     /// Opens a stream with all watches on it, and reads until it ends.
     /// @returns Whether it broke: false if it was closed by us.
     asio::awaitable<bool> serve() {
-        const std::size_t index = router_->pick();
+        const logic::endpoint where = router_->pick();
         const auto current = std::make_shared<link>(env_);
         struct attached {
             watch_hub& hub;
@@ -197,13 +197,11 @@ private:
         for (auto& [id, w] : watches_) {
             place(w, *current);
         }
-        call_request request(router_->endpoint(index),
-                             rpc::watch,
-                             std::exchange(current->unsent, {}),
-                             after(env_.now(), patience));
+        call_request request(
+            where, rpc::watch, std::exchange(current->unsent, {}), after(env_.now(), patience));
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
-            router_->failed(index);
+            router_->failed(where);
             co_return !current->closed;
         }
         current->channel = std::move(opened.opened);
@@ -216,11 +214,11 @@ private:
             if (!dispatch(*current, r)) {
                 break;
             }
-            router_->succeeded(index);
+            router_->succeeded(where);
         }
         const bool broke = !current->closed;
         if (broke) {
-            router_->failed(index);
+            router_->failed(where);
         }
         current->close();
         co_return broke;

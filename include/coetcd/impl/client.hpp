@@ -5,6 +5,7 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/router.hpp>
+#include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/watch_hub.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
@@ -18,14 +19,30 @@ namespace coetcd {
 
 namespace detail {
 
+/// Makes requests for a token.
+class password_source {
+public:
+    explicit password_source(credentials who)
+        : who_(std::move(who)) {}
+
+    std::string operator()() const {
+        std::string password = who_.password_();
+        const wipe_at_end no_trace(password);
+        return wire::encode_authenticate(who_.user_, password);
+    }
+
+private:
+    credentials who_;
+};
+
 /// What all handles of one client share, and its sessions and watchers with them.
 class client_impl {
 public:
     client_impl(std::shared_ptr<env> w,
-                std::vector<logic::endpoint> cluster,
+                const std::vector<logic::endpoint>& cluster,
                 const client_options& o)
         : world(std::move(w))
-        , cluster_router(std::make_shared<router>(world, std::move(cluster)))
+        , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
         , hub(std::make_shared<watch_hub>(cluster_router))
         , options(o) {}
 
@@ -41,6 +58,22 @@ public:
         call_spec s{what, after(world->now(), timeout), idempotent, changes};
         s.attempt_timeout = options.attempt_timeout;
         return s;
+    }
+
+private:
+    static router_options to_router_options(const std::vector<logic::endpoint>& cluster,
+                                            const client_options& o) {
+        router_options r;
+        if (o.credentials) {
+            r.login = password_source(*o.credentials);
+        }
+        r.login_timeout = o.request_timeout;
+        r.member_refresh = o.member_refresh;
+        r.rules.plain = std::any_of(
+            cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
+        r.rules.secrets = o.credentials.has_value();
+        r.rules.secrets_in_the_clear = o.insecure_plain_text_credentials;
+        return r;
     }
 };
 
@@ -212,7 +245,7 @@ inline bool is_read_only(const std::vector<op>& ops) {
     });
 }
 
-inline std::vector<logic::endpoint> parse(const endpoints& cluster) {
+inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client_options& o) {
     std::vector<logic::endpoint> parsed;
     for (const std::string& url : cluster.urls()) {
         parsed.push_back(logic::parse_endpoint(url));
@@ -220,6 +253,13 @@ inline std::vector<logic::endpoint> parse(const endpoints& cluster) {
             throw std::invalid_argument("endpoints: \"" + parsed.back().text() +
                                         "\" asks for TLS, which this version does not speak; "
                                         "expected http://host:port");
+        }
+        if (o.credentials &&
+            !logic::may_get_secrets(parsed.back(), o.insecure_plain_text_credentials)) {
+            throw std::invalid_argument(
+                "endpoints: \"" + parsed.back().text() +
+                "\" would carry the password in the clear; use https, or set "
+                "insecure_plain_text_credentials");
         }
     }
     if (parsed.empty()) {
@@ -239,6 +279,7 @@ inline const client_options& checked(const client_options& o) {
     require(o.connect_timeout.count() > 0, "connect_timeout");
     require(o.max_answer > 0, "max_answer");
     require(o.connections > 0, "connections");
+    require(!o.member_refresh || o.member_refresh->count() > 0, "member_refresh");
     return o;
 }
 
@@ -253,6 +294,26 @@ inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
 
 } // namespace detail
 
+inline credentials::credentials(std::string user, std::string password)
+    : user_(std::move(user)) {
+    if (user_.empty()) {
+        throw std::invalid_argument("user: is empty");
+    }
+    const auto kept = std::make_shared<const detail::secret>(std::move(password));
+    password_ = [kept] { return kept->copy(); };
+}
+
+inline credentials::credentials(std::string user, std::function<std::string()> password)
+    : user_(std::move(user))
+    , password_(std::move(password)) {
+    if (user_.empty()) {
+        throw std::invalid_argument("user: is empty");
+    }
+    if (!password_) {
+        throw std::invalid_argument("password: is an empty function");
+    }
+}
+
 inline client::client(executor_type executor, endpoints cluster, client_options options)
     : client(detail::make_default_env(std::move(executor), detail::checked(options)),
              std::move(cluster),
@@ -260,7 +321,7 @@ inline client::client(executor_type executor, endpoints cluster, client_options 
 
 inline client::client(std::shared_ptr<detail::env> world, endpoints cluster, client_options options)
     : client(std::make_shared<detail::client_impl>(
-                 std::move(world), detail::parse(cluster), detail::checked(options)),
+                 std::move(world), detail::parse(cluster, options), detail::checked(options)),
              options.request_timeout) {}
 
 inline client::client(std::shared_ptr<detail::client_impl> impl, std::chrono::nanoseconds timeout)

@@ -15,12 +15,14 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
 #include "support/scripted_env.hpp"
+#include "support/world.hpp"
 
 using namespace coetcd;
 using namespace coetcd::detail;
@@ -118,8 +120,13 @@ public:
         return out;
     }
     std::size_t endpoints_asked() const {
-        const auto all = asked();
-        return std::set<int>(all.begin(), all.end()).size();
+        std::set<int> out;
+        for (const auto& c : env->calls) {
+            if (c.what == rpc::txn) { // and not to look around
+                out.insert(c.to.port);
+            }
+        }
+        return out.size();
     }
 
     asio::io_context context;
@@ -242,7 +249,6 @@ TEST_CASE("what was sent is repeated only if it is idempotent", "[router]") {
         const answer a = f.call(idempotent, changes);
         CHECK_FALSE(a.ec);
         CHECK(a.left == effect::unresolved); // of the first attempt
-        CHECK(f.env->calls.size() == 2);
         CHECK(f.endpoints_asked() == 2);
 
         fixture g;
@@ -522,12 +528,381 @@ TEST_CASE("a stream makes its own attempts, with the same choice", "[router]") {
     fixture f;
     router& r = f.cluster_router();
     CHECK(r.world() == f.env);
-    const std::size_t first = r.pick();
-    CHECK(r.endpoint(first).port == first + 1);
+    const logic::endpoint first = r.pick();
     r.failed(first);
-    const std::size_t second = r.pick();
+    const logic::endpoint second = r.pick();
     CHECK(second != first);
     r.succeeded(second);
     CHECK_FALSE(f.call(idempotent, changes).ec);
-    CHECK(f.env->calls.at(0).to.port == second + 1);
+    CHECK(f.env->calls.at(0).to == second);
+}
+
+namespace {
+
+/// An etcd with authentication on, and a client with a user.
+class auth_fixture {
+public:
+    explicit auth_fixture(std::size_t count = 1)
+        : router_(make(count)) {
+        env->on_call = [this](const call_request& q, reply& r) { serve(q, r); };
+    }
+
+    static constexpr const char* canary = "canary-password";
+
+    support::background<answer> start(bool may_repeat = true,
+                                      std::chrono::nanoseconds timeout = 5s) {
+        const call_spec s{rpc::txn, env->now() + timeout, may_repeat, true};
+        return support::background<answer>(context, run(router_, s));
+    }
+    answer call(bool may_repeat = true, std::chrono::nanoseconds timeout = 5s) {
+        auto b = start(may_repeat, timeout);
+        while (!b.ended()) {
+            env->pass(1ms);
+        }
+        return b.get();
+    }
+    std::size_t count(rpc what) const {
+        return static_cast<std::size_t>(
+            std::count_if(env->calls.begin(), env->calls.end(), [&](const call_request& c) {
+                return c.what == what;
+            }));
+    }
+
+    asio::io_context context;
+    std::shared_ptr<scripted_env> env = std::make_shared<scripted_env>(context);
+    router& cluster_router() { return *router_; }
+
+    // The server.
+    bool enabled = true;
+    bool expires_at_once = false;
+    std::string password = canary;
+    int code = 16;
+    std::string refusal = "etcdserver: invalid auth token";
+    std::string token; ///< That is valid now; none if empty.
+    int granted = 0;
+
+    std::function<std::string()> ask = [] { return std::string(canary); };
+
+private:
+    std::shared_ptr<router> make(std::size_t count) {
+        router_options o;
+        o.login = [this] { return wire::encode_authenticate("root", ask()); };
+        return std::make_shared<router>(env, cluster(count), std::move(o));
+    }
+    static asio::awaitable<answer> run(std::shared_ptr<router> r, call_spec s) {
+        decoder d = decode;
+        answer a = co_await r->call(s, "body", std::move(d));
+        co_return a;
+    }
+    void serve(const call_request& q, reply& r) {
+        r.status = 200;
+        if (q.what == rpc::authenticate) {
+            if (!q.token.empty()) { // as 3.4 does
+                r.status = 401;
+                r.body = R"({"error":"x","code":16,"message":"etcdserver: invalid auth token"})";
+            } else if (!enabled) {
+                r.status = 400;
+                r.body = R"({"code":9,"message":"etcdserver: authentication is not enabled"})";
+            } else if (q.body.find('"' + password + '"') == q.body.npos) {
+                r.status = 400;
+                r.body = R"({"code":3,"message":"etcdserver: authentication failed, )"
+                         R"(invalid user ID or password"})";
+            } else {
+                token = "token." + std::to_string(++granted);
+                r.body = R"({"header":{},"token":")" + token + "\"}";
+            }
+        } else if (enabled && (q.token.empty() || q.token != token)) {
+            r.status = 401;
+            r.body = R"({"code":)" + std::to_string(code) + R"(,"message":")" + refusal + "\"}";
+        } else {
+            r.body = "ok";
+            if (expires_at_once) {
+                token.clear();
+            }
+        }
+    }
+
+    std::shared_ptr<router> router_;
+};
+
+} // namespace
+
+TEST_CASE("the first request logs in, and the others use its token", "[router][auth]") {
+    auth_fixture f;
+    CHECK_FALSE(f.call().ec);
+    CHECK_FALSE(f.call().ec);
+    REQUIRE(f.env->calls.size() == 3);
+    CHECK(f.env->calls[0].what == rpc::authenticate);
+    CHECK(f.env->calls[0].token.empty());
+    CHECK(f.env->calls[1].token == "token.1");
+    CHECK(f.env->calls[2].token == "token.1");
+}
+
+TEST_CASE("a hundred requests at once log in once", "[router][auth]") {
+    auth_fixture f;
+    for (int round = 1; round != 4; ++round) {
+        std::vector<support::background<answer>> all;
+        for (int i = 0; i != 100; ++i) {
+            all.push_back(f.start());
+        }
+        f.env->pass(10s);
+        for (auto& b : all) {
+            REQUIRE(b.ended());
+            CHECK_FALSE(b.get().ec);
+        }
+        CHECK(f.count(rpc::authenticate) == static_cast<std::size_t>(round));
+        f.token.clear(); // it expires
+    }
+}
+
+TEST_CASE("a token that is refused is replaced once, also for what must not be repeated",
+          "[router][auth]") {
+    struct {
+        int code;
+        const char* message;
+    } const rows[] = {{16, "etcdserver: invalid auth token"},
+                      {3, "etcdserver: user name is empty"},
+                      {3, "etcdserver: revision of auth store is old"}};
+    for (const auto& row : rows) {
+        for (const bool may_repeat : {false, true}) {
+            CAPTURE(row.message, may_repeat);
+            auth_fixture f;
+            f.code = row.code;
+            f.refusal = row.message;
+            CHECK_FALSE(f.call(may_repeat).ec);
+            f.token.clear();
+            const answer a = f.call(may_repeat);
+            CHECK_FALSE(a.ec);
+            CHECK(a.left == effect::none);
+            CHECK(f.count(rpc::authenticate) == 2);
+            CHECK(f.count(rpc::txn) == 3);
+        }
+    }
+}
+
+TEST_CASE("etcd that refuses each token is not asked for ever", "[router][auth]") {
+    auth_fixture f;
+    f.env->on_call = [](const call_request& q, reply& r) {
+        const bool login = q.what == rpc::authenticate;
+        r.status = login ? 200 : 401;
+        r.body = login ? R"({"header":{},"token":"t"})"
+                       : R"({"code":16,"message":"etcdserver: invalid auth token"})";
+    };
+    const auto before = f.env->now();
+    const answer a = f.call();
+    CHECK(a.ec == server_errc::unauthenticated);
+    CHECK(f.count(rpc::txn) == 2);
+    // The more often that happens, the rarer the logins.
+    std::size_t calls = 0;
+    while (f.env->now() - before < 60s) {
+        (void)f.call(true, 30s);
+        ++calls;
+    }
+    CHECK(f.count(rpc::authenticate) < 30);
+    CHECK(calls < 30);
+}
+
+TEST_CASE("a permission that is denied is final", "[router][auth]") {
+    auth_fixture f;
+    f.env->on_call = [serve = f.env->on_call](const call_request& q, reply& r) {
+        if (q.what == rpc::authenticate) {
+            serve(q, r);
+            return;
+        }
+        r.status = 403;
+        r.body = denied;
+    };
+    CHECK(f.call().ec == server_errc::permission_denied);
+    CHECK(f.count(rpc::txn) == 1);
+    CHECK(f.count(rpc::authenticate) == 1);
+}
+
+TEST_CASE("a wrong password fails all calls, and is not tried again at once", "[router][auth]") {
+    auth_fixture f;
+    f.password = "another";
+    const auto begin = f.env->now();
+    std::size_t calls = 0;
+    while (f.env->now() - begin < 20s) {
+        const answer a = f.call();
+        CHECK(a.ec == errc::login_failed);
+        CHECK(a.left == effect::none);
+        CHECK_THAT(a.text, support::contains("txn: authenticate: "));
+        CHECK_THAT(a.text, support::contains("invalid user ID or password"));
+        CHECK_THAT(a.text, !support::contains(auth_fixture::canary));
+        ++calls;
+        f.env->pass(10ms);
+    }
+    CHECK(calls > 1000);
+    CHECK(f.count(rpc::txn) == 0);
+    CHECK(f.count(rpc::authenticate) < 20);
+
+    f.password = auth_fixture::canary; // the operator sees to it
+    f.env->pass(5s);
+    CHECK_FALSE(f.call().ec);
+}
+
+TEST_CASE("a login is done at any endpoint, in the time of the call", "[router][auth]") {
+    auth_fixture f(3);
+    int left = 2;
+    f.env->decide = [&](const call_request& q) {
+        return q.what == rpc::authenticate && left-- > 0 ? refused() : fate();
+    };
+    CHECK_FALSE(f.call().ec);
+    CHECK(f.count(rpc::authenticate) == 3);
+
+    auth_fixture g(3);
+    g.env->decide = [&](const call_request& q) {
+        return q.what == rpc::authenticate ? lost() : fate();
+    };
+    const auto begin = g.env->now();
+    const answer a = g.call(true, 2s);
+    CHECK(a.ec == errc::timed_out);
+    CHECK(a.left == effect::none);
+    CHECK_THAT(a.text, support::contains("login"));
+    CHECK(g.env->now() - begin < 2100ms);
+    CHECK(g.count(rpc::txn) == 0);
+}
+
+TEST_CASE("a user is no trouble where authentication is off, and logs in when it is on",
+          "[router][auth]") {
+    auth_fixture f;
+    f.enabled = false;
+    CHECK_FALSE(f.call().ec);
+    CHECK_FALSE(f.call().ec);
+    CHECK(f.count(rpc::authenticate) == 1);
+    CHECK(f.env->calls.back().token.empty());
+    f.enabled = true;
+    f.code = 3;
+    f.refusal = "etcdserver: user name is empty";
+    CHECK_FALSE(f.call().ec);
+    CHECK(f.count(rpc::authenticate) == 2);
+}
+
+TEST_CASE("who waits for a login can be cancelled, and the login goes on for the others",
+          "[router][auth][cancellation]") {
+    auth_fixture f;
+    auto first = f.start();
+    auto second = f.start();
+    f.env->pass(1ms);
+    first.cancel();
+    f.env->pass(0s);
+    CHECK(first.code() == asio::error::operation_aborted);
+    f.env->pass(1s);
+    REQUIRE(second.ended());
+    CHECK_FALSE(second.get().ec);
+    CHECK(f.count(rpc::authenticate) == 1);
+}
+
+TEST_CASE("a callback that throws fails the calls, without its words", "[router][auth]") {
+    auth_fixture f;
+    f.ask = []() -> std::string { throw std::runtime_error("canary"); };
+    const answer a = f.call();
+    CAPTURE(a.text);
+    CHECK(a.ec == errc::login_failed);
+    CHECK_THAT(a.text, support::contains("callback"));
+    CHECK_THAT(a.text, !support::contains("canary"));
+    f.env->pass(5s);
+    f.ask = [] { return std::string(auth_fixture::canary); };
+    CHECK_FALSE(f.call().ec);
+}
+
+TEST_CASE("who has no user is told to have one", "[router][auth]") {
+    fixture f;
+    f.fail_with(400, R"({"code":3,"message":"etcdserver: user name is empty"})");
+    const answer a = f.call(idempotent, changes);
+    CHECK(a.ec == server_errc::invalid_argument);
+    CHECK_THAT(a.text, support::contains("client_options::credentials"));
+    CHECK(f.env->calls.size() == 1);
+}
+
+TEST_CASE("a certificate that names a user has an error of its own", "[router][auth]") {
+    fixture f;
+    f.fail_with(400,
+                "CommonName of client sending a request against gateway will be ignored and not "
+                "used as expected\n");
+    const answer a = f.call(idempotent, changes);
+    CHECK(a.ec == errc::cn_auth_unsupported);
+    CHECK(f.env->calls.size() == 1);
+}
+
+TEST_CASE("a connection that is not secure is given up when no endpoint has a better one",
+          "[router]") {
+    fixture f;
+    f.env->on_call = [](const call_request&, reply& r) {
+        r.ec = errc::tls_failed;
+        r.text = "expired";
+    };
+    const answer a = f.call(idempotent, !changes);
+    CHECK(a.ec == errc::tls_failed);
+    CHECK_THAT(a.text, support::contains("expired, on http://h:"));
+    CHECK(f.env->calls.size() == size + 1);
+}
+
+TEST_CASE("a router in use looks around, and moves to a nearer endpoint", "[router]") {
+    fixture f;
+    f.env->decide = [](const call_request& q) {
+        fate t;
+        t.late = q.to.port == 2 ? 0ms : 50ms;
+        return t;
+    };
+    std::set<int> last;
+    for (int i = 0; i != 50; ++i) {
+        CHECK_FALSE(f.call(idempotent, changes).ec);
+        f.env->pass(100ms);
+    }
+    CHECK(f.env->calls.back().to.port == 2);
+    CHECK(f.cluster_router().pick().port == 2);
+    // Seldom, and not at all when there is no use for it.
+    const auto calls = f.env->calls.size();
+    CHECK(calls < 50 + 2 * 3 + 1);
+    f.env->pass(10min);
+    CHECK(f.env->calls.size() == calls);
+}
+
+TEST_CASE("the members of the cluster replace the endpoints", "[router]") {
+    asio::io_context context;
+    auto env = std::make_shared<scripted_env>(context);
+    std::string members =
+        R"({"clientURLs":["http://h:1"]},{"clientURLs":["http://h:2","unix:///x"]},)"
+        R"({"clientURLs":["http://h:3"],"isLearner":true},{},{"clientURLs":["https://h:4"]})";
+    env->on_call = [&](const call_request& q, reply& r) {
+        r.status = 200;
+        r.body = q.what == rpc::member_list ? R"({"header":{},"members":[)" + members + "]}" : "ok";
+    };
+    router_options o;
+    o.member_refresh = 10s;
+    const auto r = std::make_shared<router>(env, cluster(1), std::move(o));
+    const auto use = [&] {
+        const call_spec s{rpc::txn, env->now() + 5s, true, true};
+        decoder d = decode;
+        support::background<answer> b(context, r->call(s, "body", std::move(d)));
+        env->pass(2s);
+        return b.ended() && !b.get().ec;
+    };
+    const auto asked = [&] {
+        std::set<int> out;
+        for (const auto& c : env->calls) {
+            if (c.what == rpc::range) {
+                out.insert(c.to.port);
+            }
+        }
+        return out;
+    };
+    for (int i = 0; i != 3; ++i) {
+        CHECK(use());
+    }
+    CHECK(asked() == std::set<int>{1, 2});
+
+    members = R"({"clientURLs":["http://h:7"]})"; // another cluster, so to speak
+    env->calls.clear();
+    for (int i = 0; i != 10; ++i) {
+        CHECK(use());
+    }
+    CHECK(r->pick().port == 7);
+
+    members = R"({"clientURLs":["unix:///x"]})"; // nothing of use: what there was stays
+    for (int i = 0; i != 10; ++i) {
+        CHECK(use());
+    }
+    CHECK(r->pick().port == 7);
 }

@@ -19,6 +19,8 @@ struct endpoint {
     std::string host; ///< A name or an address; of IPv6, and only then, it has colons.
     std::uint16_t port = 0;
 
+    friend bool operator==(const endpoint&, const endpoint&) = default;
+
     /// For people: `http://host:port`.
     std::string text() const { return (tls ? "https://" : "http://") + join(host); }
     /// The value of a Host header. A zone means nothing to others, so that it is left out.
@@ -33,6 +35,17 @@ private:
         return out += std::to_string(port);
     }
 };
+
+/// Whether what goes to this endpoint stays on this machine.
+inline bool is_local(const endpoint& e) {
+    const std::string_view host = e.host;
+    if (host == "localhost" || host == "::1") {
+        return true;
+    }
+    // 127.0.0.0/8, but not a name such as 127.example.org.
+    return host.starts_with("127.") &&
+           host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
 
 /// True if `host` can neither break a header nor stand for anything but itself.
 inline bool is_host(std::string_view host, bool v6) {

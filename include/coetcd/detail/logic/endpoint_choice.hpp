@@ -1,63 +1,137 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/endpoint.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace coetcd::detail::logic {
 
-/// Which endpoint to try next. It stays with one that works; one that failed is shunned for a
+/// Which endpoint to try next. It stays with one that works. One that failed is shunned for a
 /// while that doubles with each failure in a row, and is tried again before that only if all are.
+/// It moves to one that is much nearer, and from one that failed to the nearest.
 template<class TimePoint>
 class endpoint_choice {
 public:
-    /// `start` spreads clients over the endpoints.
-    endpoint_choice(std::size_t count, std::uint64_t start)
-        : states_(count)
-        , preferred_(static_cast<std::size_t>(start % count)) {}
+    /// @param all One or more.
+    /// @param start Spreads clients over the endpoints.
+    endpoint_choice(const std::vector<endpoint>& all, std::uint64_t start)
+        : preferred_(static_cast<std::size_t>(start % all.size())) {
+        for (const endpoint& e : all) {
+            states_.emplace_back(e);
+        }
+    }
 
     std::size_t size() const { return states_.size(); }
-
-    std::size_t pick(TimePoint now) const {
-        std::size_t best = preferred_;
-        for (std::size_t i = 0; i < states_.size(); ++i) {
-            const std::size_t candidate = (preferred_ + i) % states_.size();
-            if (states_[candidate].shunned_until <= now) {
-                return candidate;
-            }
-            if (states_[candidate].shunned_until < states_[best].shunned_until) {
-                best = candidate;
-            }
+    std::vector<endpoint> all() const {
+        std::vector<endpoint> out;
+        for (const state& s : states_) {
+            out.push_back(s.where);
         }
-        return best;
+        return out;
     }
 
-    void succeeded(std::size_t index) {
-        states_[index] = {};
-        preferred_ = index;
+    const endpoint& pick(TimePoint now) const {
+        const state* best = &states_[preferred_];
+        if (best->shunned_until <= now) {
+            return best->where;
+        }
+        for (std::size_t i = 1; i < states_.size(); ++i) {
+            const state& s = states_[(preferred_ + i) % states_.size()];
+            const bool better = s.shunned_until <= now
+                                    ? best->shunned_until > now || s.distance < best->distance
+                                    : s.shunned_until < best->shunned_until;
+            if (better) {
+                best = &s;
+            }
+        }
+        return best->where;
     }
 
-    void failed(std::size_t index, TimePoint now) {
-        state& s = states_[index];
-        const auto wait = std::min(shortest * (1 << std::min(s.failures, 6)), longest);
-        s.failures = std::min(s.failures + 1, 6);
-        s.shunned_until = now + wait;
-        if (preferred_ == index) {
-            preferred_ = (index + 1) % states_.size();
+    // An endpoint that is not among them any more is nobody's concern.
+
+    void succeeded(const endpoint& where) {
+        if (state* s = find(where)) {
+            s->failures = 0;
+            s->shunned_until = TimePoint::min();
+            if (states_[preferred_].failures != 0) {
+                preferred_ = index(*s);
+            }
         }
+    }
+
+    void failed(const endpoint& where, TimePoint now) {
+        state* s = find(where);
+        if (!s) {
+            return;
+        }
+        const auto wait = std::min(shortest * (1 << std::min(s->failures, 6)), longest);
+        s->failures = std::min(s->failures + 1, 6);
+        s->shunned_until = now + wait;
+        if (preferred_ == index(*s)) {
+            const state* next = find(pick(now));
+            preferred_ = next->shunned_until <= now ? index(*next) : (preferred_ + 1) % size();
+        }
+    }
+
+    /// It works, and answers so fast. Unlike `succeeded` this alone is no reason to prefer it,
+    /// unless it is much nearer than the one that is.
+    void measured(const endpoint& where, std::chrono::nanoseconds round_trip) {
+        state* s = find(where);
+        if (!s) {
+            return;
+        }
+        s->failures = 0;
+        s->shunned_until = TimePoint::min();
+        s->distance = s->distance == unknown ? round_trip : (s->distance + round_trip) / 2;
+        const state& current = states_[preferred_];
+        if (current.distance != unknown && s->distance * 2 + noise < current.distance) {
+            preferred_ = index(*s);
+        }
+    }
+
+    /// Replaces the endpoints by others, one or more; what is known of those that stay is kept.
+    void replace(const std::vector<endpoint>& all) {
+        std::vector<state> next;
+        const endpoint preferred = states_[preferred_].where;
+        for (const endpoint& e : all) {
+            const state* known = find(e);
+            next.push_back(known ? *known : state(e));
+        }
+        states_ = std::move(next);
+        const state* still = find(preferred);
+        preferred_ = still ? index(*still) : preferred_ % states_.size();
     }
 
 private:
     static constexpr std::chrono::milliseconds shortest{100};
     static constexpr std::chrono::milliseconds longest{5000};
+    static constexpr std::chrono::nanoseconds unknown = std::chrono::nanoseconds::max();
+    static constexpr std::chrono::milliseconds noise{1}; // a difference that does not matter
 
     struct state {
+        explicit state(endpoint e)
+            : where(std::move(e)) {}
+        endpoint where;
         int failures = 0; // in a row
         TimePoint shunned_until = TimePoint::min();
+        std::chrono::nanoseconds distance = unknown; // a round trip
     };
+
+    state* find(const endpoint& where) {
+        const auto found = std::find_if(
+            states_.begin(), states_.end(), [&](const state& s) { return s.where == where; });
+        return found == states_.end() ? nullptr : &*found;
+    }
+    std::size_t index(const state& s) const {
+        return static_cast<std::size_t>(&s - states_.data());
+    }
+
     std::vector<state> states_;
     std::size_t preferred_;
 };

@@ -7,6 +7,7 @@
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>
 #include <coetcd/detail/net/resolver.hpp>
+#include <coetcd/detail/secret.hpp>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -184,6 +185,7 @@ inline asio::awaitable<default_env::connect_result> default_env::connect(logic::
 }
 
 inline asio::awaitable<reply> default_env::call(call_request request) {
+    const wipe_at_end no_trace(request.body); // it may hold a password
     reply result;
     const bool renewal = request.way == lane::renewal;
     std::string key = request.to.text();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/wire/line_splitter.hpp>
 #include <coetcd/error.hpp>
 
@@ -64,6 +65,7 @@ public:
 
     /// Sends one request and reads the whole answer.
     asio::awaitable<reply> exchange(std::string request) {
+        const wipe_at_end no_trace(request); // it may hold a password, or a token
         reusable_ = false;
         reply result;
         result.sent = true;

@@ -90,8 +90,11 @@ inline std::string http_request(const call_request& request,
     if (!is_header_value(host)) {
         throw std::invalid_argument("endpoints: a host name with control characters");
     }
-    std::string out;
-    out.reserve(320 + request.body.size());
+    if (!is_header_value(request.token)) {
+        throw std::invalid_argument("credentials: a token with control characters");
+    }
+    std::string out; // large enough at once: a secret must not stay behind in a smaller one
+    out.reserve(512 + host.size() + request.token.size() + request.body.size());
     out.append("POST ").append(path(request.what)).append(" HTTP/1.1\r\nHost: ").append(host);
     // Without Accept, etcd takes a request over TLS for one of its own gRPC clients.
     out.append("\r\nAccept: application/json\r\nContent-Type: application/json\r\n"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/wire/auth.hpp>
+#include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/detail/wire/json.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/detail/wire/watch.hpp>
@@ -175,6 +177,28 @@ inline void read(const nlohmann::json& body, watch_response& response) {
     response.cancel_reason = printable(read_text(body, "cancel_reason"));
     for (const auto& item : read_array(body, "events")) {
         read(item, response.events.emplace_back());
+    }
+}
+
+inline void read(const nlohmann::json& body, authenticate_response& response) {
+    read_header(body, response.header);
+    response.token = read_text(body, "token");
+    if (response.token.empty()) {
+        fail_protocol("a login without a token");
+    }
+}
+
+inline void read(const nlohmann::json& body, member_list_response& response) {
+    read_header(body, response.header);
+    for (const auto& item : read_array(body, "members")) {
+        member& m = response.members.emplace_back();
+        m.is_learner = read_bool(item, "isLearner");
+        for (const auto& url : read_array(item, "clientURLs")) {
+            if (!url.is_string()) {
+                fail_field("clientURLs", "a list of strings");
+            }
+            m.client_urls.push_back(url.get<std::string>());
+        }
     }
 }
 

@@ -245,6 +245,43 @@ inline std::string encode_lease_leases() {
     return "{}";
 }
 
+/// Appends text as a JSON string. JSON is UTF-8: etcd refuses what is not.
+inline void append_json_string(std::string& out, std::string_view text) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    out += '"';
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += c;
+        } else if (byte < 0x20) {
+            out += "\\u00";
+            out += digits[byte / 16];
+            out += digits[byte % 16];
+        } else {
+            out += c;
+        }
+    }
+    out += '"';
+}
+
+/// The result holds the password, and its memory no second copy of it: to be wiped by the caller.
+inline std::string encode_authenticate(std::string_view name, std::string_view password) {
+    std::string out;
+    out.reserve(64 + 6 * (name.size() + password.size()));
+    object_writer object(out);
+    object.start("name");
+    append_json_string(out, name);
+    object.start("password");
+    append_json_string(out, password);
+    object.end();
+    return out;
+}
+
+inline std::string encode_member_list() {
+    return R"({"linearizable":true})";
+}
+
 inline void append(std::string& out, const watch_create_request& request) {
     object_writer message(out);
     message.start("create_request");

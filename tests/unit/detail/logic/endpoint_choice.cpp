@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "support/catch.hpp"
 
@@ -16,9 +19,43 @@ using namespace std::chrono_literals;
 namespace {
 
 using time_point = std::chrono::steady_clock::time_point;
-using choice = endpoint_choice<time_point>;
 
 constexpr time_point start(1000h);
+
+endpoint at(std::size_t i) {
+    return parse_endpoint("h:" + std::to_string(i + 1));
+}
+
+std::vector<endpoint> cluster(std::size_t count) {
+    std::vector<endpoint> out;
+    for (std::size_t i = 0; i != count; ++i) {
+        out.push_back(at(i));
+    }
+    return out;
+}
+
+/// An `endpoint_choice` whose endpoints are numbers.
+class choice {
+public:
+    choice(std::size_t count, std::uint64_t chance)
+        : choice_(cluster(count), chance) {}
+    std::size_t size() const { return choice_.size(); }
+    std::size_t pick(time_point now) const { return choice_.pick(now).port - 1U; }
+    void succeeded(std::size_t i) { choice_.succeeded(at(i)); }
+    void failed(std::size_t i, time_point now) { choice_.failed(at(i), now); }
+    void measured(std::size_t i, std::chrono::nanoseconds t) { choice_.measured(at(i), t); }
+    void replace(std::initializer_list<std::size_t> all) {
+        std::vector<endpoint> next;
+        for (const std::size_t i : all) {
+            next.push_back(at(i));
+        }
+        choice_.replace(next);
+    }
+    std::vector<endpoint> all() const { return choice_.all(); }
+
+private:
+    endpoint_choice<time_point> choice_;
+};
 
 } // namespace
 
@@ -38,7 +75,12 @@ TEST_CASE("a client stays with the endpoint that works", "[logic][endpoint_choic
     CHECK(c.pick(start) == 1);
     c.succeeded(1);
     CHECK(c.pick(start + 1h) == 1);
-    c.succeeded(2); // as a stream found
+    c.succeeded(2); // that is no reason to leave it
+    CHECK(c.pick(start + 1h) == 1);
+    for (std::size_t i = 0; i != 3; ++i) {
+        c.failed(i, start);
+    }
+    c.succeeded(2); // but this is
     CHECK(c.pick(start + 1h) == 2);
 }
 
@@ -84,6 +126,7 @@ TEST_CASE("an endpoint is forgiven all failures with one success", "[logic][endp
     for (int i = 0; i != 5; ++i) {
         c.failed(0, start);
     }
+    c.failed(1, start);
     c.succeeded(0);
     CHECK(c.pick(start) == 0);
     c.failed(0, start);
@@ -106,4 +149,82 @@ TEST_CASE("if all endpoints are shunned the first to be free is tried",
         one.failed(0, start);
         CHECK(one.pick(start) == 0);
     }
+}
+
+TEST_CASE("a client moves to an endpoint that is much nearer", "[logic][endpoint_choice]") {
+    choice c(3, 0);
+    c.succeeded(0);
+    c.measured(1, 1ms); // nothing is known of 0, which works
+    CHECK(c.pick(start) == 0);
+    c.measured(0, 10ms);
+    CHECK(c.pick(start) == 0);
+    c.measured(2, 5ms); // not that much
+    CHECK(c.pick(start) == 0);
+    c.measured(1, 1ms);
+    CHECK(c.pick(start) == 1);
+    c.succeeded(1);
+    for (int i = 0; i != 10; ++i) {
+        c.measured(0, 500us); // nearer by now, but who would notice?
+    }
+    CHECK(c.pick(start) == 1);
+}
+
+TEST_CASE("one slow answer does not make an endpoint far", "[logic][endpoint_choice]") {
+    choice c(2, 0);
+    for (int i = 0; i != 10; ++i) {
+        c.measured(0, 10ms);
+    }
+    c.measured(1, 9ms);
+    c.measured(0, 25ms);
+    c.measured(1, 9ms);
+    CHECK(c.pick(start) == 0);
+    c.measured(0, 100ms);
+    c.measured(1, 9ms);
+    CHECK(c.pick(start) == 1);
+}
+
+TEST_CASE("from an endpoint that failed a client goes to the nearest", "[logic][endpoint_choice]") {
+    choice c(4, 0);
+    c.measured(1, 3ms);
+    c.measured(2, 1ms);
+    c.measured(3, 2ms);
+    c.measured(0, 1ms);
+    CHECK(c.pick(start) == 0);
+    c.failed(0, start);
+    CHECK(c.pick(start) == 2);
+    c.failed(2, start);
+    CHECK(c.pick(start) == 3);
+    c.failed(1, start);
+    c.failed(3, start + 10ms);
+    CHECK(c.pick(start + 10ms) == 0); // the first to be free
+}
+
+TEST_CASE("an endpoint that answers a question is not shunned", "[logic][endpoint_choice]") {
+    choice c(2, 0);
+    c.failed(0, start);
+    c.failed(1, start);
+    c.measured(1, 1ms);
+    CHECK(c.pick(start) == 1);
+}
+
+TEST_CASE("endpoints come and go, and what is known of the others stays",
+          "[logic][endpoint_choice]") {
+    choice c(3, 0);
+    c.succeeded(1);
+    c.failed(2, start);
+    c.replace({2, 1, 5});
+    CHECK(c.size() == 3);
+    CHECK(c.all() == std::vector<endpoint>{at(2), at(1), at(5)});
+    CHECK(c.pick(start) == 1);
+    c.failed(1, start + 1ms);
+    CHECK(c.pick(start + 1ms) == 5); // 2 is shunned still
+    c.failed(5, start + 2ms);
+    CHECK(c.pick(start + 2ms) == 2);
+
+    c.replace({7}); // the preferred one has gone
+    CHECK(c.pick(start) == 7);
+    c.succeeded(1); // too late to tell
+    c.failed(2, start);
+    c.measured(5, 1ms);
+    CHECK(c.pick(start) == 7);
 }

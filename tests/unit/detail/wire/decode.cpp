@@ -340,6 +340,29 @@ TEST_CASE("a stream's failure is a value, in each form", "[wire][decode]") {
           server_errc::unknown);
 }
 
+TEST_CASE("a login has a token", "[wire][decode]") {
+    CHECK(decode<authenticate_response>(R"({"header":{"revision":"3"},"token":"abc.12"})").token ==
+          "abc.12");
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{}})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":7})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"token":"abc.12"})"));
+}
+
+TEST_CASE("members tell where they listen", "[wire][decode]") {
+    const auto r = decode<member_list_response>(
+        R"({"header":{},"members":[{"ID":"1","name":"a","peerURLs":["http://p:1"],)"
+        R"("clientURLs":["http://a:1","http://a:2"]},{"ID":"2","isLearner":true,)"
+        R"("clientURLs":["http://b:1"]},{"ID":"3","peerURLs":["http://c:2"]}]})");
+    REQUIRE(r.members.size() == 3);
+    CHECK(r.members[0].client_urls == std::vector<std::string>{"http://a:1", "http://a:2"});
+    CHECK_FALSE(r.members[0].is_learner);
+    CHECK(r.members[1].is_learner);
+    CHECK(r.members[2].client_urls.empty());
+    CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":{}})"));
+    CHECK_FALSE(
+        accepts<member_list_response>(R"({"header":{},"members":[{"clientURLs":[1]}]})"));
+}
+
 TEST_CASE("a stream's line that is neither result nor failure is a protocol error",
           "[wire][decode]") {
     for (const auto line : {"{}",

@@ -169,6 +169,18 @@ TEST_CASE("watch requests are written", "[wire][encode]") {
     CHECK(encode_watch_progress() == R"({"progress_request":{}})");
 }
 
+TEST_CASE("a login is written, and leaves no other copy of the password", "[wire][encode]") {
+    CHECK(encode_authenticate("root", "pw") == R"({"name":"root","password":"pw"})");
+    const std::string name = "a\"b\\c\x01\n\x7f\xc3\xa9";
+    const std::string password(300, '\x1f'); // each takes six bytes
+    const std::string text = encode_authenticate(name, password);
+    const auto request = parse(text);
+    CHECK(read_text(request, "name") == name);
+    CHECK(read_text(request, "password") == password);
+    CHECK(text.capacity() >= 64 + 6 * (name.size() + password.size())); // it never grew
+    CHECK(encode_member_list() == R"({"linearizable":true})");
+}
+
 TEST_CASE("every request is JSON, whatever the bytes of its keys", "[wire][encode]") {
     std::string bytes;
     for (int c = 0; c != 256; ++c) {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace coetcd::detail::logic {
+
+/// Whether etcd wants another token, or one at all. Nothing was done then.
+inline bool wants_token(const wire::status& s) {
+    const auto has = [&](std::string_view text) {
+        return s.message.find(text) != std::string::npos;
+    };
+    return s.code == server_errc::unauthenticated ||
+           (s.code == server_errc::invalid_argument &&
+            (has("user name is empty") || has("auth store is old")));
+}
+
+/// Whether etcd says that it needs no login.
+inline bool is_login_off(const error_code& ec, std::string_view text) {
+    return ec == server_errc::failed_precondition &&
+           text.find("authentication is not enabled") != text.npos;
+}
+
+/// What is wrong, in the library's terms where it has its own.
+inline error_code code_of(const wire::status& s) {
+    if (s.code == server_errc::invalid_argument &&
+        s.message.find("CommonName of client sending a request") != std::string::npos) {
+        return errc::cn_auth_unsupported;
+    }
+    return s.code;
+}
+
+/// Where a client stands with its login. One login at a time; the more of them were of no use, in
+/// a row, the longer the pause before the next: to check a password costs etcd much.
+template<class TimePoint>
+class login_state {
+public:
+    /// @param needed Whether there is a user to log in.
+    explicit login_state(bool needed)
+        : needed_(needed) {}
+
+    bool needed() const { return needed_; }
+
+    enum class step {
+        go,     ///< With `token()`.
+        log_in, ///< `begin()`, and do it.
+        wait,   ///< For the login under way, or until `not_before()`.
+        fail,   ///< etcd has just refused the password: it is not asked again so soon.
+    };
+    step next(TimePoint now) const {
+        if (!needed_ || valid_) {
+            return step::go;
+        }
+        if (running_) {
+            return step::wait;
+        }
+        if (now >= not_before_) {
+            return step::log_in;
+        }
+        return failure_ ? step::fail : step::wait;
+    }
+    TimePoint not_before() const { return running_ ? TimePoint::max() : not_before_; }
+
+    const std::string& token() const { return token_; }
+    std::uint64_t number() const { return number_; } ///< Of the token.
+    const error_code& failure() const { return failure_; }
+    const std::string& text() const { return text_; } ///< Of the failure.
+
+    void begin() { running_ = true; }
+    /// @param token Empty if etcd needs none.
+    void succeeded(std::string token, TimePoint now, std::uint64_t random) {
+        end(now, random);
+        token_ = std::move(token);
+        ++number_;
+        valid_ = true;
+        failure_ = {};
+    }
+    void refused(error_code ec, std::string text, TimePoint now, std::uint64_t random) {
+        end(now, random);
+        failure_ = ec;
+        text_ = std::move(text);
+    }
+    /// No endpoint was there to say.
+    void unanswered(TimePoint now, std::uint64_t random) {
+        end(now, random);
+        failure_ = {};
+    }
+
+    // What became of a request with the token of that number.
+    void accepted(std::uint64_t number) {
+        if (number == number_) {
+            useless_ = 0;
+        }
+    }
+    void rejected(std::uint64_t number) {
+        if (number == number_) {
+            valid_ = false;
+        }
+    }
+
+private:
+    static constexpr std::chrono::milliseconds first_pause{25};
+    static constexpr std::chrono::milliseconds longest_pause{5000};
+
+    void end(TimePoint now, std::uint64_t random) {
+        running_ = false;
+        not_before_ = now + backoff(useless_, random, first_pause, longest_pause);
+        useless_ = std::min(useless_ + 1, 16U);
+    }
+
+    const bool needed_;
+    bool valid_ = false;
+    bool running_ = false;
+    std::string token_;
+    std::uint64_t number_ = 0;
+    unsigned useless_ = 0; // logins since a token was last accepted
+    TimePoint not_before_ = TimePoint::min();
+    error_code failure_; // of the last login, if it was refused
+    std::string text_;
+};
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/wire/cluster.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace coetcd::detail::logic {
+
+/// Which endpoints a client may talk to, besides those that its user named.
+struct member_rules {
+    bool tls = false;                  ///< https can be spoken.
+    bool plain = true;                 ///< http is wanted: the user named such an endpoint.
+    bool secrets = false;              ///< Passwords and tokens go along.
+    bool secrets_in_the_clear = false; ///< They may, over http to another host.
+};
+
+/// Whether a password or a token may be sent there.
+inline bool may_get_secrets(const endpoint& e, bool in_the_clear) {
+    return e.tls || is_local(e) || in_the_clear;
+}
+
+/// Where the members listen that serve requests: no learners, none that was not started yet, and
+/// nothing that the rules forbid.
+inline std::vector<endpoint> usable_endpoints(const std::vector<wire::member>& members,
+                                              const member_rules& rules) {
+    std::vector<endpoint> out;
+    for (const wire::member& m : members) {
+        if (m.is_learner) {
+            continue;
+        }
+        for (const std::string& url : m.client_urls) {
+            try {
+                endpoint e = parse_endpoint(url);
+                const bool allowed =
+                    (e.tls ? rules.tls : rules.plain) &&
+                    (!rules.secrets || may_get_secrets(e, rules.secrets_in_the_clear));
+                if (allowed && std::find(out.begin(), out.end(), e) == out.end()) {
+                    out.push_back(std::move(e));
+                }
+            } catch (const std::invalid_argument&) {
+                // A socket of another kind, for instance: of no use to us.
+            }
+        }
+    }
+    return out;
+}
+
+} // namespace coetcd::detail::logic
