@@ -6,5 +6,6 @@
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/watch.hpp>

@@ -4,6 +4,7 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/observer.hpp>
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -88,6 +89,9 @@ public:
     /// The largest answer accepted, or message of a watch, in bytes of JSON: about 4/3 of the bytes
     /// of its keys and values. Raise it for ranges that are larger. Must be positive.
     std::size_t max_answer = 4 * 1024 * 1024;
+
+    /// Who is told what the client does; nobody if null.
+    std::shared_ptr<coetcd::observer> observer;
 
     // These affect performance.
 

@@ -45,7 +45,7 @@ enum class session_state {
 };
 
 /// Why a session is lost.
-enum class session_end {
+enum class session_end : int {
     none,           ///< It is not.
     expired,        ///< etcd has no such lease any more: it expired there, or was revoked.
     deadline,       ///< No renewal succeeded in time; etcd may have ended the lease.

@@ -14,6 +14,7 @@
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/observer.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -73,6 +74,7 @@ struct router_options {
     /// How often the cluster is asked for its members; empty for never.
     std::optional<std::chrono::nanoseconds> member_refresh;
     logic::member_rules rules; ///< Which of them may be used.
+    std::shared_ptr<coetcd::observer> observer;
 };
 
 /// Carries requests to the cluster: chooses the endpoint, tries the next one on failure, gives up
@@ -130,6 +132,7 @@ public:
                 throw_aborted();
             }
             failure f = assess(r, decode);
+            report(spec.what, where, attempt, now, f.code);
             if (!f.code) {
                 choice_.succeeded(where);
                 login_.accepted(who.number);
@@ -227,6 +230,17 @@ private:
         logic::verdict meaning;
         bool wants_token = false;
     };
+
+    void report(rpc what,
+                const logic::endpoint& where,
+                unsigned attempt,
+                time_point sent,
+                const error_code& outcome) const {
+        if (options_.observer) {
+            options_.observer->on_request(
+                {name(what), where.text(), attempt, env_->now() - sent, outcome});
+        }
+    }
 
     static failure assess(const reply& r, const decoder& decode) {
         if (r.ec) {

@@ -69,6 +69,7 @@ private:
         }
         r.login_timeout = o.request_timeout;
         r.member_refresh = o.member_refresh;
+        r.observer = o.observer;
         r.rules.plain = std::any_of(
             cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
         r.rules.secrets = o.credentials.has_value();

@@ -62,6 +62,7 @@ public:
     void grant() {
         require_session();
         phase_ = phase::held;
+        granted_ = session->world.now();
         session->hold(*this);
         loss_of_session_.emplace(session->losses, static_cast<loss_listener&>(*this));
     }
@@ -89,7 +90,7 @@ public:
     std::int64_t create_revision() const override { return create_revision_; }
     void on_missing() override {
         missing_ = true;
-        losses.tell();
+        on_loss();
     }
 
     /// Ends it here and now; etcd is told in the background.
@@ -112,10 +113,24 @@ private:
         over,    // nothing is left to do
     };
 
-    void on_loss() override { losses.tell(); }
+    void on_loss() override {
+        report_end(true);
+        losses.tell();
+    }
+    /// Tells the observer, once.
+    void report_end(bool lost) {
+        const auto& observer = session->owner->options.observer;
+        if (granted_ && observer) {
+            observer->on_lock_hold({name, session->world.now() - *granted_, lost});
+        }
+        granted_.reset();
+    }
 
     phase stop() {
         if (phase_ == phase::held) {
+            // Without a look at the session that might end it here and now.
+            report_end(missing_ || session->reason() != session_end::none ||
+                       session->world.now() >= session->certain_until());
             session->drop(*this);
             loss_of_session_.reset();
         }
@@ -126,6 +141,7 @@ private:
     std::int64_t create_revision_ = 0;
     logic::effect left_ = logic::effect::none; // of requests to enter
     bool missing_ = false;                     // somebody deleted the key
+    std::optional<time_point> granted_;        // for the observer
     std::optional<loss_source::subscription> loss_of_session_;
     std::optional<session_impl::turn> turn_;
 };
@@ -236,6 +252,44 @@ public:
     /// @returns Nothing if the deadline came first.
     static asio::awaitable<std::shared_ptr<acquisition>>
     lock(std::shared_ptr<session_impl> s, std::string name, time_point deadline) {
+        auto work = follow_protocol(s, name, deadline);
+        return observed(std::move(s), std::move(name), std::move(work));
+    }
+
+    /// Takes the lock if it is free.
+    /// @returns Nothing if it is not.
+    static asio::awaitable<std::shared_ptr<acquisition>> try_lock(std::shared_ptr<session_impl> s,
+                                                                  std::string name) {
+        auto work = take_if_free(s, name);
+        return observed(std::move(s), std::move(name), std::move(work));
+    }
+
+private:
+    using result = asio::awaitable<std::shared_ptr<acquisition>>;
+
+    /// Tells the observer, if there is one, how `work` ends.
+    static result observed(std::shared_ptr<session_impl> s, std::string name, result work) {
+        if (!s->owner->options.observer) {
+            return work;
+        }
+        return observe(std::move(s), std::move(name), std::move(work));
+    }
+    static result observe(std::shared_ptr<session_impl> s, std::string name, result work) {
+        coetcd::observer& to = *s->owner->options.observer;
+        const time_point began = s->world.now();
+        std::shared_ptr<acquisition> taken;
+        try {
+            taken = co_await std::move(work);
+        } catch (const boost::system::system_error& e) {
+            to.on_lock_wait({name, s->world.now() - began, false, e.code()});
+            throw;
+        }
+        to.on_lock_wait({name, s->world.now() - began, taken != nullptr, {}});
+        co_return taken;
+    }
+
+    static result
+    follow_protocol(std::shared_ptr<session_impl> s, std::string name, time_point deadline) {
         using place = logic::standing::place;
         lock_wait wait(std::move(s), std::move(name), deadline);
         std::shared_ptr<acquisition> taken;
@@ -264,10 +318,7 @@ public:
         co_return taken;
     }
 
-    /// Takes the lock if it is free.
-    /// @returns Nothing if it is not.
-    static asio::awaitable<std::shared_ptr<acquisition>> try_lock(std::shared_ptr<session_impl> s,
-                                                                  std::string name) {
+    static result take_if_free(std::shared_ptr<session_impl> s, std::string name) {
         std::shared_ptr<acquisition> taken;
         const time_point deadline = after(s->world.now(), s->owner->options.request_timeout);
         const bool free_here = s->is_free_here(name);
@@ -284,7 +335,6 @@ public:
         co_return taken;
     }
 
-private:
     /// The end of a transaction of ours.
     struct outcome {
         std::optional<txn_response> response; ///< Nothing: see `failure`.

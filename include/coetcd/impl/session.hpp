@@ -110,6 +110,9 @@ public:
     void lose(session_end why) {
         if (reason_ == session_end::none) {
             reason_ = why;
+            if (const auto& observer = owner->options.observer) {
+                observer->on_session_end({lease_, why});
+            }
             owner->hub->release(); // who still waits has watches of his own
             changed_.notify_all();
             losses.tell();
@@ -242,6 +245,10 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     decoder decode = decode_stream_into(response);
     const answer a =
         co_await self->owner->cluster_router->call(spec, std::move(body), std::move(decode));
+    if (const auto& observer = self->owner->options.observer) {
+        const time_point now = self->world.now();
+        observer->on_renewal({self->lease_, now - sent, self->certain_until_ - now, a.ec});
+    }
     if (a.ec) {
         co_return false;
     }

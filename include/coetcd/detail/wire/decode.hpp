@@ -9,6 +9,7 @@
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -183,8 +184,11 @@ inline void read(const nlohmann::json& body, watch_response& response) {
 inline void read(const nlohmann::json& body, authenticate_response& response) {
     read_header(body, response.header);
     response.token = read_text(body, "token");
-    if (response.token.empty()) {
-        fail_protocol("a login without a token");
+    const bool fits = std::all_of(response.token.begin(), response.token.end(), [](char c) {
+        return c > 0x20 && c < 0x7f; // it becomes a header
+    });
+    if (response.token.empty() || !fits) {
+        fail_field("token", "a token");
     }
 }
 

@@ -344,6 +344,8 @@ TEST_CASE("a login has a token", "[wire][decode]") {
     CHECK(decode<authenticate_response>(R"({"header":{"revision":"3"},"token":"abc.12"})").token ==
           "abc.12");
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{}})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a\r\nX: 1"})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a b"})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":7})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"token":"abc.12"})"));
 }
@@ -359,8 +361,7 @@ TEST_CASE("members tell where they listen", "[wire][decode]") {
     CHECK(r.members[1].is_learner);
     CHECK(r.members[2].client_urls.empty());
     CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":{}})"));
-    CHECK_FALSE(
-        accepts<member_list_response>(R"({"header":{},"members":[{"clientURLs":[1]}]})"));
+    CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":[{"clientURLs":[1]}]})"));
 }
 
 TEST_CASE("a stream's line that is neither result nor failure is a protocol error",

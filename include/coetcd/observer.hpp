@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/error.hpp>
+#include <coetcd/lease.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+namespace coetcd {
+
+enum class session_end : int;
+
+// What an observer is told. Texts are valid during the call only. None of them holds a value, a
+// password or a token; names of locks and endpoints are there as they are, and keys are not.
+
+/// One attempt of one request. A call that is tried again makes several.
+struct request_report {
+    std::string_view rpc;      ///< etcd's name of the call, as `range` or `txn`.
+    std::string_view endpoint; ///< `http://host:port`
+    unsigned attempt;          ///< 0 for the first one of a call, more for its repetitions.
+    std::chrono::nanoseconds latency;
+    error_code outcome; ///< Clear: it succeeded.
+};
+
+/// A connection was made, or was not, or has ended.
+struct connection_report {
+    enum kind { opened, failed, closed } what;
+    std::string_view endpoint;
+    std::chrono::nanoseconds duration; ///< Of the connecting; of `closed`: how long it existed.
+    error_code reason;                 ///< Of `failed`.
+};
+
+/// A renewal of a session's lease: one round, in which each endpoint may have been asked.
+struct renewal_report {
+    lease_id lease;
+    std::chrono::nanoseconds latency;
+    /// How long the session would have been certain still, had this renewal not come. The smaller,
+    /// the nearer it was to being lost; compare it with 90 % of the ttl.
+    std::chrono::nanoseconds margin;
+    error_code outcome; ///< Clear: it was renewed, or is known to be gone.
+};
+
+/// A session has ended, for whatever reason.
+struct session_report {
+    lease_id lease;
+    session_end reason;
+};
+
+/// The end of `lock`, `try_lock` or the like.
+struct lock_wait_report {
+    std::string_view name;
+    std::chrono::nanoseconds waited;
+    bool acquired;
+    error_code failure; ///< Clear if not acquired: somebody else had it for too long.
+};
+
+/// The end of the ownership of a lock.
+struct lock_hold_report {
+    std::string_view name;
+    std::chrono::nanoseconds held;
+    bool lost; ///< It was not given back: the session was lost, or its key was deleted.
+};
+
+/// The stream that carries the watches of a client was opened, or has broken.
+struct watch_stream_report {
+    std::string_view endpoint;
+    bool opened;
+    std::size_t watches; ///< That it carries, or that will be resumed elsewhere.
+};
+
+/// Is told what a client does, for logs and metrics: see `client_options::observer`.
+///
+/// All functions are called on the client's executor, in the midst of the library's work: they must
+/// not throw, not block, and not use the client; they may post. One observer may serve several
+/// clients; of clients on several threads, it is called by all of these threads.
+class observer {
+public:
+    virtual ~observer() = default;
+    virtual void on_request(const request_report&) {}
+    virtual void on_connection(const connection_report&) {}
+    virtual void on_renewal(const renewal_report&) {}
+    virtual void on_session_end(const session_report&) {}
+    virtual void on_lock_wait(const lock_wait_report&) {}
+    virtual void on_lock_hold(const lock_hold_report&) {}
+    virtual void on_watch_stream(const watch_stream_report&) {}
+};
+
+} // namespace coetcd
