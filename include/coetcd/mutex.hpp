@@ -40,6 +40,8 @@ struct lock_entry {
 /// As `client`.
 class [[nodiscard]] held_lock {
 public:
+    /// No lock: `owns_lock` is false, and it can be assigned to. Completion tokens want that.
+    held_lock() noexcept = default;
     /// Takes over a lock that was taken with `mutex::lock` or `mutex::try_lock`.
     /// @throws error with `errc::not_owner` if it is not held.
     held_lock(class mutex& m, std::adopt_lock_t);

@@ -87,6 +87,8 @@ public:
     static boost::asio::awaitable<session>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
+    /// No session: it can only be assigned to and destroyed. Completion tokens want that.
+    session() noexcept = default;
     session(session&&) noexcept = default;
     session& operator=(session&&) noexcept;
     ~session();

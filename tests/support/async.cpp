@@ -23,7 +23,7 @@ awaitable<void> call(std::function<void()> function) {
 } // namespace
 
 std::string unique_name(const std::string& what) {
-    static int count = 0;
+    static std::atomic<int> count{0};
     return what + '-' + std::to_string(::getpid()) + '-' + std::to_string(++count);
 }
 

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSL-1.0
+// What the classes promise of threads, on a real etcd. Built with TSan by `tests/run --preset tsan
+// threads`; no other sanitizer sees a race.
+#include <coetcd.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/async.hpp"
+#include "support/catch.hpp"
+#include "support/etcd_server.hpp"
+#include "support/etcd_tools.hpp"
+
+using namespace std::chrono_literals;
+using namespace support;
+namespace asio = boost::asio;
+using coetcd::client;
+using coetcd::client_options;
+using coetcd::key_range;
+using coetcd::session;
+
+namespace {
+
+constexpr int threads = 4;
+constexpr int clients = 8;
+constexpr int rounds = 10;
+
+using strand = asio::strand<asio::io_context::executor_type>;
+
+/// Runs a context on several threads, until its work is done or it is stopped.
+class crew {
+public:
+    explicit crew(asio::io_context& context) {
+        for (int i = 0; i < threads; ++i) {
+            members_.emplace_back([&context] { context.run(); });
+        }
+    }
+    ~crew() { join(); }
+    void join() {
+        for (std::thread& t : members_) {
+            if (t.joinable()) {
+                t.join();
+            }
+        }
+    }
+
+private:
+    std::vector<std::thread> members_;
+};
+
+/// Counts what it is told, by whichever thread.
+class counting final : public coetcd::observer {
+public:
+    void on_request(const coetcd::request_report&) override { ++requests; }
+    void on_lock_wait(const coetcd::lock_wait_report& r) override { acquired += r.acquired; }
+    std::atomic<int> requests{0};
+    std::atomic<int> acquired{0};
+};
+
+/// All that a client can do, one thing after the other. Everything in it is on one strand.
+awaitable<void> work(std::string url,
+                     std::string name,
+                     std::shared_ptr<coetcd::observer> observer,
+                     std::atomic<int>& inside,
+                     std::atomic<int>& total) {
+    const auto executor = co_await asio::this_coro::executor;
+    client_options options;
+    options.observer = std::move(observer);
+    const client c(executor, url, options);
+    session s = co_await session::open(c);
+    coetcd::mutex m(s, name);
+    const std::string own = unique_name("threads") + '/';
+    coetcd::watcher w = co_await c.watch(key_range::prefix(own));
+    for (int i = 0; i < rounds; ++i) {
+        auto body = [&]() -> awaitable<void> {
+            if (++inside != 1) {
+                throw std::logic_error("not alone");
+            }
+            (void)co_await c.put(own + std::to_string(i), "x");
+            --inside;
+        };
+        co_await coetcd::with_lock(m, body);
+        (void)co_await w.next();
+        ++total;
+    }
+    co_await s.close();
+    auto mine = key_range::prefix(own);
+    (void)co_await c.erase(std::move(mine));
+}
+
+} // namespace
+
+TEST_CASE("Clients on strands of their own share the threads of one context", "[threads]") {
+    asio::io_context context;
+    const std::string url = shared_etcd().url();
+    const std::string name = unique_name("strands");
+    const auto observer = std::make_shared<counting>();
+    std::atomic<int> inside{0};
+    std::atomic<int> total{0};
+    std::vector<std::future<void>> ends;
+    for (int i = 0; i < clients; ++i) {
+        ends.push_back(asio::co_spawn(asio::make_strand(context),
+                                      work(url, name, observer, inside, total),
+                                      asio::use_future));
+    }
+    crew all(context);
+    for (auto& e : ends) {
+        e.get();
+    }
+    all.join();
+    CHECK(total == clients * rounds);
+    CHECK(observer->acquired == clients * rounds);
+    CHECK(observer->requests > 3 * clients * rounds);
+}
+
+TEST_CASE("Each thread may have a context and a client of its own", "[threads]") {
+    const std::string url = shared_etcd().url();
+    const std::string name = unique_name("contexts");
+    std::atomic<int> inside{0};
+    std::atomic<int> total{0};
+    std::vector<std::future<void>> ends;
+    for (int i = 0; i < threads; ++i) {
+        ends.push_back(std::async(std::launch::async, [&] {
+            asio::io_context context(1);
+            auto end =
+                asio::co_spawn(context, work(url, name, nullptr, inside, total), asio::use_future);
+            context.run();
+            end.get();
+        }));
+    }
+    for (auto& e : ends) {
+        e.get();
+    }
+    CHECK(total == threads * rounds);
+}
+
+TEST_CASE("Several coroutines of one client run on its strand, whichever thread has it",
+          "[threads]") {
+    asio::io_context context;
+    const strand on(context.get_executor());
+    const client c(on, shared_etcd().url());
+    const std::string name = unique_name("strand");
+    int count = 0; // no atomic: the strand orders
+    auto open = asio::co_spawn(on, session::open(c), asio::use_future);
+    session s;
+    std::vector<std::future<void>> ends;
+    auto guard = std::make_optional(asio::make_work_guard(context));
+    crew all(context);
+    s = open.get();
+    const auto one = [&]() -> awaitable<void> {
+        coetcd::mutex m(s, name);
+        for (int i = 0; i < rounds; ++i) {
+            co_await m.lock();
+            const int before = count;
+            co_await yield();
+            count = before + 1;
+            co_await m.unlock();
+        }
+    };
+    for (int i = 0; i < clients; ++i) {
+        ends.push_back(asio::co_spawn(on, one(), asio::use_future));
+    }
+    for (auto& e : ends) {
+        e.get();
+    }
+    asio::co_spawn(on, s.close(), asio::use_future).get();
+    guard.reset();
+    all.join();
+    CHECK(count == clients * rounds);
+}
+
+TEST_CASE("Another thread ends everything in an orderly way", "[threads][shutdown]") {
+    asio::io_context context;
+    const strand on(context.get_executor());
+    const client c(on, shared_etcd().url());
+    const std::string name = unique_name("shutdown");
+    std::atomic<bool> locked{false};
+    asio::cancellation_signal stop;
+    const auto serve = [&]() -> awaitable<void> {
+        session s = co_await session::open(c);
+        coetcd::mutex m(s, name);
+        auto forever = [&]() -> awaitable<void> {
+            coetcd::watcher w = co_await c.watch(name);
+            locked = true;
+            for (;;) {
+                (void)co_await w.next();
+            }
+        };
+        co_await coetcd::with_lock(m, forever);
+    };
+    std::promise<bool> ended;
+    asio::co_spawn(
+        on, serve(), asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr e) {
+            ended.set_value(e != nullptr);
+        }));
+    crew all(context);
+    while (!locked) {
+        std::this_thread::yield();
+    }
+    // A signal is for the strand, as all that belongs to it.
+    asio::post(on, [&] { stop.emit(asio::cancellation_type::terminal); });
+    CHECK(ended.get_future().get());
+    all.join(); // the lock is released, the lease revoked: nothing is left to do
+    CHECK(shared_etcd().etcdctl({"get", "--prefix", name}).output.empty());
+}
+
+TEST_CASE("Another thread stops the context in the middle of everything", "[threads][shutdown]") {
+    const std::string url = shared_etcd().url();
+    for (int round = 0; round < 5; ++round) {
+        const std::string name = unique_name("stop");
+        std::atomic<int> inside{0};
+        std::atomic<int> total{0};
+        asio::io_context context;
+        std::vector<std::future<void>> ends;
+        for (int i = 0; i < clients; ++i) {
+            ends.push_back(asio::co_spawn(asio::make_strand(context),
+                                          work(url, name, nullptr, inside, total),
+                                          asio::use_future));
+        }
+        {
+            crew all(context);
+            while (total < 3 * (round + 1)) {
+                std::this_thread::yield();
+            }
+            context.stop();
+        }
+        CHECK(total < clients * rounds);
+        // The coroutines, and with them clients, sessions and locks, go with the context.
+    }
+}
