@@ -8,6 +8,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 
+#include <atomic>
 #include <sstream>
 #include <unistd.h>
 
