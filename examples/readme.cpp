@@ -75,6 +75,18 @@ void callback(coetcd::client client, coetcd::mutex& mutex) {
     });
 }
 
+std::string read_password() {
+    return "from a file, say";
+}
+
+asio::awaitable<void> user(std::string url) {
+    const auto executor = co_await asio::this_coro::executor;
+    coetcd::client_options options;
+    options.credentials = coetcd::credentials("shop", [] { return read_password(); });
+    const coetcd::client client(executor, url, options);
+    (void)co_await client.get("orders");
+}
+
 asio::awaitable<bool> run(std::string url) {
     const auto client = coetcd::client(co_await asio::this_coro::executor, url);
     const coetcd::session_options options(10s, "the README");
@@ -90,6 +102,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await mutex.unlock();
     co_await failures(mutex);
     callback(client, other);
+    co_await user(url);
 
     asio::steady_timer pause(client.get_executor(), 200ms);
     co_await pause.async_wait(asio::use_awaitable);
