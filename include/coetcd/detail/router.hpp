@@ -203,8 +203,9 @@ public:
                 co_return result;
             }
             if (now >= deadline) {
-                result.ec = errc::timed_out;
-                result.text = "there was no login in time";
+                const bool failed = bool(login_.failure());
+                result.ec = failed ? login_.failure() : make_error_code(errc::timed_out);
+                result.text = failed ? login_.text() : "there was no login in time";
                 co_return result;
             }
             if (next == step::log_in) {
@@ -287,12 +288,10 @@ private:
         const time_point now = world.now();
         if (!a.ec || logic::is_login_off(a.ec, a.text)) {
             self->login_.succeeded(std::move(granted.token), now, world.random());
-        } else if (logic::is_passing(a.ec)) {
-            self->login_.unanswered(now, world.random());
         } else {
-            const bool refused = a.ec == server_errc::invalid_argument;
-            const error_code ec = refused ? make_error_code(errc::login_failed) : a.ec;
-            self->login_.refused(ec, std::move(a.text), now, world.random());
+            const bool wrong = a.ec == server_errc::invalid_argument;
+            const error_code ec = wrong ? make_error_code(errc::login_failed) : a.ec;
+            self->login_.failed(!logic::is_passing(ec), ec, std::move(a.text), now, world.random());
         }
         self->login_changed_.notify_all();
     }

@@ -761,6 +761,12 @@ TEST_CASE("a login is done at any endpoint, in the time of the call", "[router][
     CHECK_THAT(a.text, support::contains("login"));
     CHECK(g.env->now() - begin < 2100ms);
     CHECK(g.count(rpc::txn) == 0);
+
+    auth_fixture h(3);
+    h.env->decide = [&](const call_request&) { return refused(); };
+    const answer b = h.call(true, 6s);
+    CHECK(b.ec == errc::unavailable);
+    CHECK_THAT(b.text, support::contains("http://h:"));
 }
 
 TEST_CASE("a user is no trouble where authentication is off, and logs in when it is on",

@@ -66,14 +66,14 @@ public:
         if (now >= not_before_) {
             return step::log_in;
         }
-        return failure_ ? step::fail : step::wait;
+        return refused_ ? step::fail : step::wait;
     }
     TimePoint not_before() const { return running_ ? TimePoint::max() : not_before_; }
 
     const std::string& token() const { return token_; }
-    std::uint64_t number() const { return number_; } ///< Of the token.
-    const error_code& failure() const { return failure_; }
-    const std::string& text() const { return text_; } ///< Of the failure.
+    std::uint64_t number() const { return number_; }       ///< Of the token.
+    const error_code& failure() const { return failure_; } ///< Of the last login, if it failed.
+    const std::string& text() const { return text_; }
 
     void begin() { running_ = true; }
     /// @param token Empty if etcd needs none.
@@ -82,17 +82,17 @@ public:
         token_ = std::move(token);
         ++number_;
         valid_ = true;
+        refused_ = false;
         failure_ = {};
+        text_.clear();
     }
-    void refused(error_code ec, std::string text, TimePoint now, std::uint64_t random) {
+    /// @param refused By etcd; else there was nobody to say.
+    void
+    failed(bool refused, error_code ec, std::string text, TimePoint now, std::uint64_t random) {
         end(now, random);
+        refused_ = refused;
         failure_ = ec;
         text_ = std::move(text);
-    }
-    /// No endpoint was there to say.
-    void unanswered(TimePoint now, std::uint64_t random) {
-        end(now, random);
-        failure_ = {};
     }
 
     // What became of a request with the token of that number.
@@ -124,7 +124,8 @@ private:
     std::uint64_t number_ = 0;
     unsigned useless_ = 0; // logins since a token was last accepted
     TimePoint not_before_ = TimePoint::min();
-    error_code failure_; // of the last login, if it was refused
+    bool refused_ = false;
+    error_code failure_;
     std::string text_;
 };
 

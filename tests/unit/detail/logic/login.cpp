@@ -82,7 +82,7 @@ TEST_CASE("logins that are of no use become rarer", "[logic][login]") {
 TEST_CASE("a refusal is told until it is time to ask again", "[logic][login]") {
     state s(true);
     s.begin();
-    s.refused(errc::login_failed, "no", start, 0);
+    s.failed(true, errc::login_failed, "no", start, 0);
     CHECK(s.next(start) == step::fail);
     CHECK(s.failure() == errc::login_failed);
     CHECK(s.text() == "no");
@@ -97,10 +97,11 @@ TEST_CASE("a refusal is told until it is time to ask again", "[logic][login]") {
 TEST_CASE("that nobody answered is no refusal", "[logic][login]") {
     state s(true);
     s.begin();
-    s.refused(errc::login_failed, "no", start, 0);
+    s.failed(true, errc::login_failed, "no", start, 0);
     s.begin();
-    s.unanswered(start, 0);
+    s.failed(false, errc::unavailable, "nobody", start, 0);
     CHECK(s.next(start) == step::wait);
+    CHECK(s.failure() == errc::unavailable);
     CHECK(s.next(s.not_before()) == step::log_in);
 }
 
