@@ -31,10 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
         }));
         // What stands before the last @ may be a password.
-        const auto at = url.rfind('@');
-        if (at != url.npos && at >= 8) {
-            const std::string secret(url.substr(0, at));
-            fuzz::require(text.find(secret) == text.npos);
+        if (url.find('@') != url.npos) {
+            fuzz::require(text.starts_with("endpoints: \"...@"));
         }
     }
     return 0;
