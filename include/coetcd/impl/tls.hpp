@@ -2,9 +2,9 @@
 #pragma once
 
 #include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/tls/connection.hpp>
 #include <coetcd/detail/tls/pem.hpp>
-#include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/tls.hpp>
 
 #include <boost/asio/ssl/context.hpp>
@@ -17,7 +17,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -116,12 +116,13 @@ inline void set_identity(SSL_CTX& context, const tls_options& o) {
         cert_from.refuse("holds no certificate in PEM");
     }
     const origin key_from = o.key ? origin("key:") : origin("key_file", *o.key_file);
-    const wiped text{o.key ? *o.key : read_file(key_from, *o.key_file)};
+    std::string text = o.key ? *o.key : read_file(key_from, *o.key_file);
+    const wipe_at_end no_trace(text);
     std::function<std::string()> fetch = o.ask_passphrase;
     if (o.passphrase) {
         fetch = [&o] { return *o.passphrase; };
     }
-    const private_key key = read_key(key_from, text.text, fetch);
+    const private_key key = read_key(key_from, text, fetch);
 
     if (X509_check_private_key(chain.front().get(), key.get()) != 1) {
         key_from.refuse("is not the key of " + cert_from.name);
@@ -166,8 +167,11 @@ inline const std::optional<std::string>& checked_name(const tls_options& o) {
 } // namespace detail::tls
 
 inline tls_options::~tls_options() {
-    detail::tls::wipe(key);
-    detail::tls::wipe(passphrase);
+    for (std::optional<std::string>* secret : {&key, &passphrase}) {
+        if (*secret) {
+            detail::wipe(**secret);
+        }
+    }
 }
 
 inline std::shared_ptr<const detail::net::secure_layer> make_tls(tls_options options) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 
-#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -15,7 +15,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -32,23 +31,6 @@ struct freed_by {
 using bio = std::unique_ptr<BIO, freed_by<BIO_free_all>>;
 using x509 = std::unique_ptr<X509, freed_by<X509_free>>;
 using private_key = std::unique_ptr<EVP_PKEY, freed_by<EVP_PKEY_free>>;
-
-inline void wipe(std::string& secret) {
-    secret.resize(secret.capacity());
-    OPENSSL_cleanse(secret.data(), secret.size());
-    secret.clear();
-}
-inline void wipe(std::optional<std::string>& secret) {
-    if (secret) {
-        wipe(*secret);
-    }
-}
-
-/// A secret of ours.
-struct wiped {
-    ~wiped() { wipe(text); }
-    std::string text;
-};
 
 /// Where a text comes from, for messages.
 struct origin {
@@ -136,8 +118,9 @@ read_key(const origin& from, const std::string& text, const std::function<std::s
         if (!fetch) {
             from.refuse("is encrypted: set passphrase");
         }
-        const wiped secret{fetch()};
-        passphrase known{&secret.text};
+        std::string secret = fetch();
+        const wipe_at_end no_trace(secret);
+        passphrase known{&secret};
         result = read(known);
         if (!result) {
             from.refuse("cannot be opened: passphrase is wrong");

@@ -23,19 +23,6 @@ std::string nobody() {
 
 } // namespace
 
-TEST_CASE("a secret is overwritten, whatever its length", "[tls][pem]") {
-    for (const std::size_t length : {1U, 15U, 16U, 1000U}) {
-        std::string secret(length, 'x');
-        const char* const at = secret.data();
-        wipe(secret);
-        CHECK(secret.empty());
-        CHECK(std::string(at, length) == std::string(length, '\0'));
-    }
-    std::optional<std::string> none;
-    wipe(none);
-    CHECK_FALSE(none);
-}
-
 TEST_CASE("a refusal names the field and the file, fit for a log", "[tls][pem]") {
     REQUIRE_THROWS_WITH(here.refuse("is bad"), "field: \"dir/file\" is bad");
     REQUIRE_THROWS_WITH(origin("ca:").refuse("is bad"), "ca: is bad");
