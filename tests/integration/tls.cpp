@@ -5,15 +5,16 @@
 #include <coetcd/tls.hpp>
 #include <coetcd/watch.hpp>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
+#include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <filesystem>
+#include <exception>
 #include <optional>
-#include <stdexcept>
 #include <stdlib.h>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -208,6 +209,37 @@ TEST_CASE("The system's CAs do not count where others are given", "[tls]") {
         const client c = connect(executor, tls_etcd().url(), trusting(ids().other_ca));
         const auto e = co_await ending_of(c.get("k"));
         CHECK(e.code == errc::tls_failed);
+    });
+}
+
+TEST_CASE("Clients of several threads may share what they trust", "[tls]") {
+    client_options options;
+    options.tls = make_tls(showing(ids().program));
+    const std::string url = strict_etcd().url();
+    const std::string name = unique_name("tls-threads");
+    std::vector<std::thread> threads;
+    std::atomic<int> failures = 0;
+    for (int t = 0; t != 4; ++t) {
+        threads.emplace_back([&, t] {
+            asio::io_context context;
+            const auto work = [&]() -> awaitable<void> {
+                for (int i = 0; i != 10; ++i) {
+                    const client c(context.get_executor(), url, options);
+                    (void)co_await c.put(name + std::to_string(t), "v");
+                }
+            };
+            asio::co_spawn(context, work(), [&](std::exception_ptr e) { failures += e ? 1 : 0; });
+            context.run();
+        });
+    }
+    for (std::thread& each : threads) {
+        each.join();
+    }
+    CHECK(failures == 0);
+    run_test([&]() -> awaitable<void> {
+        const client c(co_await asio::this_coro::executor, url, options);
+        co_await until_count(c, name, 4);
+        co_await erase_all(c, name);
     });
 }
 

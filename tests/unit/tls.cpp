@@ -2,6 +2,7 @@
 #include <coetcd/tls.hpp>
 
 #include <boost/asio/io_context.hpp>
+#include <openssl/ssl.h>
 
 #include <filesystem>
 #include <functional>
@@ -129,6 +130,22 @@ TEST_CASE("options of TLS that cannot be right are refused by name", "[tls]") {
     all.ask_passphrase = []() -> std::string { throw std::runtime_error("no terminal"); };
     REQUIRE_THROWS_WITH(make_tls(all), "no terminal");
     CHECK(make_tls());
+}
+
+TEST_CASE("what TLS allows does not depend on the system's configuration", "[tls]") {
+    namespace tls = coetcd::detail::tls;
+    auto context = tls::make_context(tls_options());
+    SSL_CTX* const native = context.native_handle();
+    CHECK(SSL_CTX_get_min_proto_version(native) == TLS1_2_VERSION);
+    CHECK(SSL_CTX_get_verify_mode(native) == SSL_VERIFY_PEER);
+    CHECK((SSL_CTX_get_options(native) & SSL_OP_NO_RENEGOTIATION) != 0);
+    CHECK((SSL_CTX_get_options(native) & SSL_OP_IGNORE_UNEXPECTED_EOF) == 0);
+    CHECK(SSL_CTX_get_session_cache_mode(native) == SSL_SESS_CACHE_OFF);
+    tls_options careless;
+    careless.insecure_skip_verify = true;
+    auto any = tls::make_context(careless);
+    CHECK(SSL_CTX_get_verify_mode(any.native_handle()) == SSL_VERIFY_NONE);
+    CHECK(SSL_CTX_get_min_proto_version(any.native_handle()) == TLS1_2_VERSION);
 }
 
 TEST_CASE("the key and the passphrase do not outlive their options", "[tls]") {
