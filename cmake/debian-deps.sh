@@ -29,6 +29,11 @@ _has() {
         #if !__has_include(<catch2/catch.hpp>) && !__has_include(<catch2/catch_all.hpp>)
         #error
         #endif' ;;
+    libssl) _preprocesses '
+        #include <openssl/opensslv.h>
+        #if OPENSSL_VERSION_MAJOR < 3
+        #error
+        #endif' ;;
     # Debian has its sanitizers in a package of their own.
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
@@ -43,6 +48,7 @@ _packages() {
     c++) echo g++ ;;
     clang++-16) echo clang-16 libclang-rt-16-dev ;;
     ninja) echo ninja-build ;;
+    libssl) echo libssl-dev ;;
     etcd) echo etcd-server ;;
     etcdctl) echo etcd-client ;;
     *) echo "$1" ;;

@@ -27,10 +27,14 @@ namespace detail {
 class env;
 class client_impl;
 class password_source;
+namespace net {
+class secure_layer;
+}
 } // namespace detail
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, of which scheme
-/// and port may be left out. Converts from one string, from several, or from a vector of them.
+/// and port may be left out, or `https://host:port`, for which `client_options::tls` must be set.
+/// Converts from one string, from several, or from a vector of them.
 class endpoints {
 public:
     template<std::convertible_to<std::string>... Url>
@@ -89,6 +93,9 @@ public:
     /// The largest answer accepted, or message of a watch, in bytes of JSON: about 4/3 of the bytes
     /// of its keys and values. Raise it for ranges that are larger. Must be positive.
     std::size_t max_answer = 4 * 1024 * 1024;
+    /// What the endpoints with https need: `options.tls = coetcd::make_tls(...)`, which takes
+    /// <coetcd/tls.hpp>. It does nothing to those with http.
+    std::shared_ptr<const detail::net::secure_layer> tls;
 
     /// Who is told what the client does; nobody if null.
     std::shared_ptr<coetcd::observer> observer;
@@ -118,6 +125,7 @@ public:
 /// - `errc::timed_out` or `errc::unavailable` if no endpoint answered in time: nothing was changed;
 /// - `errc::outcome_unknown` if a change was sent and its answer was lost;
 /// - `errc::protocol_error` or `errc::too_large` if the answer cannot be used;
+/// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///
 /// and `std::invalid_argument` at once, before anything is sent, if an argument cannot be right.

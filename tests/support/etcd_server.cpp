@@ -117,8 +117,9 @@ std::string http_get(std::uint16_t port, const std::string& path) {
 
 } // namespace
 
-etcd_server::etcd_server(std::vector<std::string> extra_arguments)
-    : extra_arguments_(std::move(extra_arguments)) {
+etcd_server::etcd_server(std::vector<std::string> extra_arguments, std::optional<server_tls> tls)
+    : extra_arguments_(std::move(extra_arguments))
+    , tls_(std::move(tls)) {
     static std::atomic<int> count{0};
     name_ = "coetcd-test-" + std::to_string(::getpid()) + '-' + std::to_string(++count);
     auto pattern = (std::filesystem::temp_directory_path() / (name_ + "-XXXXXX")).string();
@@ -126,6 +127,9 @@ etcd_server::etcd_server(std::vector<std::string> extra_arguments)
         throw std::runtime_error("cannot create " + pattern);
     }
     directory_ = pattern;
+    if (tls_) {
+        show(tls_->own);
+    }
     try {
         constexpr int attempts = 5; // somebody else may take a port before etcd does
         for (int attempt = 1;; ++attempt) {
@@ -182,6 +186,14 @@ void etcd_server::launch() {
                                   "--logger=zap",
                                   "--log-outputs=stderr",
                                   "--log-level=warn"};
+    if (tls_) {
+        argv.push_back("--cert-file=" + (directory_ / "tls.pem").string());
+        argv.push_back("--key-file=" + (directory_ / "tls.key").string());
+        if (!tls_->client_ca.empty()) {
+            argv.push_back("--client-cert-auth");
+            argv.push_back("--trusted-ca-file=" + tls_->client_ca);
+        }
+    }
     argv.insert(argv.end(), extra_arguments_.begin(), extra_arguments_.end());
     process_options options;
     options.output_file = (directory_ / "log").string();
@@ -191,9 +203,7 @@ void etcd_server::launch() {
 bool etcd_server::wait_until_ready() {
     const auto deadline = std::chrono::steady_clock::now() + ready_timeout;
     while (process_->running() && std::chrono::steady_clock::now() < deadline) {
-        // The first answer holds the server's command line: is it ours that listens there?
-        if (http_get(client_port_, "/debug/vars").find("--name=" + name_) != std::string::npos &&
-            http_get(client_port_, "/health").find(R"("health":"true")") != std::string::npos) {
+        if (is_ready()) {
             return true;
         }
         std::this_thread::sleep_for(5ms);
@@ -201,8 +211,31 @@ bool etcd_server::wait_until_ready() {
     return false;
 }
 
+bool etcd_server::is_ready() const {
+    // The first answer tells whether it is ours that listens there.
+    if (tls_) {
+        return etcdctl({"member", "list"}).output.find(", " + name_ + ", ") != std::string::npos &&
+               etcdctl({"get", "ready"}).exit_code == 0;
+    }
+    return http_get(client_port_, "/debug/vars").find("--name=" + name_) != std::string::npos &&
+           http_get(client_port_, "/health").find(R"("health":"true")") != std::string::npos;
+}
+
 std::string etcd_server::url() const {
-    return "http://127.0.0.1:" + std::to_string(client_port_);
+    return (tls_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(client_port_);
+}
+
+std::string etcd_server::url_by_name() const {
+    return (tls_ ? "https://localhost:" : "http://localhost:") + std::to_string(client_port_);
+}
+
+void etcd_server::show(const certificate& other) const {
+    using std::filesystem::copy_options;
+    // etcd reads the files for each connection.
+    std::filesystem::copy_file(
+        other.file, directory_ / "tls.pem", copy_options::overwrite_existing);
+    std::filesystem::copy_file(
+        other.key_file, directory_ / "tls.key", copy_options::overwrite_existing);
 }
 
 void etcd_server::stop() {
@@ -246,6 +279,11 @@ void etcd_server::restart() {
 std::vector<std::string>
 etcd_server::etcdctl_argv(const std::vector<std::string>& arguments) const {
     std::vector<std::string> argv{program("COETCD_ETCDCTL", "etcdctl"), "--endpoints=" + url()};
+    if (tls_) { // whatever is wrong with the server's certificate
+        argv.push_back("--insecure-skip-tls-verify");
+        argv.push_back("--cert=" + tls_->own.file);
+        argv.push_back("--key=" + tls_->own.key_file);
+    }
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return argv;
 }

@@ -7,9 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "support/certificates.hpp"
 #include "support/process.hpp"
 
 namespace support {
+
+/// How a server speaks TLS.
+struct server_tls {
+    certificate own;         ///< Good for a client as well: see `certificate_request::usage`.
+    std::string client_ca{}; ///< A file. Clients must have a certificate of this authority.
+};
 
 /// An etcd of one's own: a child process on free loopback ports with a temporary data directory.
 ///
@@ -20,14 +27,18 @@ public:
     /// Starts the server and waits until it serves requests.
     /// @param extra_arguments Appended to the command line, so that they override ours.
     /// @throws std::runtime_error with the end of the server's log.
-    explicit etcd_server(std::vector<std::string> extra_arguments = {});
+    /// @param tls What makes it an https server.
+    explicit etcd_server(std::vector<std::string> extra_arguments = {},
+                         std::optional<server_tls> tls = {});
     etcd_server(const etcd_server&) = delete;
     etcd_server& operator=(const etcd_server&) = delete;
     /// Kills the server and removes its data.
     ~etcd_server();
 
-    /// `http://127.0.0.1:<port>`
+    /// `http://127.0.0.1:<port>`, or with https.
     std::string url() const;
+    /// The same, with the name of the host.
+    std::string url_by_name() const;
     std::uint16_t port() const { return client_port_; }
     const std::string& name() const { return name_; }
     pid_t pid() const { return process_->pid(); }
@@ -38,6 +49,9 @@ public:
     void resume();  ///< SIGCONT.
     void start();   ///< After `stop` or `kill`: on the same ports and data. Waits until it serves.
     void restart(); ///< `stop` and `start`.
+
+    /// With TLS: shows this certificate from now on, in new connections.
+    void show(const certificate& other) const;
 
     /// Runs etcdctl (v3) against this server, to its end. Its stderr goes to the server's log.
     process_result etcdctl(const std::vector<std::string>& arguments) const;
@@ -52,9 +66,11 @@ private:
     void choose_ports();
     void launch();
     bool wait_until_ready();
+    bool is_ready() const;
     std::vector<std::string> etcdctl_argv(const std::vector<std::string>& arguments) const;
 
     std::vector<std::string> extra_arguments_;
+    std::optional<server_tls> tls_;
     std::string name_;
     std::filesystem::path directory_;
     std::uint16_t client_port_ = 0;

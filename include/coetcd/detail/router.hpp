@@ -99,7 +99,7 @@ public:
         answer result;
         std::string trouble = "no attempt was made";
         error_code last = errc::timed_out;
-        std::size_t hopeless = 0;    // failures that another attempt will hardly mend
+        std::size_t hopeless = 0;    // failures in a row that another attempt will hardly mend
         bool logged_in_anew = false; // for this request
         for (unsigned attempt = 0;; ++attempt) {
             authorization who;
@@ -152,7 +152,8 @@ public:
                     continue;
                 }
             }
-            hopeless += f.code == errc::protocol_error || f.code == errc::tls_failed ? 1 : 0;
+            const bool strange = f.code == errc::protocol_error || f.code == errc::tls_failed;
+            hopeless = strange ? hopeless + 1 : 0;
             result.left = std::max(result.left, f.meaning.left);
             const bool stop = !f.meaning.transient || hopeless > choice_.size() ||
                               (!spec.idempotent && f.meaning.left != logic::effect::none);
@@ -247,7 +248,7 @@ private:
         if (r.ec) {
             std::string text = r.ec.message();
             if (!r.text.empty()) {
-                text += ": " + r.text;
+                text = r.ec == errc::tls_failed ? r.text : text + ": " + r.text;
             }
             return {r.ec, std::move(text), logic::judge_transport(r.ec, r.sent)};
         }

@@ -70,6 +70,7 @@ private:
         r.login_timeout = o.request_timeout;
         r.member_refresh = o.member_refresh;
         r.observer = o.observer;
+        r.rules.tls = o.tls != nullptr;
         r.rules.plain = std::any_of(
             cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
         r.rules.secrets = o.credentials.has_value();
@@ -250,10 +251,11 @@ inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client
     std::vector<logic::endpoint> parsed;
     for (const std::string& url : cluster.urls()) {
         parsed.push_back(logic::parse_endpoint(url));
-        if (parsed.back().tls) {
+        if (parsed.back().tls && !o.tls) {
             throw std::invalid_argument("endpoints: \"" + parsed.back().text() +
-                                        "\" asks for TLS, which this version does not speak; "
-                                        "expected http://host:port");
+                                        "\" needs TLS: include <coetcd/tls.hpp>, link coetcd::tls "
+                                        "(OpenSSL), and set client_options::tls to "
+                                        "coetcd::make_tls()");
         }
         if (o.credentials &&
             !logic::may_get_secrets(parsed.back(), o.insecure_plain_text_credentials)) {
@@ -290,7 +292,8 @@ inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
     n.connect_timeout = o.connect_timeout;
     n.connections = o.connections;
     n.most.body = o.max_answer;
-    return std::make_shared<net::default_env>(std::move(executor), n);
+    n.tls = o.tls;
+    return std::make_shared<net::default_env>(std::move(executor), std::move(n));
 }
 
 } // namespace detail

@@ -844,6 +844,24 @@ TEST_CASE("a connection that is not secure is given up when no endpoint has a be
     CHECK(f.env->calls.size() == size + 1);
 }
 
+TEST_CASE("while other endpoints may come back, one that is not secure does not end a call",
+          "[router]") {
+    fixture f;
+    f.env->decide = [&](const call_request& q) {
+        fate t;
+        t.refused = q.to.port != 1 && f.env->now() - f.start < 2s;
+        return t;
+    };
+    f.env->on_call = [](const call_request& q, reply& r) {
+        r.body = "ok";
+        if (q.to.port == 1) {
+            r.ec = errc::tls_failed;
+        }
+    };
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    CHECK(f.took >= 2s);
+}
+
 TEST_CASE("a router in use looks around, and moves to a nearer endpoint", "[router]") {
     fixture f;
     f.env->decide = [](const call_request& q) {

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/clock.hpp>
+#include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>
@@ -15,7 +16,6 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <fcntl.h>
 #include <memory>
@@ -33,14 +33,15 @@ struct net_options {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
     std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
     limits most;
+    std::shared_ptr<const secure_layer> tls; ///< For https; null: such endpoints are refused.
 };
 
-/// The real world: the machine's clock, timers and random device, and plain TCP.
+/// The real world: the machine's clock, timers and random device, and TCP.
 class default_env final : public env {
 public:
     default_env(asio::any_io_executor ex, net_options options)
         : executor_(std::move(ex))
-        , options_(options)
+        , options_(std::move(options))
         , resolver_(*this)
         , pool_(*this) {}
 
@@ -58,13 +59,7 @@ public:
     asio::awaitable<open_result> open(call_request request) override;
 
 private:
-    using connection = http_connection<tcp::socket>;
     class http_stream;
-
-    struct connect_result {
-        error_code ec;
-        std::unique_ptr<connection> connected; ///< Not null if `ec` is clear.
-    };
 
     /// Cap of the connections for renewals. More than one, since etcd answers the renewal of a
     /// lease that is about to die only when it is dead.
@@ -101,13 +96,6 @@ private:
     bool woken_ = false;
 };
 
-/// Whether an idle connection is still open, and silent as it should be.
-inline bool is_quiet(tcp::socket& socket) {
-    char byte = 0;
-    const auto n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-}
-
 inline void set_int(tcp::socket& socket, int level, int name, int value) {
     // A system that lacks the option is no reason to fail: deadlines hold without it.
     (void)::setsockopt(socket.native_handle(), level, name, &value, sizeof value);
@@ -125,6 +113,12 @@ inline void tune(tcp::socket& socket) {
     set_int(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
     set_int(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 #endif
+}
+
+/// Whether a server ended a connection without more words.
+inline bool is_hang_up(const error_code& ec) {
+    return ec == asio::error::eof || ec == asio::error::connection_reset ||
+           ec == asio::error::broken_pipe;
 }
 
 inline void close(tcp::socket& socket) {
@@ -150,7 +144,7 @@ public:
         co_return limit.fired() ? error_code(errc::timed_out) : ec;
     }
     asio::awaitable<reply> read() override { return connection_->read_line(); }
-    void close() override { detail_env::close(connection_->next_layer()); }
+    void close() override { connection_->close(); }
 
 private:
     const asio::any_io_executor executor_;
@@ -161,9 +155,14 @@ inline std::unique_ptr<sleeper> default_env::make_sleeper() {
     return std::make_unique<detail_env::timer_sleeper>(executor_);
 }
 
-inline asio::awaitable<default_env::connect_result> default_env::connect(logic::endpoint to,
-                                                                         time_point deadline) {
+inline asio::awaitable<connect_result> default_env::connect(logic::endpoint to,
+                                                            time_point deadline) {
     connect_result result;
+    if (to.tls && !options_.tls) {
+        result.ec = errc::tls_failed;
+        result.text = "client_options::tls is not set";
+        co_return result;
+    }
     deadline = std::min(deadline, after(now(), options_.connect_timeout));
     const resolver::result found = co_await resolver_.lookup(to.host, to.port, deadline);
     if (found.ec) {
@@ -171,16 +170,28 @@ inline asio::awaitable<default_env::connect_result> default_env::connect(logic::
         co_return result;
     }
     tcp::socket socket(executor_);
-    watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
-    co_await asio::async_connect(
-        socket, found.addresses, asio::redirect_error(asio::use_awaitable, result.ec));
-    if (limit.fired()) {
-        result.ec = errc::timed_out;
+    {
+        watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
+        co_await asio::async_connect(
+            socket, found.addresses, asio::redirect_error(asio::use_awaitable, result.ec));
+        if (limit.fired()) {
+            result.ec = errc::timed_out;
+        }
     }
     if (!result.ec) {
         detail_env::tune(socket);
-        result.connected = std::make_unique<connection>(std::move(socket), options_.most);
+        socket.non_blocking(true, result.ec);
     }
+    if (result.ec) {
+        co_return result;
+    }
+    if (to.tls) {
+        auto securing =
+            options_.tls->secure(std::move(socket), std::move(to), options_.most, deadline);
+        co_return co_await std::move(securing);
+    }
+    using plain = http_connection<tcp::socket>;
+    result.connected = std::make_unique<plain>(std::move(socket), options_.most);
     co_return result;
 }
 
@@ -192,7 +203,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     if (renewal) {
         key += " renewal";
     }
-    auto is_alive = [](connection& c) { return detail_env::is_quiet(c.next_layer()); };
+    auto is_alive = [](connection& c) { return c.is_quiet(); };
     pool<connection>::loan place =
         co_await pool_.take(std::move(key),
                             renewal ? renewal_connections : options_.connections,
@@ -202,20 +213,26 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         result.ec = errc::timed_out;
         co_return result;
     }
-    if (!place.connection) {
+    const bool is_new = !place.connection;
+    if (is_new) {
         connect_result fresh = co_await connect(request.to, request.deadline);
         if (fresh.ec) {
             result.ec = fresh.ec;
+            result.text = std::move(fresh.text);
             co_return result;
         }
         place.connection = std::move(fresh.connected);
     }
     connection& used = *place.connection;
-    watchdog limit(executor_, request.deadline, [&used] { detail_env::close(used.next_layer()); });
+    watchdog limit(executor_, request.deadline, [&used] { used.close(); });
     std::string text = http_request(request, framing::whole, request.deadline - now());
     result = co_await used.exchange(std::move(text));
     if (limit.fired()) {
         result.ec = errc::timed_out;
+        result.text.clear();
+    } else if (is_new && !request.to.tls && detail_env::is_hang_up(result.ec)) {
+        // So does etcd, when it wants TLS.
+        result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
     }
     if (result.ec) {
         place.connection.reset();
@@ -228,6 +245,7 @@ inline asio::awaitable<open_result> default_env::open(call_request request) {
     connect_result fresh = co_await connect(request.to, request.deadline);
     if (fresh.ec) {
         result.ec = fresh.ec;
+        result.text = std::move(fresh.text);
         co_return result;
     }
     auto opened = std::make_unique<http_stream>(executor_, std::move(fresh.connected));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/wire/line_splitter.hpp>
 #include <coetcd/error.hpp>
@@ -12,6 +13,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/stream_traits.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -20,7 +22,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,12 +30,6 @@ namespace coetcd::detail::net {
 
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
-
-/// The most that an answer may have.
-struct limits {
-    std::uint32_t header = 8 * 1024;
-    std::size_t body = 4 * 1024 * 1024; ///< Of a whole answer, or of one message of a stream.
-};
 
 /// The library's name for what the parser or the stream reports.
 inline error_code translate(const error_code& ec) {
@@ -52,9 +47,8 @@ inline error_code translate(const error_code& ec) {
 }
 
 /// One HTTP/1.1 connection over any byte stream: a socket, TLS, or a pair of buffers in a test.
-/// Requests one after the other, or one that stays open. After any failure it is of no further use.
 template<class Stream>
-class http_connection {
+class http_connection : public connection {
 public:
     http_connection(Stream connected, limits most)
         : stream_(std::move(connected))
@@ -63,8 +57,7 @@ public:
 
     Stream& next_layer() { return stream_; }
 
-    /// Sends one request and reads the whole answer.
-    asio::awaitable<reply> exchange(std::string request) {
+    asio::awaitable<reply> exchange(std::string request) override {
         const wipe_at_end no_trace(request); // it may hold a password, or a token
         reusable_ = false;
         reply result;
@@ -101,20 +94,24 @@ public:
         co_return result;
     }
 
-    /// Whether `exchange` may be called again.
-    bool reusable() const { return reusable_; }
+    bool reusable() const override { return reusable_; }
 
-    /// Sends bytes of a request that stays open.
-    asio::awaitable<error_code> write(std::string bytes) {
+    /// The stream must not block: see `connect`.
+    bool is_quiet() override {
+        char byte = 0;
+        error_code ec;
+        const std::size_t n = stream_.read_some(asio::buffer(&byte, 1), ec);
+        return n == 0 && (ec == asio::error::would_block || ec == asio::error::try_again);
+    }
+
+    asio::awaitable<error_code> write(std::string bytes) override {
         error_code ec;
         co_await asio::async_write(
             stream_, asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, ec));
         co_return ec;
     }
 
-    /// Reads the next message of an answer that stays open: one line. The end of the answer is
-    /// `asio::error::eof`; what an unterminated last line holds comes before it.
-    asio::awaitable<reply> read_line() {
+    asio::awaitable<reply> read_line() override {
         reply result;
         result.sent = true;
         for (;;) {
@@ -137,6 +134,8 @@ public:
         result.status = known ? open_answer_->get().result_int() : 0;
         co_return result;
     }
+
+    void close() override { beast::close_socket(beast::get_lowest_layer(stream_)); }
 
 private:
     static constexpr std::size_t read_size = 16 * 1024;

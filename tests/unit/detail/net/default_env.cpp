@@ -360,6 +360,7 @@ TEST_CASE("a server that closes instead of an answer leaves the outcome open",
         const reply r = call.take();
         CHECK(r.ec == asio::error::eof);
         CHECK(r.sent);
+        CHECK_THAT(r.text, support::contains("https://")); // which it may want
     });
 }
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/endpoint.hpp>
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace coetcd::detail::net {
+
+/// The most that an answer may have.
+struct limits {
+    std::uint32_t header = 8 * 1024;
+    std::size_t body = 4 * 1024 * 1024; ///< Of a whole answer, or of one message of a stream.
+};
+
+/// One connection to an endpoint, plain or secure: for requests one after the other, or for one
+/// that stays open. After any failure it is of no further use. Outlives its operations.
+class connection {
+public:
+    virtual ~connection() = default;
+    /// Sends one request and reads the whole answer.
+    virtual asio::awaitable<reply> exchange(std::string request) = 0;
+    /// Whether `exchange` may be called again.
+    virtual bool reusable() const = 0;
+    /// Whether it is still open while idle, and silent as it should be. Only while it is idle.
+    virtual bool is_quiet() = 0;
+    /// Sends bytes of a request that stays open.
+    virtual asio::awaitable<error_code> write(std::string bytes) = 0;
+    /// Reads the next message of an answer that stays open: one line. The end of the answer is
+    /// `asio::error::eof`; what an unterminated last line holds comes before it.
+    virtual asio::awaitable<reply> read_line() = 0;
+    /// Ends what is under way. Does not wait, and says nothing to the peer.
+    virtual void close() = 0;
+};
+
+struct connect_result {
+    error_code ec;
+    std::string text;                      ///< What there is to say of `ec` besides its message.
+    std::unique_ptr<connection> connected; ///< Not null if `ec` is clear.
+};
+
+/// What makes connections secure. The only one there is comes from <coetcd/tls.hpp>, so that
+/// nothing else needs OpenSSL. Shared by clients, and by their threads.
+class secure_layer {
+public:
+    virtual ~secure_layer() = default;
+    /// Takes a connected socket, which must not block, and makes sure of who is at its other end.
+    /// @param to Whom to expect there.
+    virtual asio::awaitable<connect_result> secure(asio::ip::tcp::socket socket,
+                                                   logic::endpoint to,
+                                                   limits most,
+                                                   time_point deadline) const = 0;
+};
+
+} // namespace coetcd::detail::net

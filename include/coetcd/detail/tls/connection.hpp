@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/net/clock.hpp>
+#include <coetcd/detail/net/connection.hpp>
+#include <coetcd/detail/net/http_connection.hpp>
+#include <coetcd/detail/tls/explain.hpp>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/ssl/verify_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail::tls {
+
+using tls_stream = ssl::stream<asio::ip::tcp::socket>;
+
+/// The name by which a server must be known: without the zone of an address and the dot at the end.
+inline std::string plain_name(std::string host) {
+    if (const auto zone = host.find('%'); zone != host.npos) {
+        host.erase(zone);
+    }
+    if (host.ends_with('.')) {
+        host.pop_back();
+    }
+    return host;
+}
+
+/// Tells OpenSSL whose certificate to accept, and the server whom we mean.
+/// @returns False if there is no memory.
+inline bool expect(SSL& connection, const std::string& host) {
+    X509_VERIFY_PARAM* const how = SSL_get0_param(&connection);
+    error_code not_address;
+    (void)asio::ip::make_address(host, not_address);
+    if (!not_address) {
+        return X509_VERIFY_PARAM_set1_ip_asc(how, host.c_str()) == 1;
+    }
+    X509_VERIFY_PARAM_set_hostflags(
+        how, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return X509_VERIFY_PARAM_set1_host(how, host.data(), host.size()) == 1 &&
+           SSL_set_tlsext_host_name(&connection, host.c_str()) == 1;
+}
+
+/// A connection whose failures come out explained.
+class secure_connection final : public net::http_connection<tls_stream> {
+public:
+    secure_connection(tls_stream connected, net::limits most, std::string host)
+        : http_connection(std::move(connected), most)
+        , host_(std::move(host)) {}
+
+    /// The first thing to do.
+    asio::awaitable<explanation> handshake() {
+        explanation result;
+        if (!expect(*next_layer().native_handle(), host_)) {
+            result.ec = asio::error::no_memory;
+            co_return result;
+        }
+        next_layer().set_verify_callback([this](bool trusted, ssl::verify_context& verification) {
+            if (!trusted) {
+                doubt_ = distrust(*verification.native_handle(), host_);
+            }
+            return trusted;
+        });
+        error_code ec;
+        co_await next_layer().async_handshake(tls_stream::client,
+                                              asio::redirect_error(asio::use_awaitable, ec));
+        result = explain_handshake(ec, has_certificate());
+        if (is_distrust(ec)) {
+            result.text = doubt_;
+        }
+        co_return result;
+    }
+
+    asio::awaitable<reply> exchange(std::string request) override {
+        reply r = co_await http_connection::exchange(std::move(request));
+        if (r.ec == asio::error::connection_reset || r.ec == asio::error::broken_pipe) {
+            // A server that refuses our certificate tells so and closes, perhaps before all of the
+            // request went out. Its word is here by now.
+            char byte = 0;
+            error_code word;
+            co_await next_layer().async_read_some(asio::buffer(&byte, 1),
+                                                  asio::redirect_error(asio::use_awaitable, word));
+            if (word.category() == asio::error::get_ssl_category()) {
+                r.ec = word;
+            }
+        }
+        explain_in(r);
+        co_return r;
+    }
+    asio::awaitable<error_code> write(std::string bytes) override {
+        const error_code ec = co_await http_connection::write(std::move(bytes));
+        co_return explain(ec, has_certificate()).ec;
+    }
+    asio::awaitable<reply> read_line() override {
+        reply r = co_await http_connection::read_line();
+        explain_in(r);
+        co_return r;
+    }
+
+private:
+    /// One of ours, to show.
+    bool has_certificate() { return SSL_get_certificate(next_layer().native_handle()) != nullptr; }
+    void explain_in(reply& r) {
+        explanation e = explain(r.ec, has_certificate());
+        r.ec = e.ec;
+        r.text = std::move(e.text);
+        r.sent = r.sent && !e.before_any;
+    }
+
+    const std::string host_;
+    std::string doubt_; // about the server's certificate
+};
+
+/// Secure connections with one set of options.
+class layer final : public net::secure_layer {
+public:
+    /// @param context Whom to trust, and who we are.
+    /// @param server_name Whom to expect instead of the endpoint's host.
+    layer(ssl::context context, std::optional<std::string> server_name)
+        : context_(std::move(context))
+        , server_name_(std::move(server_name)) {}
+
+    asio::awaitable<net::connect_result> secure(asio::ip::tcp::socket socket,
+                                                logic::endpoint to,
+                                                net::limits most,
+                                                time_point deadline) const override {
+        net::connect_result result;
+        const asio::any_io_executor executor = socket.get_executor();
+        tls_stream unsure(std::move(socket), context_);
+        std::string host = plain_name(server_name_.value_or(to.host));
+        auto fresh = std::make_unique<secure_connection>(std::move(unsure), most, std::move(host));
+        net::watchdog limit(executor, deadline, [&c = *fresh] { c.close(); });
+        explanation e = co_await fresh->handshake();
+        if (limit.fired()) {
+            result.ec = errc::timed_out;
+        } else if (e.ec) {
+            result.ec = e.ec;
+            result.text = std::move(e.text);
+        } else {
+            result.connected = std::move(fresh);
+        }
+        co_return result;
+    }
+
+private:
+    // Asio wants it mutable to make streams of it; OpenSSL then only counts references, and locks.
+    mutable ssl::context context_;
+    const std::optional<std::string> server_name_;
+};
+
+} // namespace coetcd::detail::tls

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+/// What needs OpenSSL. Here: certificates and keys, from texts and files in PEM.
+namespace coetcd::detail::tls {
+
+template<auto Free>
+struct freed_by {
+    void operator()(auto* object) const { Free(object); }
+};
+using bio = std::unique_ptr<BIO, freed_by<BIO_free_all>>;
+using x509 = std::unique_ptr<X509, freed_by<X509_free>>;
+using private_key = std::unique_ptr<EVP_PKEY, freed_by<EVP_PKEY_free>>;
+
+/// Where a text comes from, for messages.
+struct origin {
+    explicit origin(const char* field)
+        : name(field) {}
+    origin(const char* field, const std::string& file)
+        : name(std::string(field) + ": \"" + wire::printable(file) + '"') {}
+
+    /// Must not be told what is secret.
+    [[noreturn]] void refuse(const std::string& why) const {
+        throw std::invalid_argument(name + ' ' + why);
+    }
+    /// Tells what OpenSSL has to say, too.
+    [[noreturn]] void refuse_for_openssl(const std::string& why) const {
+        const char* reason = ERR_reason_error_string(ERR_get_error());
+        refuse(reason ? why + " (" + reason + ')' : why);
+    }
+
+    std::string name;
+};
+
+inline std::string read_file(const origin& from, const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+        from.refuse("cannot be read: " + std::generic_category().message(errno));
+    }
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (text.empty()) {
+        from.refuse("is empty, or a directory");
+    }
+    return text;
+}
+
+inline bio open(const std::string& text) {
+    return bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+/// What OpenSSL calls for a passphrase. Without one of its own, it would ask on the terminal.
+struct passphrase {
+    static int give(char* out, int size, int, void* self) {
+        auto& p = *static_cast<passphrase*>(self);
+        p.asked = true;
+        if (!p.known || p.known->size() > static_cast<std::size_t>(size)) {
+            return -1;
+        }
+        std::copy(p.known->begin(), p.known->end(), out);
+        return static_cast<int>(p.known->size());
+    }
+    const std::string* known = nullptr;
+    bool asked = false;
+};
+
+/// All certificates in a text, in their order; anything else is skipped.
+inline std::vector<x509> read_certificates(const origin& from, const std::string& text) {
+    std::vector<x509> found;
+    const bio in = open(text);
+    passphrase none;
+    ERR_clear_error();
+    while (x509 next{PEM_read_bio_X509_AUX(in.get(), nullptr, &passphrase::give, &none)}) {
+        found.push_back(std::move(next));
+    }
+    const unsigned long end = ERR_peek_last_error();
+    if (ERR_GET_LIB(end) != ERR_LIB_PEM || ERR_GET_REASON(end) != PEM_R_NO_START_LINE) {
+        from.refuse_for_openssl("has a certificate that cannot be read");
+    }
+    ERR_clear_error();
+    return found;
+}
+
+/// @param fetch Asked for the passphrase if the key is encrypted; not by OpenSSL, so that it may
+///   throw.
+inline private_key
+read_key(const origin& from, const std::string& text, const std::function<std::string()>& fetch) {
+    const auto read = [&](passphrase& opens) {
+        const bio in = open(text);
+        ERR_clear_error();
+        return private_key(PEM_read_bio_PrivateKey(in.get(), nullptr, &passphrase::give, &opens));
+    };
+    passphrase none;
+    private_key result = read(none);
+    if (!result && !none.asked) {
+        from.refuse_for_openssl("holds no private key in PEM");
+    }
+    if (!result) {
+        if (!fetch) {
+            from.refuse("is encrypted: set passphrase");
+        }
+        std::string secret = fetch();
+        const wipe_at_end no_trace(secret);
+        passphrase known{&secret};
+        result = read(known);
+        if (!result) {
+            from.refuse("cannot be opened: passphrase is wrong");
+        }
+    }
+    ERR_clear_error();
+    return result;
+}
+
+} // namespace coetcd::detail::tls
