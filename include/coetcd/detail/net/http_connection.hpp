@@ -111,7 +111,8 @@ public:
     }
 
     /// Reads the next message of an answer that stays open: one line. The end of the answer is
-    /// `asio::error::eof`; what an unterminated last line holds comes before it.
+    /// `asio::error::eof`; what an unterminated last line holds comes before it. Of a line that is
+    /// too large there is the beginning.
     asio::awaitable<reply> read_line() {
         reply result;
         result.sent = true;
@@ -121,6 +122,7 @@ public:
             }
             if (lines_.overflowed()) {
                 result.ec = errc::too_large;
+                result.body = lines_.beginning();
                 break;
             }
             if (ended_ || (open_answer_ && open_answer_->is_done())) {
