@@ -82,6 +82,11 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
     return result;
 }
 
+/// Whether `body` is an error as the gateway writes it, and not something else's before it.
+inline bool is_status(std::string_view body) {
+    return to_status(try_parse(body)).has_value();
+}
+
 /// Classifies the answer to a request that failed. Never throws for what an answer may hold; where
 /// the body does not name a code, the HTTP status decides.
 inline status decode_status(unsigned http_status, std::string_view body) {
