@@ -279,8 +279,8 @@ TEST_CASE("Sessions, locks and watches work over TLS, from end to end", "[tls]")
             std::string value(static_cast<std::size_t>(i) * 5000, 'x'); // several records
             (void)co_await other.put(key, value);
             const auto seen = co_await w.next();
-            REQUIRE(seen.size() == 1);
-            CHECK(seen.front().kv.value == value);
+            REQUIRE(seen.events.size() == 1);
+            CHECK(seen.events.front().kv.value == value);
         }
         co_await theirs.unlock();
         (void)co_await c.erase(key);
@@ -511,7 +511,7 @@ TEST_CASE("What was connected over TLS is connected again after a restart", "[tl
             };
             co_await eventually(works, 20s, "a put succeeds again");
             const auto seen = co_await w.next();
-            CHECK(seen.back().kv.value == "v");
+            CHECK(seen.events.back().kv.value == "v");
             CHECK(m.owns_lock());
         }
         co_await m.unlock();

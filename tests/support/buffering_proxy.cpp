@@ -36,7 +36,10 @@ auto into(error_code& ec) {
 
 struct connection {
     explicit connection(tcp::socket accepted)
-        : client(std::move(accepted)) {}
+        : client(std::move(accepted)) {
+        error_code ignored;
+        client.set_option(tcp::no_delay(true), ignored);
+    }
     void close() {
         error_code ignored;
         client.close(ignored);
@@ -125,6 +128,7 @@ struct buffering_proxy::state {
             request.prepare_payload();
             co_await c->server->async_connect(self->target, into(ec));
             if (!ec) {
+                c->server->set_option(tcp::no_delay(true), ec);
                 ++self->passed_on;
                 co_await http::async_write(*c->server, request, into(ec));
             }
