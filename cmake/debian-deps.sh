@@ -32,6 +32,7 @@ _has() {
     # Debian has its sanitizers in a package of their own.
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
+    ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
@@ -45,6 +46,8 @@ _packages() {
     ninja) echo ninja-build ;;
     etcd) echo etcd-server ;;
     etcdctl) echo etcd-client ;;
+    ip) echo iproute2 ;;
+    nft) echo nftables ;;
     *) echo "$1" ;;
     esac
 }
