@@ -197,20 +197,20 @@ public:
 
         session s1 = co_await open_session(for_holder, ttl);
         session s2 = co_await open_session(for_waiter, ttl);
-        holder_.emplace(std::move(s1));
-        waiter_.emplace(std::move(s2));
-        held_.emplace(*holder_, "lock");
-        wanted_.emplace(*waiter_, "lock");
-        co_await held_->lock();
-        waiting_.emplace(executor_, wanted_->lock());
+        first_.lease.emplace(std::move(s1));
+        first_.held.emplace(*first_.lease, "lock");
+        second_.lease.emplace(std::move(s2));
+        second_.held.emplace(*second_.lease, "lock");
+        co_await first_.held->lock();
+        waiting_.emplace(executor_, second_.held->lock());
         auto queued = [&]() -> awaitable<bool> {
-            const auto all = co_await held_->waiters();
+            const auto all = co_await first_.held->waiters();
             co_return all.size() == 1;
         };
         co_await eventually(queued, 5s, "one waits for the lock");
 
-        const auto first = co_await for_watcher.put("w/begin", "");
-        first_ = first.header.revision + 1;
+        const auto begin = co_await for_watcher.put("w/begin", "");
+        first_revision_ = begin.header.revision + 1;
         auto keys = key_range::prefix("w/");
         watcher w = co_await for_watcher.watch(std::move(keys));
         watcher_.emplace(std::move(w));
@@ -222,46 +222,41 @@ public:
             co_return told_.size() >= 10 && reads_.size() >= 10;
         };
         co_await eventually(under_way, 5s, "all is under way");
+        struck_ = clock::now();
+        co_await still_held(); // the connection for renewals is there
     }
 
-    /// Strikes, and waits until everything goes on.
+    /// Strikes; reads go on, and the lock is held on.
     awaitable<void> withstand(std::function<void()> fault) {
         co_await in_thread(std::move(fault));
-        const auto since = clock::now();
-
-        auto read = [&]() -> awaitable<bool> { co_return has_done(reads_, since); };
+        struck_ = clock::now();
+        auto read = [&]() -> awaitable<bool> { co_return has_done(reads_); };
         co_await eventually(read, 10s, "reads go on");
-
-        auto renewed = [&]() -> awaitable<bool> {
-            co_return holder_->state() == session_state::lost ||
-                clock::now() + holder_->remaining() > since + certain;
-        };
-        co_await eventually(renewed, ttl, "the session is renewed");
-        CHECK(holder_->state() == session_state::active);
-        CHECK(held_->owns_lock());
-        auto guarded = txn().when(held_->is_owner()).then(op::get(held_->key()));
-        const auto proof = co_await client_->txn(std::move(guarded));
-        CHECK(proof.succeeded);
-        CHECK(!waiting_->done());
-
-        auto written = [&]() -> awaitable<bool> { co_return has_done(writes_, since); };
-        co_await eventually(written, 10s, "writes go on");
-        co_await until_told(writes_.back().revision);
+        co_await still_held();
     }
 
     /// Gives the lock back, so that the one who waits gets it.
     awaitable<void> hand_over() {
-        const auto fence = held_->fencing_token();
         CHECK(!waiting_->done());
+        const auto fence = owner_->held->fencing_token();
         const auto start = clock::now();
-        const bool ours = co_await held_->unlock();
+        const bool ours = co_await owner_->held->unlock();
         CHECK(ours);
         auto taken = [&]() -> awaitable<bool> { co_return waiting_->done(); };
-        co_await eventually(taken, 10s, "the lock is handed over");
+        // Who waits looks every half ttl, besides that he watches.
+        co_await eventually(taken, 6s, "the lock is handed over");
         hand_over_ = ms_between(start, waiting_->ended());
         co_await waiting_->result();
-        CHECK(wanted_->owns_lock());
-        CHECK(wanted_->fencing_token() > fence);
+        owner_ = &second_;
+        CHECK(owner_->held->fencing_token() > fence);
+    }
+
+    /// Waits until the watch has told of what was written since the last strike.
+    awaitable<void> goes_on() {
+        auto written = [&]() -> awaitable<bool> { co_return has_done(writes_); };
+        co_await eventually(written, 10s, "writes go on");
+        co_await until_told(writes_.back().revision);
+        co_await still_held();
     }
 
     /// Compares what the watch has told with what happened.
@@ -271,7 +266,7 @@ public:
         co_await reading_->result();
         const auto last = co_await client_->put("w/end", "");
         co_await until_told(last.header.revision);
-        const auto all = co_await history(*client_, "w/", first_, last.header.revision);
+        const auto all = co_await history(*client_, "w/", first_revision_, last.header.revision);
         CHECK(told_ == all);
         CHECK(all.size() > 10);
         std::vector<clock::time_point> read_at;
@@ -285,13 +280,34 @@ public:
                   << " ms; changes: " << all.size() << std::endl;
         following_->cancel();
         (void)co_await following_->how_it_ended();
-        co_await holder_->close();
-        co_await waiter_->close();
+        co_await first_.lease->close();
+        co_await second_.lease->close();
     }
 
 private:
-    static bool has_done(const std::vector<done>& all, clock::time_point since) {
-        return !all.empty() && all.back().began >= since;
+    struct locker {
+        std::optional<session> lease;
+        std::optional<coetcd::mutex> held;
+    };
+
+    /// Something that began after the last strike.
+    bool has_done(const std::vector<done>& all) const {
+        return !all.empty() && all.back().began >= struck_;
+    }
+
+    /// Waits until the lock's session was renewed after the last strike.
+    awaitable<void> still_held() {
+        const session& lease = *owner_->lease;
+        auto renewed = [&]() -> awaitable<bool> {
+            co_return lease.state() == session_state::lost ||
+                clock::now() + lease.remaining() > struck_ + certain;
+        };
+        co_await eventually(renewed, ttl, "the session is renewed");
+        CHECK(lease.state() == session_state::active);
+        REQUIRE(owner_->held->owns_lock());
+        auto guarded = txn().when(owner_->held->is_owner()).then(op::get("lock"));
+        const auto proof = co_await client_->txn(std::move(guarded));
+        CHECK(proof.succeeded);
     }
 
     awaitable<void> until_told(std::int64_t revision) {
@@ -306,16 +322,16 @@ private:
 
     const asio::any_io_executor executor_;
     etcd_cluster& etcd_;
-    std::optional<client> client_; // the holder's
-    std::optional<session> holder_;
-    std::optional<session> waiter_;
-    std::optional<coetcd::mutex> held_;
-    std::optional<coetcd::mutex> wanted_;
+    clock::time_point struck_{};
+    std::optional<client> client_; // of the first owner
+    locker first_;
+    locker second_;
+    locker* owner_ = &first_;
     std::optional<watcher> watcher_;
     bool stop_ = false;
     std::vector<done> writes_;
     std::vector<done> reads_;
-    std::int64_t first_ = 0; // the revision that the watch begins with
+    std::int64_t first_revision_ = 0; // the revision that the watch begins with
     std::vector<change> told_;
     std::vector<clock::time_point> told_at_;
     double hand_over_ = 0; // how long it took, in ms
@@ -352,10 +368,11 @@ void withstand(const strike& what, bool leader) {
         CHECK(etcd.connections(victim) >= all.clients);
         const std::function<void()> begin = [&] { what.begin(etcd, victim); };
         co_await all.withstand(begin);
+        co_await all.hand_over();
+        co_await all.goes_on();
         if (what.deposes && leader) {
             CHECK(etcd.leader_after(victim) != victim);
         }
-        co_await all.hand_over();
         const std::function<void()> recover = [&] {
             what.end(etcd, victim);
             etcd.wait_healthy();
@@ -425,6 +442,7 @@ TEST_CASE("Everything goes on when all members are restarted in turn", "[cluster
                 etcd.wait_healthy();
             };
             co_await all.withstand(restart);
+            co_await all.goes_on();
         }
         CHECK(used >= 2);
         co_await all.hand_over();
@@ -446,6 +464,7 @@ TEST_CASE("Everything goes on with a learner among the endpoints", "[cluster]") 
         CHECK(etcd.connections(next) >= all.clients);
         const std::function<void()> kill = [&] { etcd.kill(next); };
         co_await all.withstand(kill);
+        co_await all.goes_on();
         const std::function<void()> start = [&] {
             etcd.start(next);
             etcd.wait_healthy();
@@ -454,6 +473,7 @@ TEST_CASE("Everything goes on with a learner among the endpoints", "[cluster]") 
         co_await all.withstand(start);
         CHECK(etcd.connections(learner) == 0);
         co_await all.hand_over();
+        co_await all.goes_on();
         co_await all.end();
     };
     run_test(body, long_enough);
