@@ -37,6 +37,7 @@ _has() {
     # Debian has its sanitizers in a package of their own.
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
+    ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
@@ -51,6 +52,8 @@ _packages() {
     libssl) echo libssl-dev ;;
     etcd) echo etcd-server ;;
     etcdctl) echo etcd-client ;;
+    ip) echo iproute2 ;;
+    nft) echo nftables ;;
     *) echo "$1" ;;
     esac
 }

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "support/etcd_server.hpp"
 
-#include <algorithm>
-#include <arpa/inet.h>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <mutex>
-#include <netinet/in.h>
 #include <random>
 #include <signal.h>
 #include <stdexcept>
-#include <string_view>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include "support/blocking_http.hpp"
 
 namespace support {
 namespace {
@@ -26,49 +21,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto ready_timeout = 30s;
-
-// What failed tests are told: servers now alive, and the logs of those that ended meanwhile.
-struct log_registry {
-    std::mutex mutex;
-    std::vector<const etcd_server*> alive;
-    std::string ended;
-};
-
-log_registry& registry() {
-    static log_registry instance;
-    return instance;
-}
+constexpr auto loopback = "127.0.0.1";
 
 std::string program(const char* variable, const char* otherwise) {
     const char* value = std::getenv(variable);
     return value != nullptr && *value != '\0' ? value : otherwise;
 }
-
-std::string tail(const std::string& text) {
-    constexpr std::size_t limit = 4000;
-    return text.size() <= limit ? text : "...\n" + text.substr(text.size() - limit);
-}
-
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
-class tcp_socket {
-public:
-    tcp_socket()
-        : handle_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-    tcp_socket(const tcp_socket&) = delete;
-    tcp_socket& operator=(const tcp_socket&) = delete;
-    ~tcp_socket() { ::close(handle_); }
-    int handle() const { return handle_; }
-
-private:
-    int handle_;
-};
 
 // A port below the range of the kernel's own choices: those would be given to outgoing connections
 // while the server is stopped, even to one that is looking for this very port.
@@ -81,12 +39,8 @@ std::uint16_t free_port() {
     const std::lock_guard lock(mutex);
     for (int attempt = 0; attempt < 1000; ++attempt) {
         const auto port = static_cast<std::uint16_t>(choice(random));
-        const tcp_socket socket;
-        const int on = 1; // as etcd does: connections in TIME_WAIT are no obstacle
-        ::setsockopt(socket.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        const auto address = loopback(port);
-        if (::bind(socket.handle(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
-            0) {
+        tcp_socket socket;
+        if (socket.bind(ipv4(loopback, port))) {
             return port;
         }
     }
@@ -95,27 +49,29 @@ std::uint16_t free_port() {
 
 // The answer with its header, or nothing.
 std::string http_get(std::uint16_t port, const std::string& path) {
-    const tcp_socket socket;
-    const timeval timeout{1, 0}; // also for connect
-    ::setsockopt(socket.handle(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    ::setsockopt(socket.handle(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-    const auto address = loopback(port);
-    const auto request =
-        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    std::string answer;
-    if (::connect(socket.handle(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
-            0 &&
-        ::send(socket.handle(), request.data(), request.size(), MSG_NOSIGNAL) > 0) {
-        std::array<char, 4096> block;
-        ssize_t n = 0;
-        while ((n = ::recv(socket.handle(), block.data(), block.size(), 0)) > 0) {
-            answer.append(block.data(), static_cast<std::size_t>(n));
-        }
-    }
-    return answer;
+    blocking_request request;
+    request.server = ipv4(loopback, port);
+    request.path = path;
+    return blocking_http(request);
 }
 
 } // namespace
+
+std::vector<std::string> etcd_argv(const etcd_place& place) {
+    return {program("COETCD_ETCD", "etcd"),
+            "--name=" + place.name,
+            "--data-dir=" + place.data.string(),
+            "--listen-client-urls=" + place.client_url,
+            "--advertise-client-urls=" + place.client_url,
+            "--listen-peer-urls=" + place.peer_url,
+            "--initial-advertise-peer-urls=" + place.peer_url,
+            "--initial-cluster=" + place.cluster,
+            std::string("--initial-cluster-state=") + (place.joins ? "existing" : "new"),
+            "--unsafe-no-fsync",
+            "--logger=zap",
+            "--log-outputs=stderr",
+            "--log-level=warn"};
+}
 
 etcd_server::etcd_server(std::vector<std::string> extra_arguments, std::optional<server_tls> tls)
     : extra_arguments_(std::move(extra_arguments))
@@ -138,9 +94,8 @@ etcd_server::etcd_server(std::vector<std::string> extra_arguments, std::optional
             if (wait_until_ready()) {
                 break;
             }
-            const auto text = log();
-            if (attempt == attempts || text.find("address already in use") == std::string::npos) {
-                throw std::runtime_error(name_ + " has not become ready: " + tail(text));
+            if (attempt == attempts || log().find("address already in use") == std::string::npos) {
+                throw std::runtime_error(name_ + " has not become ready: " + log_tail());
             }
             process_.reset();
             std::filesystem::remove_all(directory_ / "data");
@@ -150,17 +105,12 @@ etcd_server::etcd_server(std::vector<std::string> extra_arguments, std::optional
         std::filesystem::remove_all(directory_);
         throw;
     }
-    const std::lock_guard lock(registry().mutex);
-    registry().alive.push_back(this);
+    log_.emplace(name_ + " at " + url(), directory_ / "log");
 }
 
 etcd_server::~etcd_server() {
     process_.reset();
-    {
-        const std::lock_guard lock(registry().mutex);
-        std::erase(registry().alive, this);
-        registry().ended += "--- " + name_ + " (ended)\n" + tail(log());
-    }
+    log_.reset();
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
 }
@@ -173,19 +123,13 @@ void etcd_server::choose_ports() {
 }
 
 void etcd_server::launch() {
-    const auto peer_url = "http://127.0.0.1:" + std::to_string(peer_port_);
-    std::vector<std::string> argv{program("COETCD_ETCD", "etcd"),
-                                  "--name=" + name_,
-                                  "--data-dir=" + (directory_ / "data").string(),
-                                  "--listen-client-urls=" + url(),
-                                  "--advertise-client-urls=" + url(),
-                                  "--listen-peer-urls=" + peer_url,
-                                  "--initial-advertise-peer-urls=" + peer_url,
-                                  "--initial-cluster=" + name_ + '=' + peer_url,
-                                  "--unsafe-no-fsync",
-                                  "--logger=zap",
-                                  "--log-outputs=stderr",
-                                  "--log-level=warn"};
+    etcd_place place;
+    place.name = name_;
+    place.data = directory_ / "data";
+    place.client_url = url();
+    place.peer_url = "http://127.0.0.1:" + std::to_string(peer_port_);
+    place.cluster = name_ + '=' + place.peer_url;
+    auto argv = etcd_argv(place);
     if (tls_) {
         argv.push_back("--cert-file=" + (directory_ / "tls.pem").string());
         argv.push_back("--key-file=" + (directory_ / "tls.key").string());
@@ -242,7 +186,7 @@ void etcd_server::stop() {
     process_->signal(SIGCONT);
     process_->signal(SIGTERM);
     if (!process_->wait_for(30s)) {
-        throw std::runtime_error(name_ + " does not end: " + tail(log()));
+        throw std::runtime_error(name_ + " does not end: " + log_tail());
     }
 }
 
@@ -267,7 +211,7 @@ void etcd_server::start() {
     }
     launch();
     if (!wait_until_ready()) {
-        throw std::runtime_error(name_ + " has not become ready again: " + tail(log()));
+        throw std::runtime_error(name_ + " has not become ready again: " + log_tail());
     }
 }
 
@@ -305,22 +249,16 @@ etcd_server::background_etcdctl(const std::vector<std::string>& arguments) const
 }
 
 std::string etcd_server::log() const {
-    std::ifstream file(directory_ / "log");
-    return {std::istreambuf_iterator<char>(file), {}};
+    return server_log::text(directory_ / "log");
+}
+
+std::string etcd_server::log_tail() const {
+    return server_log::tail(directory_ / "log");
 }
 
 etcd_server& shared_etcd() {
     static etcd_server server;
     return server;
-}
-
-std::string take_server_logs() {
-    const std::lock_guard lock(registry().mutex);
-    auto result = std::exchange(registry().ended, {});
-    for (const auto* server : registry().alive) {
-        result += "--- " + server->name() + " at " + server->url() + '\n' + tail(server->log());
-    }
-    return result;
 }
 
 } // namespace support

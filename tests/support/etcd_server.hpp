@@ -9,6 +9,7 @@
 
 #include "support/certificates.hpp"
 #include "support/process.hpp"
+#include "support/server_log.hpp"
 
 namespace support {
 
@@ -17,6 +18,19 @@ struct server_tls {
     certificate own;         ///< Good for a client as well: see `certificate_request::usage`.
     std::string client_ca{}; ///< A file. Clients must have a certificate of this authority.
 };
+
+/// What tells one etcd from others, on its command line.
+struct etcd_place {
+    std::string name{};
+    std::filesystem::path data{};
+    std::string client_url{};
+    std::string peer_url{};
+    std::string cluster{}; ///< `name=peer_url`, of all members, with commas.
+    bool joins = false;    ///< Else it is one of the first members.
+};
+
+/// The command line of an etcd that logs to stderr.
+std::vector<std::string> etcd_argv(const etcd_place& place);
 
 /// An etcd of one's own: a child process on free loopback ports with a temporary data directory.
 ///
@@ -67,6 +81,7 @@ private:
     void launch();
     bool wait_until_ready();
     bool is_ready() const;
+    std::string log_tail() const;
     std::vector<std::string> etcdctl_argv(const std::vector<std::string>& arguments) const;
 
     std::vector<std::string> extra_arguments_;
@@ -76,13 +91,11 @@ private:
     std::uint16_t client_port_ = 0;
     std::uint16_t peer_port_ = 0;
     std::optional<background_process> process_;
+    std::optional<server_log> log_; // once it was ready
 };
 
 /// The one server that all tests of this binary may share, started by the first call. Tests leave
 /// no key behind and use names of their own; who stops or pauses a server starts another one.
 etcd_server& shared_etcd();
-
-/// The ends of the logs of all servers since the last call, for a test that failed.
-std::string take_server_logs();
 
 } // namespace support

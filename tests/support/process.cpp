@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <future>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdexcept>
 #include <sys/prctl.h>
@@ -77,8 +78,13 @@ asio::awaitable<void> async_readable(int descriptor) {
 }
 
 // Only async-signal-safe calls: other threads may hold any lock.
-[[noreturn]] void
-become(char* const* argv, char* const* env, int output, int error, pid_t parent, int report) {
+[[noreturn]] void become(char* const* argv,
+                         char* const* env,
+                         int output,
+                         int error,
+                         int network,
+                         pid_t parent,
+                         int report) {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -87,7 +93,8 @@ become(char* const* argv, char* const* env, int output, int error, pid_t parent,
     const int null = ::open("/dev/null", O_RDONLY);
     if (::getppid() == parent && null >= 0 && ::dup2(null, STDIN_FILENO) >= 0 &&
         (output < 0 || ::dup2(output, STDOUT_FILENO) >= 0) &&
-        (error < 0 || ::dup2(error, STDERR_FILENO) >= 0)) {
+        (error < 0 || ::dup2(error, STDERR_FILENO) >= 0) &&
+        (network < 0 || ::setns(network, CLONE_NEWNET) == 0)) {
         ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
         ::execvpe(argv[0], argv, env);
     }
@@ -156,6 +163,7 @@ background_process::background_process(const std::vector<std::string>& argv,
                    variable_pointers.data(),
                    output,
                    log.value,
+                   options.network,
                    parent,
                    report_write.value);
         }

@@ -15,6 +15,7 @@ struct process_options {
     std::vector<std::string> environment{}; ///< `NAME=value`, added to what the parent has.
     std::string output_file{};              ///< Where output is appended; empty: the parent's.
     bool capture = false;                   ///< Stdout is a pipe, for `read_line` and `read_all`.
+    int network = -1; ///< See `network_namespace::descriptor`; -1: the parent's.
 };
 
 /// A child process, killed by the destructor and when this process dies.

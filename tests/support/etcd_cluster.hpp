@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace support {
+
+/// An etcd cluster on a network of its own: each member in a network namespace, all of them and
+/// this process on one bridge. What the functions below break is broken on the wire.
+///
+/// Needs a process that has called `enter_private_network`, and the programs `ip` and `nft`. As
+/// with `etcd_server`, all functions block, COETCD_ETCD names the program, and the logs are printed
+/// if a test fails. A member is named by its index.
+///
+/// Its own questions, as that of `leader`, come from another address than those of the tests' own
+/// connections: faults do not concern them.
+class etcd_cluster {
+public:
+    /// Starts the members and waits until they serve requests.
+    explicit etcd_cluster(std::size_t members = 3);
+    etcd_cluster(const etcd_cluster&) = delete;
+    etcd_cluster& operator=(const etcd_cluster&) = delete;
+    ~etcd_cluster();
+
+    std::size_t size() const; ///< Also counts members that were removed.
+    std::string url(std::size_t i) const;
+    std::vector<std::string> urls() const;
+
+    // Processes
+
+    void kill(std::size_t i);   ///< SIGKILL; returns when it has ended.
+    void stop(std::size_t i);   ///< SIGTERM; returns when it has ended.
+    void start(std::size_t i);  ///< After `kill` or `stop`; waits until it serves.
+    void pause(std::size_t i);  ///< SIGSTOP; returns when it has stopped.
+    void resume(std::size_t i); ///< SIGCONT.
+
+    // The network. Each of these lasts until `heal`.
+
+    void isolate(std::size_t i);            ///< From its peers. Clients reach it.
+    void isolate_answers(std::size_t i);    ///< It hears its peers, and they do not hear it.
+    void cut_client(std::size_t i);         ///< From the tests. Its peers reach it.
+    void cut_client_answers(std::size_t i); ///< It hears the tests, and they do not hear it.
+    void heal();                            ///< All of them.
+
+    // The cluster
+
+    /// Which one leads, as those of the highest term know. Waits until there is one.
+    std::size_t leader() const;
+    /// Waits until another one leads.
+    std::size_t leader_after(std::size_t old) const;
+    /// Adds a member that does not vote, and waits until it has joined. @returns Its index.
+    std::size_t add_learner();
+    /// Removes a member, and waits until its process has ended.
+    void remove(std::size_t i);
+    /// Waits until all members serve requests, under one leader.
+    void wait_healthy() const;
+
+    // Whether a fault bites
+
+    /// How many packets were lost so far by what was done to the network.
+    std::uint64_t dropped(std::size_t i) const;
+    /// Whether it takes part in a cluster that has a quorum. Up to two seconds.
+    bool healthy(std::size_t i) const;
+    /// How many connections of the tests it has, as far as this end knows.
+    std::size_t connections(std::size_t i) const;
+
+private:
+    struct member;
+
+    const member& at(std::size_t i) const { return *members_.at(i); }
+    member& at(std::size_t i) { return *members_.at(i); }
+    member& create_member();
+    void launch(member& m);
+    void await_serving(member& m) const;
+    void lose(std::size_t i, const std::string& chain, const std::string& which);
+    std::string ask(const member& m, const std::string& path, const std::string& body = {}) const;
+    bool serves(const member& m) const;
+    std::size_t present_leader() const;
+    bool agree() const;
+
+    std::filesystem::path directory_;
+    std::string number_; // of this cluster, among those of this process
+    std::vector<std::unique_ptr<member>> members_;
+};
+
+} // namespace support
