@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iostream>
+#include <malloc.h>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/async.hpp"
+#include "support/buffering_proxy.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
@@ -29,8 +35,12 @@ using coetcd::key_range;
 using coetcd::op;
 using coetcd::session;
 using coetcd::txn;
+using coetcd::watch_batch;
 using coetcd::watcher;
 using traffic = tcp_proxy::traffic;
+
+// Of ASan, if it is there.
+extern "C" __attribute__((weak)) std::size_t __sanitizer_get_current_allocated_bytes();
 
 namespace {
 
@@ -42,9 +52,10 @@ client connect(const asio::any_io_executor& executor) {
 awaitable<std::vector<event>> take(watcher& from, std::size_t n) {
     std::vector<event> all;
     while (all.size() < n) {
-        std::vector<event> some = co_await from.next();
-        CHECK(!some.empty());
-        for (event& e : some) {
+        watch_batch some = co_await from.next();
+        CHECK(!some.events.empty());
+        CHECK(some.revision >= some.events.back().kv.mod_revision);
+        for (event& e : some.events) {
             all.push_back(std::move(e));
         }
     }
@@ -69,8 +80,8 @@ awaitable<void> keep_writing(client c, std::string key, const bool& stop, std::i
 /// Takes the events of one key, each of which has a version one above the one before.
 awaitable<void> follow(watcher& w, std::int64_t& version, std::int64_t& revision) {
     for (;;) {
-        const std::vector<event> events = co_await w.next();
-        for (const event& e : events) {
+        const watch_batch batch = co_await w.next();
+        for (const event& e : batch.events) {
             if (e.kv.version != version + 1 || e.kv.mod_revision <= revision) {
                 throw std::runtime_error("version " + std::to_string(e.kv.version) + " follows " +
                                          std::to_string(version));
@@ -79,6 +90,115 @@ awaitable<void> follow(watcher& w, std::int64_t& version, std::int64_t& revision
             revision = e.kv.mod_revision;
         }
     }
+}
+
+/// Bytes that the program has allocated.
+std::size_t heap_in_use() {
+    if (__sanitizer_get_current_allocated_bytes != nullptr) {
+        return __sanitizer_get_current_allocated_bytes();
+    }
+    const auto info = ::mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/// Changes a few keys in every way: one at a time and several in one revision. Stays ahead of who
+/// is told of it, but not far.
+awaitable<void> keep_changing(
+    client c, std::string name, unsigned seed, const bool& stop, const std::vector<event>& told) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return random() % n; };
+    while (!stop) {
+        auto changes = txn();
+        const std::size_t first = below(8);
+        for (std::size_t i = 0; i <= below(4); ++i) {
+            const std::string key = name + std::to_string((first + i) % 8);
+            if (below(4) == 0) {
+                changes.success.push_back(op::erase(key));
+            } else {
+                changes.success.push_back(op::put(key, std::string(below(300), 'x')));
+            }
+        }
+        const auto done = co_await c.txn(std::move(changes));
+        auto near = [&]() -> awaitable<bool> {
+            co_return told.empty() || done.header.revision < told.back().kv.mod_revision + 200;
+        };
+        co_await eventually(near, 20s, "the watch tells of changes");
+    }
+}
+
+/// Collects what a watch tells, until it has told of all up to a revision.
+awaitable<void> collect(watcher& w, std::vector<event>& all, const std::int64_t& last) {
+    while (last == 0 || all.empty() || all.back().kv.mod_revision < last) {
+        watch_batch batch = co_await w.next();
+        for (event& e : batch.events) {
+            all.push_back(std::move(e));
+        }
+    }
+}
+
+bool same(const event& a, const event& b) {
+    const auto same_kv = [](const coetcd::key_value& x, const coetcd::key_value& y) {
+        return x.key == y.key && x.value == y.value && x.mod_revision == y.mod_revision &&
+               x.create_revision == y.create_revision && x.version == y.version;
+    };
+    return a.type == b.type && same_kv(a.kv, b.kv) &&
+           a.prev_kv.has_value() == b.prev_kv.has_value() &&
+           (!a.prev_kv || same_kv(*a.prev_kv, *b.prev_kv));
+}
+
+/// Writes all the time, cuts the connections of a watch again and again, and compares what it told
+/// with the history.
+template<class Proxy>
+awaitable<void> compare_with_history(Proxy& proxy, std::size_t buffer) {
+    const auto executor = co_await asio::this_coro::executor;
+    const client direct = connect(executor);
+    const client c(executor, proxy.url());
+    const std::string name = unique_name("story") + '/';
+    const auto begin = co_await direct.put(name + "begin", "");
+    coetcd::watch_options from;
+    from.start_revision = begin.header.revision;
+    from.prev_kv = true;
+    from.buffer = buffer;
+    watcher w = co_await c.watch(key_range::prefix(name), from);
+
+    bool stop = false;
+    std::int64_t last = 0;
+    std::vector<event> told;
+    task<void> writer(executor, keep_changing(direct, name, 7, stop, told));
+    task<void> reader(executor, collect(w, told, last));
+    for (int i = 0; i < 15; ++i) {
+        const auto more = told.size() + 20;
+        auto goes_on = [&]() -> awaitable<bool> { co_return told.size() >= more || reader.done(); };
+        co_await eventually(goes_on, 20s, "the watch goes on");
+        proxy.cut();
+        co_await yield(i * 10);
+        proxy.cut(); // while it is being resumed
+    }
+    stop = true;
+    co_await writer.result();
+    const auto end = co_await direct.put(name + "end", "");
+    last = end.header.revision;
+    co_await reader.result();
+
+    std::vector<event> history;
+    watcher again = co_await direct.watch(key_range::prefix(name), from);
+    co_await collect(again, history, last);
+    REQUIRE(told.size() == history.size());
+    for (std::size_t i = 0; i < told.size(); ++i) {
+        INFO("event " << i);
+        REQUIRE(same(told[i], history[i]));
+    }
+    co_await erase_all(direct, name);
+}
+
+/// Waits until the server has so many watches.
+awaitable<void> until_watches(double n, std::uint16_t port = shared_etcd().port()) {
+    auto there = [=]() -> awaitable<bool> {
+        const double now = co_await metric(port, "etcd_debugging_mvcc_watcher_total");
+        co_return now == n;
+    };
+    const std::string what = "the server has " + std::to_string(n) + " watches";
+    co_await eventually(there, 10s, what);
 }
 
 } // namespace
@@ -110,7 +230,6 @@ TEST_CASE("A watch tells of puts and erases, in order, each once", "[watch]") {
         CHECK(events[2].kv.mod_revision == erased.header.revision);
         CHECK(events[3].kv.value == "3");
         CHECK(events[3].kv.create_revision == again.header.revision);
-        CHECK(w.compact_revision() == 0);
         co_await erase_all(c, key);
     });
 }
@@ -123,7 +242,9 @@ TEST_CASE("A watch of a prefix tells the changes of one revision together", "[wa
         watcher w = co_await c.watch(key_range::prefix(name));
         auto both = txn().then(op::put(name + "a", "1"), op::put(name + "b", "2"));
         const auto done = co_await c.txn(std::move(both));
-        const auto events = co_await w.next();
+        const auto batch = co_await w.next();
+        const auto& events = batch.events;
+        CHECK(batch.revision == done.header.revision);
         REQUIRE(events.size() == 2);
         CHECK(events[0].kv.key == name + "a");
         CHECK(events[1].kv.key == name + "b");
@@ -231,14 +352,16 @@ TEST_CASE("A watch whose history was compacted ends, and says where history begi
         coetcd::watch_options from;
         from.start_revision = first.header.revision;
         watcher w = co_await c.watch(key, from);
-        const auto e = co_await ending_of(w.next());
-        CHECK(e.code == errc::watch_compacted);
-        CHECK(w.compact_revision() == second.header.revision);
+        from.start_revision = 0;
+        try {
+            (void)co_await w.next();
+        } catch (const coetcd::compacted_error& e) {
+            CHECK(e.code() == errc::watch_compacted);
+            from.start_revision = e.compact_revision();
+        }
+        CHECK(from.start_revision == second.header.revision);
         const auto again = co_await ending_of(w.next());
         CHECK(again.code == errc::watch_compacted);
-
-        // As the text says: read, and watch from there.
-        from.start_revision = w.compact_revision();
         watcher next = co_await c.watch(key, from);
         const auto events = co_await take(next, 1);
         CHECK(events[0].kv.value == "2");
@@ -249,42 +372,35 @@ TEST_CASE("A watch whose history was compacted ends, and says where history begi
 TEST_CASE("A watcher that is destroyed leaves no watch on the server", "[watch]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        const auto port = shared_etcd().port();
-        const std::string watches = "etcd_debugging_mvcc_watcher_total";
+        std::optional<client> c = connect(executor);
         const std::string key = unique_name("ended");
+        co_await until_watches(0);
         // With a session the stream stays open, so that each watch has to be ended by itself.
         std::optional<session> s;
         const std::vector<int> ways{0, 1};
         for (const int stream_stays : ways) {
             INFO("the stream stays: " << stream_stays);
             if (stream_stays != 0) {
-                session opened = co_await session::open(c);
+                session opened = co_await session::open(*c);
                 s.emplace(std::move(opened));
             }
-            const auto before = co_await metric(port, watches);
             std::vector<watcher> all;
             for (int i = 0; i < 20; ++i) {
-                watcher w = co_await c.watch(key);
+                watcher w = co_await c->watch(key);
                 all.push_back(std::move(w));
             }
-            const auto during = co_await metric(port, watches);
-            CHECK(during == before + 20);
-            task<std::vector<event>> waiting(executor, all.front().next());
+            co_await until_watches(20);
+            task<watch_batch> waiting(executor, all.front().next());
             co_await yield(5);
             all.clear();
             const auto e = co_await waiting.how_it_ended();
             CHECK(e.code == asio::error::operation_aborted);
-            auto back = [&]() -> awaitable<bool> {
-                const auto now = co_await metric(port, watches);
-                co_return now == before;
-            };
-            co_await eventually(back, 5s, "all watches have gone");
+            co_await until_watches(0);
 
             // Also if they are cancelled while they start.
             std::vector<task<watcher>> starting;
             for (int i = 0; i < 50; ++i) {
-                starting.emplace_back(executor, c.watch(key));
+                starting.emplace_back(executor, c->watch(key));
             }
             for (std::size_t i = 0; i < starting.size(); ++i) {
                 co_await yield(1);
@@ -295,46 +411,89 @@ TEST_CASE("A watcher that is destroyed leaves no watch on the server", "[watch]"
                 CHECK((!ended.code || ended.code == asio::error::operation_aborted));
             }
             starting.clear();
-            co_await eventually(back, 5s, "all watches have gone, also those that never began");
+            co_await until_watches(0);
         }
+        s.reset();
+
+        // And if the client goes first.
+        std::vector<watcher> last;
+        for (int i = 0; i < 20; ++i) {
+            watcher w = co_await c->watch(key);
+            last.push_back(std::move(w));
+        }
+        std::optional<task<watcher>> one_more(std::in_place, executor, c->watch(key));
+        c.reset();
+        co_await until_watches(21);
+        one_more.reset();
+        last.clear();
+        co_await until_watches(0);
     });
 }
 
-TEST_CASE("Thousands of watches share one connection", "[watch]") {
-    run_test([]() -> awaitable<void> {
+TEST_CASE("Ten thousand watches share one connection", "[watch][many]") {
+    const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
+        const client direct = connect(executor);
+        co_await until_watches(0);
         tcp_proxy proxy(executor, shared_etcd().port());
-        coetcd::client_options options;
-        options.connections = 2;
-        options.request_timeout = 30s;
-        options.attempt_timeout = 30s;
-        const client c(executor, proxy.url(), options);
+        coetcd::client_options patient;
+        patient.request_timeout = 60s;
+        const client c(executor, proxy.url(), patient);
         const std::string name = unique_name("many") + '/';
-        constexpr std::size_t n = 2000;
+        const auto first = co_await direct.put(name + "first", "");
+        coetcd::watch_options from;
+        from.start_revision = first.header.revision + 1;
+        constexpr std::size_t n = 10'000;
         const auto key = [&](std::size_t i) { return name + std::to_string(i); };
+
         std::vector<std::optional<watcher>> watchers(n);
         const auto begin = [&](std::size_t i) -> awaitable<void> {
-            watcher w = co_await c.watch(key(i));
+            watcher w = co_await c.watch(key(i), from);
             watchers[i].emplace(std::move(w));
         };
-        const auto put_and_take = [&](std::size_t i) -> awaitable<void> {
-            (void)co_await c.put(key(i), std::to_string(i));
-            const auto events = co_await take(*watchers[i], 1);
-            CHECK(events[0].kv.key == key(i));
-            CHECK(events[0].kv.value == std::to_string(i));
-        };
         std::vector<awaitable<void>> all;
+        const std::size_t before = heap_in_use();
+        const auto start = clock::now();
         for (std::size_t i = 0; i < n; ++i) {
             all.push_back(begin(i));
         }
         co_await run_all(std::exchange(all, {}));
+        const auto begun = clock::now();
+        const std::size_t after = heap_in_use();
+        std::cout << n << " watches: " << (after - before) / n
+                  << " bytes of heap for each, begun in " << ms_between(start, begun) << " ms\n";
+        CHECK((after - before) / n < 3000);
+        CHECK(proxy.accepted() == 1);
+        co_await until_watches(n);
+
+        // Each is told of its own key.
+        auto writes = txn();
         for (std::size_t i = 0; i < n; ++i) {
-            all.push_back(put_and_take(i));
+            writes.success.push_back(op::put(key(i), std::to_string(i)));
+            if (writes.success.size() == 100) {
+                (void)co_await direct.txn(std::exchange(writes, txn()));
+            }
         }
-        co_await run_all(std::move(all));
-        CHECK(proxy.accepted() <= 3);
-        co_await erase_all(c, name);
-    });
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto events = co_await take(*watchers[i], 1);
+            CHECK(events[0].kv.key == key(i));
+            CHECK(events[0].kv.value == std::to_string(i));
+        }
+        std::cout << "    all told of one change each in " << ms_between(begun, clock::now())
+                  << " ms\n";
+        CHECK(proxy.accepted() == 1);
+
+        // One after the other, and then the rest at once.
+        watchers.resize(n / 2);
+        co_await until_watches(n / 2);
+        CHECK(proxy.accepted() == 1);
+        watchers.clear();
+        co_await until_watches(0);
+        co_await erase_all(direct, name);
+    };
+    run_options options;
+    options.timeout = 300s;
+    run_test(body, options);
 }
 
 TEST_CASE("A wait for events that is cancelled loses none", "[watch]") {
@@ -346,14 +505,14 @@ TEST_CASE("A wait for events that is cancelled loses none", "[watch]") {
         std::size_t seen = 0;
         int cancelled = 0;
         for (int i = 0; i < 100; ++i) {
-            task<std::vector<event>> next(executor, w.next());
+            task<watch_batch> next(executor, w.next());
             co_await yield(i % 3);
             task<void> put(executor, discard(c.put(key, std::to_string(i))));
             co_await yield(i % 20);
             next.cancel();
             try {
-                const auto events = co_await next.result();
-                for (const event& e : events) {
+                const watch_batch batch = co_await next.result();
+                for (const event& e : batch.events) {
                     CHECK(e.kv.value == std::to_string(seen));
                     ++seen;
                 }
@@ -403,6 +562,228 @@ TEST_CASE("A watch goes on without gap or duplicate when its connection is cut",
         CHECK(version == written);
         CHECK(proxy.accepted() >= 10);
         (void)co_await direct.erase(key);
+    });
+}
+
+TEST_CASE("What a watch tells is the history, however often its stream breaks",
+          "[watch][history]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        tcp_proxy proxy(executor, shared_etcd().port());
+        co_await compare_with_history(proxy, 1024 * 1024);
+        CHECK(proxy.accepted() >= 15);
+        co_await compare_with_history(proxy, 3000); // and it is told to stop again and again
+    });
+}
+
+TEST_CASE("A reader that is slow holds little, and does not slow others", "[watch][slow]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string key = unique_name("slow");
+        coetcd::watch_options small;
+        small.buffer = 64 * 1024;
+        watcher slow = co_await c.watch(key, small);
+        watcher quick = co_await c.watch(key);
+        constexpr std::size_t n = 200;
+        std::size_t told = 0;
+        const auto value = [](std::size_t i) { return std::to_string(i) + std::string(8000, 'x'); };
+        const std::size_t before = heap_in_use();
+        for (std::size_t i = 0; i < n; ++i) {
+            (void)co_await c.put(key, value(i));
+            const auto events = co_await take(quick, 1); // at once
+            CHECK((events[0].kv.value == value(i)));
+        }
+        const std::size_t held = heap_in_use() - before;
+        CHECK(held < 500'000); // of the 1,600,000 that were written
+        co_await until_watches(1);
+        while (told < n) {
+            const watch_batch batch = co_await slow.next();
+            std::size_t bytes = 0;
+            for (const event& e : batch.events) {
+                CHECK((e.kv.value == value(told)));
+                ++told;
+                bytes += e.kv.value.size();
+            }
+            // What history comes in one message, etcd decides.
+            CHECK(bytes < small.buffer + 8000 * n);
+        }
+        task<watch_batch> more(executor, slow.next());
+        (void)co_await c.put(key, "the last");
+        const watch_batch batch = co_await more.result();
+        CHECK(batch.events.size() == 1);
+        co_await erase_all(c, key);
+    });
+}
+
+TEST_CASE("A reader that was too slow for the history is told so, after what it has",
+          "[watch][slow]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string key = unique_name("late");
+        coetcd::watch_options small;
+        small.buffer = 1;
+        co_await until_watches(0);
+        watcher slow = co_await c.watch(key, small);
+        (void)co_await c.put(key, "1");
+        co_await until_watches(0);
+        (void)co_await c.put(key, "2");
+        const auto third = co_await c.put(key, "3");
+        (void)co_await c.compact(third.header.revision);
+        const auto events = co_await take(slow, 1);
+        CHECK(events[0].kv.value == "1");
+        std::int64_t begins = 0;
+        try {
+            (void)co_await slow.next();
+        } catch (const coetcd::compacted_error& e) {
+            begins = e.compact_revision();
+        }
+        CHECK(begins == third.header.revision);
+        (void)co_await c.erase(key);
+    });
+}
+
+TEST_CASE("A message that is too large ends the watch that it is for", "[watch]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client direct = connect(executor);
+        coetcd::client_options options;
+        options.max_answer = 20'000;
+        const client c(executor, shared_etcd().url(), options);
+        const std::string name = unique_name("large") + '/';
+        watcher bad = co_await c.watch(name + "bad");
+        watcher good = co_await c.watch(name + "good");
+        (void)co_await direct.put(name + "good", "1");
+        (void)co_await direct.put(name + "bad", std::string(30'000, 'x'));
+        (void)co_await direct.put(name + "good", "2");
+        const auto e = co_await ending_of(bad.next());
+        CHECK(e.code == errc::too_large);
+        const auto events = co_await take(good, 2);
+        CHECK(events[1].kv.value == "2");
+        co_await until_watches(1);
+        co_await erase_all(direct, name);
+    });
+}
+
+TEST_CASE("A watch that nothing happens to does not fall behind", "[watch]") {
+    etcd_server etcd({"--experimental-watch-progress-notify-interval=100ms"});
+    const auto body = [&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client direct(executor, etcd.url());
+        tcp_proxy proxy(executor, etcd.port());
+        const client c(executor, proxy.url());
+        coetcd::watch_options options;
+        options.progress_notify = true;
+        watcher told = co_await c.watch("quiet", options);
+        watcher quiet = co_await c.watch("quiet");
+        std::int64_t revision = 0;
+        for (int i = 0; i < 10; ++i) {
+            const auto r = co_await direct.put("other", "x");
+            revision = r.header.revision;
+        }
+        for (int i = 0; i < 3; ++i) {
+            for (watch_batch batch; batch.revision < revision;) {
+                batch = co_await told.next();
+                CHECK(batch.events.empty());
+            }
+            (void)co_await told.next(); // by then the other one is there, too
+        }
+        (void)co_await direct.compact(revision);
+        proxy.cut();
+        (void)co_await direct.put("quiet", "1");
+        const auto events = co_await take(quiet, 1);
+        CHECK(events[0].kv.value == "1");
+    };
+    run_test(body);
+}
+
+TEST_CASE("Watches work behind a proxy that completes requests", "[watch][proxy]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client direct = connect(executor);
+        co_await until_watches(0);
+        buffering_proxy proxy(executor, shared_etcd().port());
+        const client c(executor, proxy.url());
+        const std::string name = unique_name("behind") + '/';
+        const auto start = clock::now();
+        std::vector<watcher> all;
+        for (int i = 0; i < 10; ++i) {
+            watcher w = co_await c.watch(key_range::prefix(name));
+            all.push_back(std::move(w));
+            if (i == 0) {
+                std::cout << "behind a proxy that completes requests: the first watch took "
+                          << ms_between(start, clock::now()) << " ms\n";
+            }
+        }
+        co_await until_watches(10);
+        (void)co_await direct.put(name + "1", "v");
+        for (watcher& w : all) {
+            const auto events = co_await take(w, 1);
+            CHECK(events[0].kv.value == "v");
+        }
+        all.erase(all.begin() + 5, all.end());
+        co_await until_watches(5);
+        task<watch_batch> waiting(executor, all[1].next());
+        std::vector<task<watcher>> starting;
+        for (int i = 0; i < 30; ++i) {
+            starting.emplace_back(executor, c.watch(name));
+        }
+        for (std::size_t i = 0; i < starting.size(); ++i) {
+            co_await yield(1);
+            starting[i].cancel();
+        }
+        for (auto& t : starting) {
+            (void)co_await t.how_it_ended();
+        }
+        starting.clear();
+        co_await until_watches(5);
+        all.clear();
+        const auto e = co_await waiting.how_it_ended();
+        CHECK(e.code == asio::error::operation_aborted);
+        co_await until_watches(0);
+        co_await erase_all(direct, name);
+    });
+}
+
+TEST_CASE("Behind such a proxy, too, a watch tells the history", "[watch][proxy][history]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        buffering_proxy proxy(executor, shared_etcd().port());
+        co_await compare_with_history(proxy, 1024 * 1024);
+        co_await compare_with_history(proxy, 3000);
+        co_await until_watches(0);
+    });
+}
+
+TEST_CASE("Behind such a proxy a lock is handed over by its watches", "[watch][proxy][mutex]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        co_await until_watches(0);
+        buffering_proxy proxy(executor, shared_etcd().port());
+        const client c(executor, proxy.url());
+        const session one = co_await session::open(c);
+        const session other = co_await session::open(c);
+        const std::string name = unique_name("handed");
+        coetcd::mutex first(one, name);
+        coetcd::mutex second(other, name);
+        co_await first.lock();
+        for (int i = 0; i < 10; ++i) {
+            co_await until_watches(0);
+            const auto t0 = clock::now();
+            task<void> waiting(executor, second.lock());
+            co_await until_watches(2);
+            std::cout << "XX " << ms_between(t0, clock::now());
+            const auto before = clock::now();
+            (void)co_await first.unlock();
+            co_await waiting.result();
+            // Without watches it would look again after some seconds only.
+            CHECK(ms_between(before, clock::now()) < 1000);
+            std::cout << "YY " << ms_between(before, clock::now()) << std::endl;
+            std::swap(first, second);
+        }
+        (void)co_await first.unlock();
+        co_await until_watches(0);
     });
 }
 
@@ -471,8 +852,8 @@ TEST_CASE("A watch goes on when etcd has stood still", "[watch]") {
         etcd.resume();
         (void)co_await c.put("k", "3");
         for (bool last = false; !last;) {
-            const auto events = co_await w.next();
-            last = events.back().kv.value == "3";
+            const watch_batch batch = co_await w.next();
+            last = batch.events.back().kv.value == "3";
         }
     };
     run_test(body);

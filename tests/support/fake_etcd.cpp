@@ -13,6 +13,7 @@ using coetcd::lease_id;
 using coetcd::detail::call_request;
 using coetcd::detail::reply;
 using coetcd::detail::rpc;
+using coetcd::detail::sending;
 
 namespace {
 
@@ -52,10 +53,21 @@ fake_etcd::fake_etcd(std::shared_ptr<scripted_env> world)
         stream->on_close = [this, key] {
             std::erase_if(watches_, [&](const watch& w) { return w.stream.get() == key; });
         };
-        listen(stream, request.body);
+        if (request.how == sending::once || duplex == way::direct) {
+            listen(stream, request.body);
+        } else if (duplex == way::refused) {
+            reply no;
+            no.status = 411;
+            no.body = "<html><title>411 Length Required</title></html>";
+            world_->push(stream, std::move(no));
+        }
     };
     world_->on_message = [this](std::shared_ptr<scripted_env::server_stream> from,
-                                const std::string& lines) { listen(from, lines); };
+                                const std::string& lines) {
+        if (duplex == way::direct) {
+            listen(from, lines);
+        }
+    };
 }
 
 std::vector<std::string> fake_etcd::under(const std::string& prefix) const {
@@ -347,29 +359,58 @@ void fake_etcd::tell(const std::vector<change>& changes) {
         return;
     }
     for (const watch& w : watches_) {
-        json events = json::array();
-        for (const change& c : changes) {
-            if (!in_range(c.key, w.key, w.range_end) || (c.deleted ? w.no_delete : w.no_put)) {
-                continue;
-            }
-            json kv = {{"key", text(c.key)}, {"mod_revision", std::to_string(c.revision)}};
-            json event = json::object();
-            if (c.deleted) {
-                event["type"] = "DELETE";
-            } else {
-                kv["create_revision"] = std::to_string(c.now.create_revision);
-                kv["version"] = std::to_string(c.now.version);
-                kv["value"] = text(c.now.value);
-            }
-            event["kv"] = kv;
-            events.push_back(event);
+        tell(w, changes);
+    }
+}
+
+void fake_etcd::tell(const watch& w, const std::vector<change>& changes) {
+    json events = json::array();
+    for (const change& c : changes) {
+        if (!in_range(c.key, w.key, w.range_end) || (c.deleted ? w.no_delete : w.no_put)) {
+            continue;
         }
-        if (!events.empty()) {
-            const json result = {
-                {"header", header()}, {"watch_id", std::to_string(w.id)}, {"events", events}};
-            world_->push(w.stream, json{{"result", result}}.dump());
+        json kv = {{"key", text(c.key)}, {"mod_revision", std::to_string(c.revision)}};
+        json event = json::object();
+        if (c.deleted) {
+            event["type"] = "DELETE";
+        } else {
+            kv["create_revision"] = std::to_string(c.now.create_revision);
+            kv["version"] = std::to_string(c.now.version);
+            kv["value"] = text(c.now.value);
+        }
+        event["kv"] = kv;
+        events.push_back(event);
+    }
+    while (w.wants_pieces && piece != 0 && events.size() > piece) {
+        const auto cut = events.begin() + static_cast<std::ptrdiff_t>(piece);
+        push(w, {{"events", json::array_t(events.begin(), cut)}, {"fragment", true}});
+        events.erase(events.begin(), cut);
+    }
+    if (!events.empty()) {
+        push(w, {{"events", events}});
+    }
+}
+
+void fake_etcd::push(const watch& w, json message) {
+    message["header"] = header();
+    message["watch_id"] = std::to_string(w.id);
+    world_->push(w.stream, json{{"result", message}}.dump());
+}
+
+void fake_etcd::tell_progress() {
+    for (const watch& w : watches_) {
+        if (w.wants_progress) {
+            push(w, json::object());
         }
     }
+}
+
+std::size_t fake_etcd::streams() const {
+    std::set<const void*> all;
+    for (const watch& w : watches_) {
+        all.insert(w.stream.get());
+    }
+    return all.size();
 }
 
 void fake_etcd::listen(const std::shared_ptr<scripted_env::server_stream>& from,
@@ -409,25 +450,26 @@ void fake_etcd::listen(const std::shared_ptr<scripted_env::server_stream>& from,
                             bytes(create, "key"),
                             bytes(create, "range_end"),
                             has("NOPUT"),
-                            has("NODELETE")});
+                            has("NODELETE"),
+                            create.value("progress_notify", false),
+                            create.value("fragment", false)});
         if (start == 0) {
             continue;
         }
-        // History, one message for each revision.
-        const std::vector<watch> all = std::exchange(watches_, {watches_.back()});
-        const std::vector<change> past = history_;
-        for (auto c = past.begin(); c != past.end();) {
-            std::vector<change> one;
-            const std::int64_t at = c->revision;
-            for (; c != past.end() && c->revision == at; ++c) {
-                one.push_back(*c);
+        std::vector<change> some;
+        std::set<std::int64_t> revisions;
+        for (const change& c : history_) {
+            if (c.revision < start) {
+                continue;
             }
-            if (at >= start) {
-                tell(one);
+            if (!revisions.contains(c.revision) && revisions.size() == batch) {
+                tell(watches_.back(), std::exchange(some, {}));
+                revisions.clear();
             }
+            revisions.insert(c.revision);
+            some.push_back(c);
         }
-        history_ = past;
-        watches_ = all;
+        tell(watches_.back(), some);
     }
 }
 

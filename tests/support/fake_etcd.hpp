@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,21 @@ public:
     bool no_space = false;           ///< Puts are refused; what only deletes is not.
     std::set<std::string> forbidden; ///< Keys that must not be put.
 
+    // Of watches.
+    /// What a stream with messages in both directions meets on its way.
+    enum class way {
+        direct,
+        buffered, ///< A proxy that waits for the end of the request.
+        refused,  ///< A proxy that wants to know the length of the request.
+    };
+    way duplex = way::direct;
+    std::size_t piece = 0; ///< Events in a message, to those who want pieces; 0 for all.
+    std::size_t batch = 1; ///< Revisions in a message that tells of history.
+    /// Tells how far it is, to those who want to know.
+    void tell_progress();
+    /// The streams that have a watch.
+    std::size_t streams() const;
+
 private:
     using json = nlohmann::json;
     struct lease {
@@ -61,6 +77,8 @@ private:
         std::string range_end;
         bool no_put;
         bool no_delete;
+        bool wants_progress;
+        bool wants_pieces;
     };
     struct change {
         bool deleted;
@@ -86,6 +104,8 @@ private:
     void expire();
     void end_lease(coetcd::lease_id id);
     void tell(const std::vector<change>& changes);
+    void tell(const watch& w, const std::vector<change>& changes);
+    void push(const watch& w, nlohmann::json message);
 
     std::shared_ptr<scripted_env> world_;
     std::map<coetcd::lease_id, lease> leases_;

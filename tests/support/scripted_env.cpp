@@ -66,17 +66,16 @@ public:
     }
     asio::awaitable<reply> read() override {
         reply result;
-        result.sent = true;
-        while (other_->lines.empty() && !other_->ended) {
+        while (other_->messages.empty() && !other_->ended) {
             (void)co_await other_->changed.wait();
         }
-        if (other_->lines.empty()) {
+        if (other_->messages.empty()) {
             result.ec = asio::error::eof;
         } else {
-            result.status = 200;
-            result.body = std::move(other_->lines.front());
-            other_->lines.pop_front();
+            result = std::move(other_->messages.front());
+            other_->messages.pop_front();
         }
+        result.sent = true;
         co_return result;
     }
     void close() override {
@@ -140,7 +139,7 @@ asio::awaitable<open_result> scripted_env::open(call_request request) {
     const fate f = decide ? decide(request) : fate();
     notifier never(*this);
     (void)co_await never.wait(now_ + latency / 2);
-    ++opened;
+    opened.push_back(request.how);
     if (f.refused) {
         result.ec = asio::error::connection_refused;
         co_return result;
@@ -155,9 +154,16 @@ asio::awaitable<open_result> scripted_env::open(call_request request) {
 }
 
 void scripted_env::push(const std::shared_ptr<server_stream>& to, std::string line) {
-    at(now_ + latency / 2, [to, line = std::move(line)] {
+    reply message;
+    message.status = 200;
+    message.body = std::move(line);
+    push(to, std::move(message));
+}
+
+void scripted_env::push(const std::shared_ptr<server_stream>& to, reply message) {
+    at(now_ + latency / 2, [to, message = std::move(message)] {
         if (!to->ended) {
-            to->lines.push_back(line);
+            to->messages.push_back(message);
             to->changed.notify_all();
         }
     });
@@ -167,7 +173,7 @@ void scripted_env::break_streams() {
     for (const auto& weak : std::exchange(streams_, {})) {
         if (const auto s = weak.lock()) {
             s->ended = true;
-            s->lines.clear();
+            s->messages.clear();
             s->changed.notify_all();
         }
     }

@@ -41,7 +41,7 @@ public:
     public:
         explicit server_stream(coetcd::detail::env& world)
             : changed(world) {}
-        std::deque<std::string> lines; ///< For the client to read.
+        std::deque<coetcd::detail::reply> messages; ///< For the client to read.
         bool ended = false;
         coetcd::detail::notifier changed;
         std::function<void()> on_close; ///< The client is gone.
@@ -65,10 +65,12 @@ public:
 
     // The record.
     std::vector<coetcd::detail::call_request> calls;
-    std::size_t opened = 0;
+    std::vector<coetcd::detail::sending> opened; ///< Streams, refused ones included.
 
     /// Sends a line to the client.
     void push(const std::shared_ptr<server_stream>& to, std::string line);
+    /// Sends something else.
+    void push(const std::shared_ptr<server_stream>& to, coetcd::detail::reply message);
     /// Breaks all streams.
     void break_streams();
 

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/watch.hpp>
 
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -30,6 +41,105 @@ std::vector<std::string> values(const std::vector<event>& events) {
 }
 
 using strings = std::vector<std::string>;
+using revisions = std::vector<std::int64_t>;
+
+revisions revisions_of(const std::vector<event>& events) {
+    revisions out;
+    for (const event& e : events) {
+        out.push_back(e.kv.mod_revision);
+    }
+    return out;
+}
+
+/// What next() returns at once.
+coetcd::watch_batch now(world& w, coetcd::watcher& from) {
+    auto reading = w.start(from.next());
+    w.env->pass(0ms);
+    return reading.get();
+}
+
+/// An etcd of which the test says each word. It confirms watches by itself, with a revision that is
+/// ahead of the events to come.
+class script {
+public:
+    explicit script(world& w)
+        : world_(w) {
+        w.env->on_open = [this](const call_request& r,
+                                std::shared_ptr<scripted_env::server_stream> stream) {
+            stream_ = stream;
+            hear(r.body);
+        };
+        w.env->on_message = [this](std::shared_ptr<scripted_env::server_stream>,
+                                   const std::string& lines) { hear(lines); };
+    }
+
+    revisions starts;     ///< Of all creates.
+    revisions ids;        ///< Theirs.
+    bool confirms = true; ///< Creates.
+
+    void say(const std::string& result) {
+        world_.env->push(stream_, R"({"result":)" + result + "}");
+        world_.env->pass(10ms);
+    }
+    void progress(std::int64_t id, std::int64_t revision) { say(head(id, revision) + "}"); }
+    /// @param revision That of the header.
+    void
+    events(std::int64_t id, std::int64_t revision, const revisions& of, bool fragment = false) {
+        std::string text;
+        for (const std::int64_t r : of) {
+            text += (text.empty() ? "" : ",") +
+                    (R"({"kv":{"key":"YQ==","mod_revision":")" + std::to_string(r) + R"("}})");
+        }
+        say(head(id, revision) + (fragment ? R"(,"fragment":true)" : "") + R"(,"events":[)" + text +
+            "]}");
+    }
+    void fail(coetcd::error_code ec, std::string beginning) {
+        coetcd::detail::reply r;
+        r.status = 200;
+        r.ec = ec;
+        r.body = std::move(beginning);
+        world_.env->push(stream_, std::move(r));
+        world_.env->pass(10ms);
+    }
+    void breaks() {
+        world_.env->break_streams();
+        world_.env->pass(1s);
+    }
+
+private:
+    static std::string head(std::int64_t id, std::int64_t revision) {
+        return R"({"header":{"revision":")" + std::to_string(revision) + R"("},"watch_id":")" +
+               std::to_string(id) + '"';
+    }
+    void hear(const std::string& lines) {
+        std::istringstream in(lines);
+        for (std::string line; std::getline(in, line);) {
+            const auto message = nlohmann::json::parse(line);
+            if (!message.contains("create_request")) {
+                continue;
+            }
+            const auto& create = message["create_request"];
+            const auto number = [&](const char* name) {
+                return create.contains(name) ? std::stoll(create[name].get<std::string>()) : 0;
+            };
+            ids.push_back(number("watch_id"));
+            starts.push_back(number("start_revision"));
+            if (confirms) {
+                world_.env->push(stream_,
+                                 R"({"result":)" + head(ids.back(), 99) + R"(,"created":true}})");
+            }
+        }
+    }
+
+    world& world_;
+    std::shared_ptr<scripted_env::server_stream> stream_;
+};
+
+coetcd::watch_options from(std::int64_t revision) {
+    coetcd::watch_options options;
+    options.start_revision = revision;
+    return options;
+}
 
 } // namespace
 
@@ -42,13 +152,13 @@ TEST_CASE("a watch tells of changes from its start on", "[watch]") {
     put(w, client, "b", "x");
     (void)w.await(client.erase("a"));
     w.env->pass(10ms);
-    REQUIRE(values(w.await(seen.next())) == strings{"1", "-"});
+    REQUIRE(values(w.await(seen.next()).events) == strings{"1", "-"});
     auto waiting = w.start(seen.next());
     w.env->pass(1s);
     REQUIRE_FALSE(waiting.ended());
     put(w, client, "a", "2");
     w.env->pass(10ms);
-    REQUIRE(values(waiting.get()) == strings{"2"});
+    REQUIRE(values(waiting.get().events) == strings{"2"});
 }
 
 TEST_CASE("a watch tells of history from its start revision on", "[watch]") {
@@ -57,11 +167,9 @@ TEST_CASE("a watch tells of history from its start revision on", "[watch]") {
     for (const char* v : {"1", "2", "3"}) {
         put(w, client, "p/a", v);
     }
-    coetcd::watch_options from;
-    from.start_revision = 3;
-    coetcd::watcher seen = w.await(client.watch(coetcd::key_range::prefix("p/"), from));
+    coetcd::watcher seen = w.await(client.watch(coetcd::key_range::prefix("p/"), from(3)));
     w.env->pass(10ms);
-    const std::vector<event> events = w.await(seen.next());
+    const std::vector<event> events = w.await(seen.next()).events;
     REQUIRE(values(events) == strings{"2", "3"});
     REQUIRE(events[0].kv.mod_revision == 3);
 }
@@ -79,7 +187,7 @@ TEST_CASE("what happens while a watch is being created is told", "[watch]") {
     auto reading = w.start(seen.next());
     w.env->pass(10ms);
     REQUIRE(reading.ended());
-    REQUIRE(values(reading.get()) == strings{"1"});
+    REQUIRE(values(reading.get().events) == strings{"1"});
 }
 
 TEST_CASE("a watch whose member stands still goes on elsewhere", "[watch]") {
@@ -92,15 +200,15 @@ TEST_CASE("a watch whose member stands still goes on elsewhere", "[watch]") {
     w.etcd->write("a", "1");
     w.etcd->tells = true;
     w.env->pass(9s);
-    REQUIRE(w.env->opened == 1);
+    REQUIRE(w.env->opened.size() == 1);
     w.env->pass(4s); // it was asked, and did not answer
-    REQUIRE(w.env->opened == 2);
+    REQUIRE(w.env->opened.size() == 2);
     auto reading = w.start(seen.next());
     w.env->pass(10ms);
-    REQUIRE(values(reading.get()) == strings{"1"});
+    REQUIRE(values(reading.get().events) == strings{"1"});
     w.env->on_message = serve;
     w.env->pass(10min); // one that answers is left in peace
-    REQUIRE(w.env->opened == 2);
+    REQUIRE(w.env->opened.size() == 2);
     REQUIRE(w.etcd->watches() == 1);
 }
 
@@ -116,8 +224,8 @@ TEST_CASE("filters leave out what is not wanted", "[watch]") {
     put(w, client, "a", "1");
     (void)w.await(client.erase("a"));
     w.env->pass(10ms);
-    REQUIRE(values(w.await(erases.next())) == strings{"-"});
-    REQUIRE(values(w.await(puts.next())) == strings{"1"});
+    REQUIRE(values(w.await(erases.next()).events) == strings{"-"});
+    REQUIRE(values(w.await(puts.next()).events) == strings{"1"});
 }
 
 TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") {
@@ -136,7 +244,7 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
         w.env->break_streams();
         w.env->pass(2s);
         REQUIRE(writing.get());
-        const std::vector<event> events = w.await(seen.next());
+        const std::vector<event> events = w.await(seen.next()).events;
         INFO("after " << when.count() << " ms");
         REQUIRE(events.size() == 20);
         for (std::size_t i = 0; i < events.size(); ++i) {
@@ -152,11 +260,11 @@ TEST_CASE("all watches of a client share one stream, and leave nothing behind", 
     for (int i = 0; i < 20; ++i) {
         many.push_back(w.await(client.watch("k" + std::to_string(i))));
     }
-    REQUIRE(w.env->opened == 1);
+    REQUIRE(w.env->opened.size() == 1);
     REQUIRE(w.etcd->watches() == 20);
     put(w, client, "k7", "x");
     w.env->pass(10ms);
-    REQUIRE(values(w.await(many[7].next())) == strings{"x"});
+    REQUIRE(values(w.await(many[7].next()).events) == strings{"x"});
     many.erase(many.begin(), many.begin() + 10);
     w.env->pass(10ms);
     REQUIRE(w.etcd->watches() == 10);
@@ -165,7 +273,7 @@ TEST_CASE("all watches of a client share one stream, and leave nothing behind", 
     REQUIRE(w.etcd->watches() == 0);
     // The stream was closed with the last one; the next watch opens another.
     coetcd::watcher next = w.await(client.watch("k1"));
-    REQUIRE(w.env->opened == 2);
+    REQUIRE(w.env->opened.size() == 2);
 }
 
 TEST_CASE("a watch whose history was compacted says so, and from where there is some", "[watch]") {
@@ -175,13 +283,15 @@ TEST_CASE("a watch whose history was compacted says so, and from where there is 
         put(w, client, "a", std::to_string(i));
     }
     w.etcd->compacted = 7;
-    coetcd::watch_options from;
-    from.start_revision = 3;
-    coetcd::watcher seen = w.await(client.watch("a", from));
+    coetcd::watcher seen = w.await(client.watch("a", from(3)));
     auto reading = w.start(seen.next());
     w.env->pass(10ms);
     REQUIRE(reading.code() == errc::watch_compacted);
-    REQUIRE(seen.compact_revision() == 7);
+    try {
+        (void)reading.get();
+    } catch (const coetcd::compacted_error& e) {
+        REQUIRE(e.compact_revision() == 7);
+    }
     auto again = w.start(seen.next());
     w.env->pass(10ms);
     REQUIRE(again.code() == errc::watch_compacted);
@@ -198,7 +308,7 @@ TEST_CASE("next() can be cancelled, and loses nothing", "[watch][cancellation]")
     REQUIRE(reading.code() == asio::error::operation_aborted);
     put(w, client, "a", "1");
     w.env->pass(10ms);
-    REQUIRE(values(w.await(seen.next())) == strings{"1"});
+    REQUIRE(values(w.await(seen.next()).events) == strings{"1"});
 }
 
 TEST_CASE("next() ends when its watcher is destroyed", "[watch]") {
@@ -243,7 +353,7 @@ TEST_CASE("watch() fails at its deadline if no endpoint confirms it", "[watch]")
     auto starting = w.start(client.watch("a"));
     w.env->pass(5010ms);
     REQUIRE(starting.code() == errc::timed_out);
-    REQUIRE(w.env->opened >= 2); // it did not wait for the first one all the time
+    REQUIRE(w.env->opened.size() >= 2); // it did not wait for the first one all the time
 }
 
 TEST_CASE("arguments that cannot be right are refused before anything is sent", "[watch]") {
@@ -256,39 +366,484 @@ TEST_CASE("arguments that cannot be right are refused before anything is sent", 
     REQUIRE(w.env->calls.empty());
 }
 
-TEST_CASE("a refusal ends the watch that it is for", "[watch]") {
+TEST_CASE("a refusal ends the watch that it is for, with etcd's code", "[watch]") {
+    const auto [reason, code] = GENERATE(table<std::string, coetcd::error_code>(
+        {{"rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+          coetcd::server_errc::permission_denied},
+         {"rpc error: code = Unauthenticated desc = etcdserver: invalid auth token",
+          coetcd::server_errc::unauthenticated},
+         {"mvcc: watcher range is empty", errc::watch_canceled}}));
+    INFO(reason);
     world w;
     const coetcd::client client = w.client();
-    coetcd::watcher good = w.await(client.watch("a"));
-    const auto listen = w.env->on_message;
-    w.env->on_message = [&](std::shared_ptr<scripted_env::server_stream> from,
-                            const std::string& lines) {
-        if (lines.find("create_request") == std::string::npos) {
-            return listen(from, lines);
-        }
-        w.env->push(from,
-                    R"({"result":{"header":{"revision":"1"},"watch_id":"-1","created":true,)"
-                    R"("canceled":true,"cancel_reason":"PermissionDenied"}})");
-    };
-    auto starting = w.start(client.watch("secret"));
-    w.env->pass(20ms);
-    REQUIRE(starting.code() == errc::watch_canceled);
+    script etcd(w);
+    coetcd::watcher good = w.await(client.watch("a", from(10)));
+    etcd.confirms = false;
+    auto starting = w.start(client.watch("secret", from(10)));
+    w.env->pass(10ms);
+    etcd.say(R"({"header":{},"watch_id":"-1","created":true,"canceled":true,"cancel_reason":")" +
+             reason + R"("})");
+    REQUIRE(starting.code() == code);
     try {
         (void)starting.get();
     } catch (const coetcd::error& e) {
-        REQUIRE_THAT(e.what(), support::contains("PermissionDenied"));
+        REQUIRE_THAT(e.what(), support::contains(reason.substr(reason.rfind(':'))));
     }
+    etcd.events(1, 20, {15});
+    REQUIRE(revisions_of(now(w, good).events) == revisions{15});
+    REQUIRE(w.env->opened.size() == 1);
+}
+
+TEST_CASE("a watch resumes after the last event or progress, whatever headers say", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    script etcd(w);
+    coetcd::watcher seen = w.await(client.watch("a", from(10)));
+    const auto resumes_at = [&](std::int64_t revision) {
+        etcd.breaks();
+        return etcd.starts.back() == revision;
+    };
+    CHECK(etcd.starts == revisions{10});
+    CHECK(resumes_at(10)); // "created" says 99
+    etcd.events(1, 99, {12});
+    CHECK(resumes_at(13));
+    etcd.events(1, 2816, {13, 14, 20}); // a batch, with the revision of the store
+    CHECK(resumes_at(21));
+    etcd.progress(-1, 90); // the answer to a request for progress
+    CHECK(resumes_at(21));
+    etcd.progress(1, 50);
+    CHECK(resumes_at(51));
+    etcd.events(1, 99, {49, 50, 51}); // some that were told already
+    CHECK(resumes_at(52));
+    etcd.progress(1, 51); // late
+    CHECK(resumes_at(52));
+    const coetcd::watch_batch batch = now(w, seen);
+    CHECK(revisions_of(batch.events) == revisions{12, 13, 14, 20, 51});
+    CHECK(batch.revision == 51);
+}
+
+TEST_CASE("pieces of a revision are put together, and come again if one was lost", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    script etcd(w);
+    coetcd::watcher seen = w.await(client.watch("a", from(10)));
+    etcd.events(1, 99, {10, 11, 12, 12}, true);
+    const coetcd::watch_batch early = now(w, seen);
+    CHECK(revisions_of(early.events) == revisions{10, 11}); // 12 may go on
+    CHECK(early.revision == 11);
+    etcd.events(1, 99, {12}, true);
+    auto reading = w.start(seen.next());
+    w.env->pass(10ms);
+    CHECK_FALSE(reading.ended());
+    etcd.breaks();
+    CHECK(etcd.starts.back() == 12);
+    etcd.events(1, 99, {12, 12}, true);
+    etcd.events(1, 99, {12, 12, 13});
+    CHECK(revisions_of(reading.get().events) == revisions{12, 12, 12, 12, 13});
+}
+
+TEST_CASE("large transactions come in pieces, and are told whole", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.etcd->piece = 3;
+    coetcd::watcher seen = w.await(client.watch(coetcd::key_range::prefix("p/")));
+    auto many = coetcd::txn();
+    for (int i = 0; i < 10; ++i) {
+        many.success.push_back(coetcd::op::put("p/" + std::to_string(i), "x"));
+    }
+    const auto done = w.await(client.txn(std::move(many)));
+    w.env->pass(10ms);
+    const coetcd::watch_batch batch = now(w, seen);
+    CHECK(batch.events.size() == 10);
+    CHECK(batch.revision == done.header.revision);
+}
+
+TEST_CASE("what etcd still sends for a watch that has ended is not told", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    script etcd(w);
+    std::optional<coetcd::watcher> gone = w.await(client.watch("a", from(10)));
+    coetcd::watcher stays = w.await(client.watch("a", from(10)));
+    gone.reset();
+    etcd.events(1, 99, {11});
+    coetcd::watcher next = w.await(client.watch("a", from(10)));
+    etcd.events(1, 99, {12});
+    CHECK(etcd.ids == revisions{1, 2, 3}); // none is used twice
+    for (coetcd::watcher* each : {&stays, &next}) {
+        auto reading = w.start(each->next());
+        w.env->pass(10ms);
+        CHECK_FALSE(reading.ended());
+    }
+}
+
+TEST_CASE("a batch tells from where on another watch can take over", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    std::optional<coetcd::watcher> first = w.await(client.watch("a"));
+    put(w, client, "a", "1");
+    put(w, client, "b", "x");
+    w.env->pass(10ms);
+    const coetcd::watch_batch batch = now(w, *first);
+    CHECK(batch.revision == batch.events.back().kv.mod_revision);
+    first.reset();
+    put(w, client, "a", "2");
+    coetcd::watcher second = w.await(client.watch("a", from(batch.revision + 1)));
+    w.env->pass(10ms);
+    CHECK(values(now(w, second).events) == strings{"2"});
+}
+
+TEST_CASE("progress is told to those who want to know, and kept for all", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watch_options options;
+    options.progress_notify = true;
+    coetcd::watcher wants = w.await(client.watch("a", options));
+    coetcd::watcher does_not = w.await(client.watch("a"));
+    for (int i = 0; i < 5; ++i) {
+        put(w, client, "b", "x");
+    }
+    auto reading = w.start(wants.next());
+    auto waiting = w.start(does_not.next());
+    w.etcd->tell_progress();
+    w.env->pass(10ms);
+    const coetcd::watch_batch batch = reading.get();
+    CHECK(batch.events.empty());
+    CHECK(batch.revision == w.etcd->revision);
+    CHECK_FALSE(waiting.ended());
+    // Neither falls behind what is compacted.
+    w.etcd->compacted = w.etcd->revision;
+    w.env->break_streams();
+    w.env->pass(1s);
     put(w, client, "a", "1");
     w.env->pass(10ms);
-    REQUIRE(values(w.await(good.next())) == strings{"1"});
+    CHECK(values(waiting.get().events) == strings{"1"});
+    // What is unread and a notice are told together.
+    put(w, client, "b", "x");
+    w.etcd->tell_progress();
+    w.env->pass(10ms);
+    const coetcd::watch_batch both = now(w, wants);
+    CHECK(values(both.events) == strings{"1"});
+    CHECK(both.revision == w.etcd->revision);
+}
+
+TEST_CASE("a slow reader holds little, misses nothing, and slows nobody", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 10'000;
+    coetcd::watcher slow = w.await(client.watch("a", small));
+    coetcd::watcher quick = w.await(client.watch("a"));
+    int written = 0;
+    int read = 0;
+    const auto write = [&](int n) {
+        for (; n != 0; --n) {
+            put(w, client, "a", std::to_string(++written) + std::string(1000, 'x'));
+            w.env->pass(10ms);
+            CHECK(now(w, quick).events.size() == 1);
+        }
+    };
+    const auto read_some = [&] {
+        const coetcd::watch_batch batch = now(w, slow);
+        std::size_t bytes = 0;
+        for (const event& e : batch.events) {
+            CHECK(std::stoi(e.kv.value) == ++read);
+            bytes += e.kv.value.size();
+        }
+        CHECK(bytes <= small.buffer + 2000); // and one message
+        w.env->pass(10ms);
+    };
+    write(5);
+    CHECK(w.etcd->watches() == 2);
+    write(15);
+    CHECK(w.etcd->watches() == 1); // it was told to stop
+    read_some();
+    CHECK(read < 15);
+    CHECK(w.etcd->watches() == 1); // there was more, and again too much
+    read_some();
+    CHECK(w.etcd->watches() == 2);
+    write(30);
+    while (read < written) {
+        read_some();
+    }
+    auto reading = w.start(slow.next());
+    write(1);
+    CHECK(reading.ended());
+    CHECK(w.env->opened.size() == 1);
+}
+
+TEST_CASE("a slow reader that history does not wait for is told so, after what it has", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 1;
+    coetcd::watcher slow = w.await(client.watch("a", small));
+    for (const char* v : {"1", "2", "3"}) {
+        put(w, client, "a", v);
+        w.env->pass(10ms);
+    }
+    w.etcd->compacted = w.etcd->revision;
+    CHECK(values(now(w, slow).events) == strings{"1"});
+    w.env->pass(10ms);
+    auto reading = w.start(slow.next());
+    w.env->pass(10ms);
+    REQUIRE(reading.code() == errc::watch_compacted);
+    REQUIRE_THROWS_AS(reading.get(), coetcd::compacted_error);
+    CHECK(w.etcd->watches() == 0);
+    // It may be destroyed while it is told to stop.
+    std::optional<coetcd::watcher> other = w.await(client.watch("a", small));
+    put(w, client, "a", "4");
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 0);
+    other.reset();
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 0);
+}
+
+TEST_CASE("a message that is too large ends the watch that it is for", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    script etcd(w);
+    coetcd::watcher bad = w.await(client.watch("a", from(10)));
+    coetcd::watcher good = w.await(client.watch("b", from(10)));
+    etcd.events(2, 99, {12});
+    etcd.fail(errc::too_large,
+              R"({"result":{"header":{"revision":"9"},"watch_id":"1","events":[{)");
+    w.env->pass(1s);
+    auto reading = w.start(bad.next());
+    w.env->pass(10ms);
+    CHECK(reading.code() == errc::too_large);
+    CHECK(etcd.ids == revisions{1, 2, 2}); // only the other one was resumed
+    CHECK(etcd.starts.back() == 13);
+    etcd.events(2, 99, {14});
+    CHECK(revisions_of(now(w, good).events) == revisions{12, 14});
+
+    // One that has ended meanwhile ends nobody else.
+    etcd.fail(errc::too_large,
+              R"({"result":{"header":{"revision":"9"},"watch_id":"1","events":[{)");
+    w.env->pass(1s);
+    etcd.events(2, 99, {15});
+    CHECK(revisions_of(now(w, good).events) == revisions{15});
+
+    // If nobody knows whose it is, then it is everybody's.
+    etcd.fail(errc::too_large, R"({"result":{"header":{"revision":"9"},"events":[{)");
+    auto ended = w.start(good.next());
+    w.env->pass(10ms);
+    CHECK(ended.code() == errc::too_large);
+}
+
+using way = support::fake_etcd::way;
+using coetcd::detail::sending;
+
+namespace {
+
+std::size_t count(const world& w, sending how) {
+    return static_cast<std::size_t>(std::count(w.env->opened.begin(), w.env->opened.end(), how));
+}
+
+} // namespace
+
+TEST_CASE("behind a proxy that completes requests each watch has a stream of its own",
+          "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = GENERATE(way::buffered, way::refused);
+    const coetcd::client client = w.client();
+    const auto began = w.env->now();
+    coetcd::watcher one = w.await(client.watch("a"));
+    CHECK(w.env->now() - began < 4s);
+    coetcd::watcher two = w.await(client.watch("b"));
+    std::optional<coetcd::watcher> three = w.await(client.watch("a"));
+    CHECK(w.etcd->watches() == 3);
+    CHECK(w.etcd->streams() == 3);
+    CHECK(count(w, sending::duplex) == 2); // the first, and a question to be sure
+    put(w, client, "a", "1");
+    put(w, client, "b", "2");
+    w.env->pass(10ms);
+    CHECK(values(now(w, one).events) == strings{"1"});
+    CHECK(values(now(w, two).events) == strings{"2"});
+    CHECK(values(now(w, *three).events) == strings{"1"});
+    three.reset();
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 2);
+
+    // One that breaks is resumed.
+    for (int i = 0; i < 20; ++i) {
+        w.env->break_streams();
+        w.etcd->write("a", std::to_string(i));
+        w.env->pass(2s);
+        CHECK(values(now(w, one).events) == strings{std::to_string(i)});
+    }
+    CHECK(w.etcd->streams() == 2);
+    CHECK(count(w, sending::duplex) == 2);
+}
+
+TEST_CASE("a proxy that is gone is noticed, at once if there is no watch", "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = way::buffered;
+    const coetcd::client client = w.client();
+    std::optional<coetcd::watcher> one = w.await(client.watch("a"));
+    std::optional<coetcd::watcher> two = w.await(client.watch("a"));
+    w.env->pass(4min + 50s);
+    CHECK(count(w, sending::duplex) == 2);
+    w.env->pass(15s);
+    CHECK(count(w, sending::duplex) == 3);
+    CHECK(w.etcd->streams() == 2); // which goes on meanwhile
+    w.etcd->duplex = way::direct;
+    w.env->pass(9min);
+    CHECK(count(w, sending::duplex) == 3);
+    CHECK(w.etcd->streams() == 2);
+    w.etcd->write("a", "1"); // may be told on the old stream, or on the new one
+    w.env->pass(65s);
+    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watches() == 2);
+    put(w, client, "a", "2");
+    w.env->pass(10ms);
+    CHECK(values(now(w, *one).events) == strings{"1", "2"});
+    CHECK(values(now(w, *two).events) == strings{"1", "2"});
+
+    w.etcd->duplex = way::buffered;
+    w.env->break_streams();
+    w.env->pass(10s);
+    CHECK(w.etcd->streams() == 2);
+    one.reset();
+    two.reset();
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 0);
+    w.etcd->duplex = way::direct;
+    one = w.await(client.watch("a"));
+    two = w.await(client.watch("a"));
+    CHECK(w.etcd->streams() == 1);
+}
+
+TEST_CASE("an endpoint that is at fault is no proxy", "[watch][proxy]") {
+    world w;
+    const coetcd::client client = w.client();
+    // It stands still, and is back when it is asked a second time.
+    int answered = 0;
+    int silent = GENERATE(1, 2);
+    const auto serve = w.env->on_open;
+    w.env->on_open = [&](const call_request& r, std::shared_ptr<scripted_env::server_stream> s) {
+        if (silent-- <= 0) {
+            ++answered;
+            serve(r, s);
+        }
+    };
+    coetcd::watcher one = w.await(client.watch("a", from(1)));
+    coetcd::watcher two = w.await(client.watch("a", from(1)));
+    CHECK(answered > 0);
+    CHECK(w.etcd->streams() == 1);
+}
+
+TEST_CASE("a refusal by something that is not etcd ends the watch if it refuses everything",
+          "[watch][proxy]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.env->on_open = [&](const call_request&, std::shared_ptr<scripted_env::server_stream> s) {
+        coetcd::detail::reply no;
+        no.status = 404;
+        no.body = "404 page not found";
+        w.env->push(s, std::move(no));
+    };
+    auto starting = w.start(client.watch("a", from(1)));
+    w.env->pass(1s);
+    REQUIRE(starting.code() == coetcd::server_errc::unimplemented);
+}
+
+TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = way::buffered;
+    const coetcd::client client = w.client();
+    coetcd::watcher seen = w.await(client.watch("a"));
+    const auto opened = count(w, sending::once);
+    w.env->pass(59s);
+    CHECK(count(w, sending::once) == opened);
+    w.env->pass(2s);
+    CHECK(count(w, sending::once) == opened + 1); // asked
+    CHECK(w.etcd->streams() == 1);
+    w.etcd->tells = false; // so that the next change comes by a resumed watch only
+    w.etcd->write("a", "1");
+    w.etcd->tells = true;
+    // As long as it answers, it is trusted; but not for ever.
+    w.env->pass(10min);
+    auto reading = w.start(seen.next());
+    w.env->pass(10ms);
+    CHECK_FALSE(reading.ended());
+    w.env->pass(2min);
+    CHECK(values(reading.get().events) == strings{"1"});
+}
+
+TEST_CASE("a stream on which nobody can ask is resumed if etcd has fallen silent",
+          "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = way::buffered;
+    const coetcd::client client = w.client();
+    coetcd::watcher seen = w.await(client.watch("a"));
+    w.etcd->tells = false;
+    w.etcd->write("a", "1");
+    w.etcd->tells = true;
+    const auto serve = w.env->on_open;
+    int silent = 1;
+    w.env->on_open = [&](const call_request& r, std::shared_ptr<scripted_env::server_stream> s) {
+        if (silent-- <= 0) {
+            serve(r, s);
+        }
+    };
+    w.env->pass(65s);
+    CHECK(values(now(w, seen).events) == strings{"1"});
+    CHECK(w.etcd->streams() == 1);
+}
+
+TEST_CASE("a slow reader behind a proxy is told to stop, too", "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = way::buffered;
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 1;
+    coetcd::watcher slow = w.await(client.watch("a", small));
+    coetcd::watcher other = w.await(client.watch("a"));
+    for (int i = 0; i < 5; ++i) {
+        put(w, client, "a", std::to_string(i));
+    }
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 1);
+    for (int i = 0; i < 5; ++i) {
+        CHECK(values(now(w, slow).events) == strings{std::to_string(i)});
+        w.env->pass(10ms);
+    }
+    CHECK(w.etcd->watches() == 2);
+}
+
+TEST_CASE("behind a proxy nothing is left, whenever a watch is cancelled or destroyed",
+          "[watch][proxy][cancellation]") {
+    for (auto when = 0ms; when < 3100ms; when += (when < 1990ms ? 100ms : 1ms)) {
+        world w;
+        w.etcd->duplex = way::buffered;
+        std::optional<coetcd::client> client = w.client();
+        auto starting = w.start(client->watch("a"));
+        w.env->pass(when);
+        starting.cancel();
+        client.reset();
+        w.env->pass(0ms);
+        REQUIRE(starting.ended());
+        w.env->pass(20ms);
+        REQUIRE(w.etcd->watches() == (starting.succeeded() ? 1 : 0));
+        if (when % 10ms == 0ms) {
+            w.env->pass(10s);
+            const auto opened = w.env->opened.size();
+            w.env->pass(10s);
+            REQUIRE(w.env->opened.size() == opened);
+        }
+    }
 }
 
 TEST_CASE("the whole world may end under a watch", "[watch]") {
-    for (auto when = 0ms; when < 10ms; ++when) {
-        world w;
-        const coetcd::client client = w.client();
-        const auto starting = w.start(client.watch("a"));
-        w.env->pass(when);
+    for (const way path : {way::direct, way::buffered}) {
+        for (auto when = 0ms; when < 3050ms; when += (when < 10ms || when > 1995ms ? 1ms : 100ms)) {
+            world w;
+            w.etcd->duplex = path;
+            const coetcd::client client = w.client();
+            const auto starting = w.start(client.watch("a"));
+            w.env->pass(when);
+        }
     }
     SUCCEED("no leak, no access to what is gone");
 }

@@ -127,6 +127,7 @@ public:
     /// Sends a message. One caller at a time.
     virtual asio::awaitable<error_code> write(std::string json, time_point deadline) = 0;
     /// Waits for the next message. One caller at a time. `asio::error::eof` is the regular end.
+    /// Of a message that is `errc::too_large` the body is the beginning; it is the last one.
     virtual asio::awaitable<reply> read() = 0;
     /// Ends both directions: a `read` or `write` under way fails.
     virtual void close() = 0;

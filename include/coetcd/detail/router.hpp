@@ -217,6 +217,7 @@ public:
             (void)co_await login_changed_.wait(std::min(deadline, login_.not_before()));
         }
     }
+    bool logs_in() const { return login_.needed(); }
     /// etcd refused a token, or accepted it.
     void rejected(std::uint64_t token_number) { login_.rejected(token_number); }
     void accepted(std::uint64_t token_number) { login_.accepted(token_number); }

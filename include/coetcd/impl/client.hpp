@@ -202,8 +202,10 @@ lease_revoke(std::shared_ptr<client_impl> impl, call_spec spec, std::string body
     co_return response;
 }
 
-inline asio::awaitable<watcher>
-watch(std::shared_ptr<client_impl> impl, call_spec spec, wire::watch_create_request request) {
+inline asio::awaitable<watcher> watch(std::shared_ptr<client_impl> impl,
+                                      call_spec spec,
+                                      wire::watch_create_request request,
+                                      watch_options options) {
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,
     // its events come at once; else the first ones come up to 100 ms late.
     if (request.start_revision == 0) {
@@ -212,9 +214,9 @@ watch(std::shared_ptr<client_impl> impl, call_spec spec, wire::watch_create_requ
         const range_response r = co_await unary<range_response>(impl, spec, std::move(body));
         request.start_revision = r.header.revision + 1;
     }
-    const std::int64_t resume_revision = request.start_revision;
-    auto started = std::make_shared<watcher_impl>(impl->cluster_router, impl->hub);
-    co_await watcher_impl::start(started, std::move(request), resume_revision, spec.deadline);
+    auto started = std::make_shared<watcher_impl>(
+        impl->cluster_router, impl->hub, std::move(request), options);
+    co_await watcher_impl::start(started, spec.deadline);
     co_return watcher(std::move(started));
 }
 
@@ -438,6 +440,9 @@ inline boost::asio::awaitable<watcher> client::watch(key_range keys, watch_optio
     if (options.start_revision < 0) {
         throw std::invalid_argument("start_revision: must not be negative");
     }
+    if (options.buffer == 0) {
+        throw std::invalid_argument("buffer: must be positive");
+    }
     detail::wire::watch_create_request request(std::move(keys));
     request.start_revision = options.start_revision;
     request.prev_kv = options.prev_kv;
@@ -445,7 +450,7 @@ inline boost::asio::awaitable<watcher> client::watch(key_range keys, watch_optio
     request.no_delete = options.no_delete;
     request.fragment = true;
     return detail::watch(
-        impl_, impl_->spec(detail::rpc::range, timeout_, true, false), std::move(request));
+        impl_, impl_->spec(detail::rpc::range, timeout_, true, false), std::move(request), options);
 }
 
 } // namespace coetcd

@@ -6,9 +6,12 @@
 #include <coetcd/detail/watch_hub.hpp>
 #include <coetcd/watch.hpp>
 
-#include <iterator>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd {
 
@@ -16,20 +19,25 @@ namespace detail {
 
 class watcher_impl final : public watch_sink {
 public:
-    watcher_impl(std::shared_ptr<router> r, std::shared_ptr<watch_hub> hub)
-        : router_(std::move(r))
+    watcher_impl(const std::shared_ptr<router>& r,
+                 std::shared_ptr<watch_hub> hub,
+                 wire::watch_create_request request,
+                 const watch_options& options)
+        : world_(r->world())
         , hub_(std::move(hub))
-        , changed_(*router_->world()) {}
+        , request_(std::move(request))
+        , buffer_(options.buffer)
+        , tells_progress_(options.progress_notify)
+        , changed_(*world_) {
+        unread_.revision = request_.start_revision - 1;
+    }
     ~watcher_impl() { end(); }
     watcher_impl(const watcher_impl&) = delete;
     watcher_impl& operator=(const watcher_impl&) = delete;
 
     /// Waits until the watch is in force.
-    static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self,
-                                       wire::watch_create_request request,
-                                       std::int64_t resume_revision,
-                                       time_point deadline) {
-        self->id_ = self->hub_->add(std::move(request), *self, resume_revision);
+    static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
+        self->go_on();
         while (!self->created_ && !self->over_) {
             const bool in_time = co_await self->changed_.wait(deadline);
             if (!in_time) {
@@ -39,29 +47,55 @@ public:
         self->check();
     }
 
-    static asio::awaitable<std::vector<event>> next(std::shared_ptr<watcher_impl> self) {
-        while (self->events_.empty()) {
+    static asio::awaitable<watch_batch> next(std::shared_ptr<watcher_impl> self) {
+        while (!self->news_) {
             self->check();
             (void)co_await self->changed_.wait();
         }
-        co_return std::exchange(self->events_, {});
+        co_return self->take();
     }
 
     /// Ends the watch; whoever waits is told that it was aborted.
     void end() {
         if (!over_) {
-            hub_->remove(id_);
+            stop();
             on_ended(asio::error::operation_aborted, "the watcher was destroyed", 0);
         }
     }
 
-    std::int64_t compact_revision() const { return compact_revision_; }
-
 private:
+    static std::size_t footprint(const event& e) {
+        const std::size_t before =
+            e.prev_kv ? e.prev_kv->key.size() + e.prev_kv->value.size() : std::size_t{0};
+        return sizeof e + e.kv.key.size() + e.kv.value.size() + before;
+    }
+
     void check() const {
+        if (over_ == errc::watch_compacted) {
+            throw compacted_error(compact_revision_, text_);
+        }
         if (over_) {
             throw error(over_, text_);
         }
+    }
+
+    /// Has etcd send all from the first revision on that is not told yet.
+    void go_on() {
+        request_.start_revision = unread_.revision + 1;
+        id_ = hub_->add(request_, *this);
+    }
+    void stop() { hub_->remove(std::exchange(id_, 0)); }
+    bool stopped() const { return id_ == 0; }
+
+    watch_batch take() {
+        watch_batch taken = std::exchange(unread_, {});
+        unread_.revision = taken.revision;
+        held_ = 0;
+        news_ = false;
+        if (stopped() && !over_) {
+            go_on();
+        }
+        return taken;
     }
 
     void on_created() override {
@@ -69,10 +103,23 @@ private:
         changed_.notify_all();
     }
     void on_events(std::vector<event>& events) override {
-        events_.insert(events_.end(),
-                       std::make_move_iterator(events.begin()),
-                       std::make_move_iterator(events.end()));
+        unread_.revision = events.back().kv.mod_revision;
+        for (event& e : events) {
+            held_ += footprint(e);
+            unread_.events.push_back(std::move(e));
+        }
+        news_ = true;
+        if (held_ > buffer_) {
+            stop();
+        }
         changed_.notify_all();
+    }
+    void on_progress(std::int64_t revision) override {
+        unread_.revision = revision;
+        if (tells_progress_) {
+            news_ = true;
+            changed_.notify_all();
+        }
     }
     void on_ended(error_code ec, std::string text, std::int64_t compact_revision) override {
         over_ = ec;
@@ -81,12 +128,17 @@ private:
         changed_.notify_all();
     }
 
-    const std::shared_ptr<router> router_;
+    const std::shared_ptr<env> world_;
     const std::shared_ptr<watch_hub> hub_;
-    std::int64_t id_ = 0;
+    wire::watch_create_request request_;
+    const std::size_t buffer_;
+    const bool tells_progress_;
+    std::int64_t id_ = 0; // 0 while too much is unread
     bool created_ = false;
-    std::vector<event> events_; // not taken yet
-    error_code over_;           // set once the watch has ended
+    watch_batch unread_;
+    std::size_t held_ = 0; // bytes in `unread_`
+    bool news_ = false;    // `unread_` is worth telling
+    error_code over_;      // set once the watch has ended
     std::string text_;
     std::int64_t compact_revision_ = 0;
     notifier changed_;
@@ -109,12 +161,8 @@ inline watcher::~watcher() {
     }
 }
 
-inline boost::asio::awaitable<std::vector<event>> watcher::next() {
+inline boost::asio::awaitable<watch_batch> watcher::next() {
     return detail::watcher_impl::next(impl_);
-}
-
-inline std::int64_t watcher::compact_revision() const noexcept {
-    return impl_->compact_revision();
 }
 
 } // namespace coetcd

@@ -33,7 +33,8 @@ public:
     /// Sends bytes of a request that stays open.
     virtual asio::awaitable<error_code> write(std::string bytes) = 0;
     /// Reads the next message of an answer that stays open: one line. The end of the answer is
-    /// `asio::error::eof`; what an unterminated last line holds comes before it.
+    /// `asio::error::eof`; what an unterminated last line holds comes before it. Of a line that is
+    /// too large there is the beginning.
     virtual asio::awaitable<reply> read_line() = 0;
     /// Ends what is under way. Does not wait, and says nothing to the peer.
     virtual void close() = 0;

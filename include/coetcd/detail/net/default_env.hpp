@@ -249,7 +249,8 @@ inline asio::awaitable<open_result> default_env::open(call_request request) {
         co_return result;
     }
     auto opened = std::make_unique<http_stream>(executor_, std::move(fresh.connected));
-    std::string text = http_request(request, framing::chunked, std::nullopt);
+    const framing how = request.how == sending::once ? framing::whole : framing::chunked;
+    std::string text = http_request(request, how, std::nullopt);
     result.ec = co_await opened->send(std::move(text), request.deadline);
     if (!result.ec) {
         result.opened = std::move(opened);

@@ -120,6 +120,7 @@ public:
             }
             if (lines_.overflowed()) {
                 result.ec = errc::too_large;
+                result.body = lines_.beginning();
                 break;
             }
             if (ended_ || (open_answer_ && open_answer_->is_done())) {

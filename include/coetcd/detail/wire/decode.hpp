@@ -10,10 +10,13 @@
 #include <coetcd/lease.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -229,6 +232,24 @@ stream_message<Response> decode_stream(std::string_view line) {
         return *std::move(failure);
     }
     return read_answer<Response>(require_object(message, "result"));
+}
+
+/// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id
+/// before the events.
+/// @returns Nothing if it is not there.
+inline std::optional<std::int64_t> find_watch_id(std::string_view beginning) {
+    constexpr std::string_view name = "\"watch_id\"";
+    const auto named = beginning.substr(0, beginning.find("\"events\"")).find(name);
+    if (named == beginning.npos) {
+        return std::nullopt;
+    }
+    beginning.remove_prefix(named + name.size());
+    beginning.remove_prefix(std::min(beginning.find_first_not_of(" :\""), beginning.size()));
+    const char* const end = beginning.data() + beginning.size();
+    std::int64_t id = 0;
+    const auto [stop, failure] = std::from_chars(beginning.data(), end, id);
+    const bool whole = failure == std::errc() && stop != end; // else there may be more digits
+    return whole ? std::optional(id) : std::nullopt;
 }
 
 } // namespace coetcd::detail::wire

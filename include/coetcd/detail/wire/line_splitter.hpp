@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ public:
             const auto part = bytes.substr(0, newline);
             if (part.size() > max_line_ - (buffer_.size() - complete_)) {
                 too_long_ = true;
+                beginning_.assign(buffer_, complete_).append(part.substr(0, most_kept));
+                beginning_.resize(std::min({beginning_.size(), most_kept, max_line_}));
                 buffer_.resize(complete_);
                 return;
             }
@@ -65,7 +68,12 @@ public:
     /// True once `next` has returned all lines before one that is too long.
     bool overflowed() const { return too_long_ && taken_ == complete_; }
 
+    /// The beginning of the line that is too long.
+    const std::string& beginning() const { return beginning_; }
+
 private:
+    static constexpr std::size_t most_kept = 1024;
+
     bool take(std::size_t start, std::size_t end, std::string& line) {
         if (end != start && buffer_[end - 1] == '\r') {
             --end;
@@ -91,6 +99,7 @@ private:
     std::size_t taken_ = 0;    // where the next line begins
     std::size_t complete_ = 0; // where the line that is under way begins
     bool too_long_ = false;
+    std::string beginning_; // of the line that is too long
 };
 
 } // namespace coetcd::detail::wire

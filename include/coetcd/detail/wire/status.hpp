@@ -5,6 +5,8 @@
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/error.hpp>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,6 +82,11 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
     return result;
 }
 
+/// Whether `body` is an error as the gateway writes it, and not something else's before it.
+inline bool is_status(std::string_view body) {
+    return to_status(try_parse(body)).has_value();
+}
+
 /// Classifies the answer to a request that failed. Never throws for what an answer may hold; where
 /// the body does not name a code, the HTTP status decides.
 inline status decode_status(unsigned http_status, std::string_view body) {
@@ -93,6 +100,40 @@ inline status decode_status(unsigned http_status, std::string_view body) {
     }
     body = body.substr(first, body.find_last_not_of(space) - first + 1);
     return {to_server_errc(http_status), printable(body)};
+}
+
+/// Reads why etcd ended one watch of a stream.
+/// @returns Nothing if it gives no gRPC code.
+inline std::optional<status> decode_cancel_reason(std::string_view reason) {
+    constexpr std::string_view before_code = "rpc error: code = ";
+    constexpr std::string_view before_text = " desc = ";
+    // As gRPC for Go spells its codes, in order.
+    constexpr std::string_view words[] = {"Canceled",
+                                          "Unknown",
+                                          "InvalidArgument",
+                                          "DeadlineExceeded",
+                                          "NotFound",
+                                          "AlreadyExists",
+                                          "PermissionDenied",
+                                          "ResourceExhausted",
+                                          "FailedPrecondition",
+                                          "Aborted",
+                                          "OutOfRange",
+                                          "Unimplemented",
+                                          "Internal",
+                                          "Unavailable",
+                                          "DataLoss",
+                                          "Unauthenticated"};
+    const auto end = reason.find(before_text);
+    if (!reason.starts_with(before_code) || end == reason.npos || end < before_code.size()) {
+        return std::nullopt;
+    }
+    const auto word = reason.substr(before_code.size(), end - before_code.size());
+    const auto* const found = std::find(std::begin(words), std::end(words), word);
+    const bool known = found != std::end(words);
+    return status{known ? static_cast<server_errc>(found - std::begin(words) + 1)
+                        : server_errc::unknown,
+                  printable(reason.substr(end + before_text.size()))};
 }
 
 } // namespace coetcd::detail::wire

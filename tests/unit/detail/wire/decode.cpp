@@ -507,3 +507,26 @@ TEST_CASE("an answer that nests too deep is a protocol error", "[wire][decode][s
     }
     CHECK_FALSE(accepts<txn_response>(bomb));
 }
+
+TEST_CASE("the watch of a message is found in its beginning", "[wire][decode]") {
+    using id = std::optional<std::int64_t>;
+    const std::string_view v1 =
+        R"({"result":{"header":{"revision":"9"},"watch_id":"7","events":[{"kv":{"key":"YQ)";
+    for (std::size_t n = 0; n <= v1.size(); ++n) {
+        CAPTURE(n);
+        CHECK(find_watch_id(v1.substr(0, n)) == (n < 51 ? id() : id(7)));
+    }
+    CHECK(find_watch_id(R"({"result": {"watch_id" : 12, "events":[)") == id(12));
+    CHECK(find_watch_id(R"({"result":{"watch_id":"-1","events":[)") == id(-1));
+    CHECK(find_watch_id(R"({"result":{"header":{},"events":[{"watch_id":"7"}]}})") == id());
+    CHECK(find_watch_id(R"({"result":{"cancel_reason":"\"watch_id\":7","watch_id":"8"}})") ==
+          id(8));
+    for (const std::string_view none : {R"("watch_id":"x")",
+                                        R"("watch_id":)",
+                                        R"("watch_id")",
+                                        R"("watch_id":"99999999999999999999")",
+                                        "",
+                                        "\0\xff"}) {
+        CHECK(find_watch_id(none) == id());
+    }
+}

@@ -17,6 +17,7 @@ namespace {
 struct outcome {
     std::vector<std::string> lines;
     bool overflowed = false;
+    std::string beginning;
 
     bool operator==(const outcome&) const = default;
 };
@@ -36,6 +37,7 @@ outcome split(const std::vector<std::string_view>& parts, std::size_t max_line) 
         result.lines.push_back(line);
     }
     result.overflowed = splitter.overflowed();
+    result.beginning = splitter.beginning();
     return result;
 }
 
@@ -47,6 +49,7 @@ outcome expected(std::string_view stream, std::size_t max_line) {
         auto line = stream.substr(0, end);
         stream = end == stream.npos ? "" : stream.substr(end + 1);
         result.overflowed = line.size() > max_line;
+        result.beginning = result.overflowed ? line.substr(0, max_line) : "";
         if (line.ends_with('\r')) {
             line.remove_suffix(1);
         }
@@ -154,6 +157,20 @@ TEST_CASE("a line may be as long as the limit and no longer", "[wire][stream][se
         const auto open = split({fits, "\n", fits, "x"}, limit);
         CHECK(open == complete);
     }
+}
+
+TEST_CASE("of a line that is too long the beginning is kept", "[wire][stream]") {
+    std::string line(5000, 'x');
+    line.replace(0, 3, "abc");
+    line.replace(1023, 2, "yz");
+    for (const std::size_t first : {0u, 1u, 1023u, 1024u, 2000u}) {
+        CAPTURE(first);
+        const auto parts = {std::string_view(line).substr(0, first),
+                            std::string_view(line).substr(first)};
+        CHECK(split(parts, 3000).beginning == line.substr(0, 1024));
+    }
+    CHECK(split({"abcd", "efgh"}, 6).beginning == "abcdef");
+    CHECK(split({"abcd\n", "efgh"}, 6).beginning.empty());
 }
 
 TEST_CASE("an overflow is told after the lines before it, and for ever", "[wire][stream]") {

@@ -169,3 +169,39 @@ TEST_CASE("no body makes the classification throw", "[wire][status][security]") 
         check(text);
     }
 }
+
+TEST_CASE("the reason for which a watch was ended may hold a code", "[wire][status]") {
+    const auto says = [](std::string_view reason, server_errc code, std::string_view message) {
+        const auto result = decode_cancel_reason(reason);
+        return result && result->code == code && result->message == message;
+    };
+    CHECK(says("rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+               server_errc::permission_denied,
+               "etcdserver: permission denied"));
+    CHECK(says("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token",
+               server_errc::unauthenticated,
+               "etcdserver: invalid auth token"));
+    CHECK(says("rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
+               server_errc::invalid_argument,
+               "etcdserver: user name is empty"));
+    CHECK(says("rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old",
+               server_errc::invalid_argument,
+               "etcdserver: revision of auth store is old"));
+    CHECK(says("rpc error: code = Canceled desc = ", server_errc::canceled, ""));
+    CHECK(says("rpc error: code = Unavailable desc = a desc = b\n",
+               server_errc::unavailable,
+               "a desc = b "));
+    CHECK(says("rpc error: code = Code(77) desc = x", server_errc::unknown, "x"));
+    for (const std::string_view other : {"",
+                                         "mvcc: watcher range is empty",
+                                         "rpc error: code = NotFound",
+                                         "rpc error: code = desc = ",
+                                         "rpc error: code =  desc = x",
+                                         " rpc error: code = NotFound desc = x"}) {
+        CAPTURE(other);
+        const auto result = decode_cancel_reason(other);
+        CHECK((!result || result->code == server_errc::unknown));
+    }
+    CHECK_FALSE(decode_cancel_reason("mvcc: watcher range is empty"));
+    CHECK_FALSE(decode_cancel_reason("rpc error: code = NotFound"));
+}

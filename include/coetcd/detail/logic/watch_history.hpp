@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail::logic {
+
+/// What a watch has told of, so that it goes on without gap or duplicate after its stream broke.
+///
+/// Only events count, and the notices of progress that etcd sends by itself. The revision in the
+/// header of any other message may be ahead of events that are still to come.
+class watch_history {
+public:
+    /// @param next The first revision to tell of; 0 for whatever comes, of which no account is
+    /// kept.
+    explicit watch_history(std::int64_t next)
+        : next_(next) {}
+
+    /// The first revision that is not told yet, or not completely: where to resume.
+    std::int64_t next() const { return next_; }
+
+    /// Takes the events of one message.
+    /// @param more Whether the message is a piece: its last revision may go on in the next one.
+    /// @returns Those of complete revisions that were not told before.
+    std::vector<event> take(std::vector<event>& events, bool more) {
+        for (event& e : events) {
+            if (e.kv.mod_revision >= next_) {
+                incomplete_.push_back(std::move(e));
+            }
+        }
+        std::vector<event> complete;
+        if (!more) {
+            complete.swap(incomplete_);
+        } else if (!incomplete_.empty()) {
+            const auto last = std::lower_bound(
+                incomplete_.begin(),
+                incomplete_.end(),
+                incomplete_.back().kv.mod_revision,
+                [](const event& e, std::int64_t r) { return e.kv.mod_revision < r; });
+            complete.assign(std::make_move_iterator(incomplete_.begin()),
+                            std::make_move_iterator(last));
+            incomplete_.erase(incomplete_.begin(), last);
+        }
+        if (!complete.empty()) {
+            reached(complete.back().kv.mod_revision);
+        }
+        return complete;
+    }
+
+    /// All up to `revision` was told.
+    void reached(std::int64_t revision) {
+        if (next_ != 0) {
+            next_ = std::max(next_, revision + 1);
+        }
+    }
+
+    /// The watch begins anew at `next`: what was incomplete comes again.
+    void restart() { incomplete_.clear(); }
+
+private:
+    std::int64_t next_;
+    std::vector<event> incomplete_; // of one revision
+};
+
+} // namespace coetcd::detail::logic
