@@ -383,6 +383,11 @@ TEST_CASE("an error page of something before etcd is judged by its status", "[ro
     const answer b = g.call(idempotent, changes);
     CHECK_FALSE(b.ec);
     CHECK(b.left == effect::unresolved);
+    fixture h;
+    h.fail_with(400, "Client sent an HTTP request to an HTTPS server.\n"); // a server in Go
+    const answer c = h.call(!idempotent, changes);
+    CHECK(c.ec == server_errc::invalid_argument);
+    CHECK_THAT(c.text, support::contains("an HTTPS server"));
 }
 
 TEST_CASE("an answer over the limit is not asked for again", "[router]") {

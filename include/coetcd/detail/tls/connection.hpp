@@ -34,7 +34,7 @@ inline std::string plain_name(std::string host) {
     if (const auto zone = host.find('%'); zone != host.npos) {
         host.erase(zone);
     }
-    if (host.ends_with('.')) {
+    if (host.size() > 1 && host.ends_with('.')) { // OpenSSL takes no name for any name
         host.pop_back();
     }
     return host;

@@ -389,6 +389,7 @@ TEST_CASE("a server must have the name, and hears it unless it is an address",
         {"fe80:0::0001%eth0", "IP:fe80::1", true, ""},
         {"fe80::2%eth0", "IP:fe80::1", false, ""},
         {"localhost", "", false, ""}, // it is the common name
+        {".", "DNS:etcd.example", false, ""},
     };
     for (const row& each : rows) {
         CAPTURE(each.host, each.names);
