@@ -412,7 +412,8 @@ private:
         }
         watch& w = found->second;
         if (m.canceled) {
-            end(found, why_canceled(m), std::move(m.cancel_reason), m.compact_revision);
+            const error_code why = why_canceled(m);
+            end(found, why, std::move(m.cancel_reason), m.compact_revision);
         } else if (m.created) {
             w.sink->on_created();
         } else if (!m.events.empty()) {
