@@ -69,6 +69,24 @@ asio::awaitable<void> failures(coetcd::mutex& mutex) {
     }
 }
 
+bool followed = false;
+
+asio::awaitable<void> follow(coetcd::client client) {
+    const auto orders = coetcd::key_range::prefix("shipped/");
+    const coetcd::range_response now = co_await client.range(orders);
+    coetcd::watch_options from;
+    from.start_revision = now.header.revision + 1; // what has happened since
+    coetcd::watcher changes = co_await client.watch(orders, from);
+    for (bool gone = false; !gone;) {
+        const coetcd::watch_batch batch = co_await changes.next();
+        for (const coetcd::event& e : batch.events) {
+            gone = e.type == coetcd::event_type::erase;
+            std::cout << e.kv.key << (gone ? " is gone\n" : " has changed\n");
+        }
+    }
+    followed = true;
+}
+
 void callback(coetcd::client client, coetcd::mutex& mutex) {
     asio::co_spawn(client.get_executor(), mutex.lock(), [](std::exception_ptr failure) {
         std::cout << (failure ? "failed\n" : "locked\n");
@@ -94,6 +112,11 @@ asio::awaitable<bool> run(std::string url) {
     coetcd::mutex mutex(session, "orders/42");
     coetcd::mutex other(session, "orders/43");
 
+    asio::co_spawn(client.get_executor(), follow(client), [](std::exception_ptr failure) {
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+    });
     co_await three_shapes(mutex);
     co_await patience(mutex);
     co_await patience(mutex);
@@ -120,5 +143,5 @@ int main(int argc, char** argv) {
     auto all = run(argc > 1 ? argv[1] : "http://127.0.0.1:2379");
     auto ended = asio::co_spawn(context, std::move(all), asio::use_future);
     context.run();
-    return ended.get() ? 0 : 1;
+    return ended.get() && followed ? 0 : 1;
 }
