@@ -423,7 +423,7 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
     guard.pending = true;
     timed<lease_grant_response> granted;
     try {
-        granted = co_await lease_grant(c, spec, options.ttl, guard.lease);
+        granted = co_await lease_grant(c, spec, options.ttl, guard.lease, true);
     } catch (const error& e) {
         guard.pending = e.code() == errc::outcome_unknown;
         throw;
