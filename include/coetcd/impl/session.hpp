@@ -326,7 +326,7 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
             if (!read) {
                 co_return; // not an answer to this; the next round looks again
             }
-            if (logic::answers::holds(*read, s.key, s.create_revision)) {
+            if (!logic::is_gone(response, *read, s.key, s.create_revision)) {
                 continue;
             }
             // It may have been released while the answer was on its way.
