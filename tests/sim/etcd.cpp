@@ -208,10 +208,10 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         std::size_t at = 0;
         check_branches(in, taken, at);
         at = 0;
-        if (stale_by != 0 && only_reads(in)) {
+        if (only_reads(in)) {
             shown = std::max<std::int64_t>(1, revision - stale_by);
         }
-        txn(in, taken, at, e, rest);
+        txn(in, taken, at, e, shown != 0 ? shown : revision, rest);
         break;
     }
     case rpc::compact: {
@@ -572,15 +572,18 @@ bool etcd::puts(value t) {
 }
 
 /// Writes what the answer holds, but for its header.
-void etcd::txn(
-    value in, const std::vector<bool>& taken, std::size_t& at, edit& e, json_writer& out) {
+void etcd::txn(value in,
+               const std::vector<bool>& taken,
+               std::size_t& at,
+               edit& e,
+               std::int64_t before,
+               json_writer& out) {
     const bool succeeded = taken[at++];
     const value ops = in[succeeded ? "success" : "failure"];
     out.flag("succeeded", succeeded);
     if (ops.size() == 0) {
         return;
     }
-    const std::int64_t before = e.at - 1;
     const auto inner_header = [&] {
         out.name("header").open();
         out.number("revision", e.changes.empty() ? before : e.at);
@@ -593,8 +596,7 @@ void etcd::txn(
         if (const value read = op["request_range"]) {
             out.name("response_range").open();
             inner_header();
-            const std::int64_t now = e.changes.empty() ? before - stale_by : e.at;
-            range(read, std::max<std::int64_t>(1, now), out);
+            range(read, e.changes.empty() ? before : e.at, out);
         } else if (const value write = op["request_put"]) {
             json_writer rest = writer();
             rest.open();
@@ -618,7 +620,7 @@ void etcd::txn(
         } else {
             out.name("response_txn").open();
             out.name("header").open().close();
-            txn(op["request_txn"], taken, at, e, out);
+            txn(op["request_txn"], taken, at, e, before, out);
         }
         out.close().close();
     });

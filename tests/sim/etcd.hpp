@@ -197,8 +197,12 @@ private:
     void check_put(value request) const;
     void decide(value txn, std::vector<bool>& taken) const;
     void check_branches(value txn, const std::vector<bool>& taken, std::size_t& at) const;
-    void
-    txn(value request, const std::vector<bool>& taken, std::size_t& at, edit& e, json_writer& out);
+    void txn(value request,
+             const std::vector<bool>& taken,
+             std::size_t& at,
+             edit& e,
+             std::int64_t before,
+             json_writer& out);
     static bool only_reads(value txn);
     static bool puts(value txn);
     void apply(edit& e, cause why);

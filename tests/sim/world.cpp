@@ -122,9 +122,7 @@ nanoseconds process::to_world(time_point when) const {
 }
 
 void process::enqueue(std::unique_ptr<task> t) {
-    if (!down_) {
-        ready_.push_back(std::move(t));
-    }
+    ready_.push_back(std::move(t));
 }
 
 void process::pause(nanoseconds until) {
@@ -164,7 +162,6 @@ bool process::run_ready() {
 }
 
 void process::shut_down() {
-    down_ = true;
     while (!ready_.empty() || !waiting_.empty()) {
         if (!ready_.empty()) {
             const std::unique_ptr<task> dropped = std::move(ready_.front());
@@ -260,6 +257,7 @@ asio::awaitable<reply> process::call(call_request r) {
         const bool twice = strikes(fault::duplicated);
         const bool twice_late = strikes(fault::late_duplicate);
         if (twice || twice_late) {
+            ++repeated_calls;
             if (!lost) {
                 in.send(there, to, request, [](const etcd::answer&) {});
             }
@@ -635,7 +633,8 @@ void world::chaos() {
         }
     }
     if (strikes(fault::operator_delete)) {
-        if (const auto all = store.under(operator_prefix); !all.empty()) {
+        const std::string& queue = operator_prefixes[luck.below(operator_prefixes.size())];
+        if (const auto all = store.under(queue); !all.empty()) {
             store.erase(all[luck.below(all.size())]);
         }
     }

@@ -165,6 +165,8 @@ public:
     std::size_t waiting() const { return waiting_.size(); }
     /// Calls that failed on the way, so far.
     std::uint64_t failed_calls = 0;
+    /// Calls that were repeated on the way.
+    std::uint64_t repeated_calls = 0;
     std::uint64_t pauses = 0; ///< So far.
     /// Its requests and its suspensions, so far; and who wants to know of each.
     std::uint64_t calls = 0;
@@ -208,7 +210,6 @@ private:
     std::deque<std::unique_ptr<task>> ready_;
     std::list<suspension*> waiting_;
     bool running_ = false;
-    bool down_ = false;
 };
 
 /// Everything outside the processes: time, the network, etcd, and what goes wrong. One thread; the
@@ -256,8 +257,8 @@ public:
     std::uint64_t in_flight() const { return in_flight_; }
     void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
     const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
-    /// The keys that an operator may delete begin so.
-    std::string operator_prefix;
+    /// The keys that an operator may delete begin with one of them.
+    std::vector<std::string> operator_prefixes{"/"};
 
     // The record.
     void note(std::string_view what, std::uint64_t a = 0, std::string_view text = {});
