@@ -36,7 +36,7 @@ void fake_etcd::serve(const call_request& request, reply& r) {
         r.body = R"({"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14})";
         return;
     }
-    answer a = call(0, request.what, request.body);
+    answer a = call(0, request.what, request.body, request.token);
     r.status = a.status;
     r.body = std::move(a.body);
 }

@@ -119,7 +119,9 @@ private:
         }
 
         std::unique_ptr<stream> channel;
-        std::string unsent;                   // requests, one to a line
+        std::string unsent;     // requests, one to a line
+        bool has_token = false; // of the user
+        std::uint64_t token_number = 0;
         std::deque<std::int64_t> unanswered;  // creates, in the order in which etcd answers them
         time_point heard = time_point::min(); // when there was last a message, or a question
         bool closed = false;                  // by us
@@ -185,7 +187,6 @@ private:
     /// Opens a stream with all watches on it, and reads until it ends.
     /// @returns Whether it broke: false if it was closed by us.
     asio::awaitable<bool> serve() {
-        const logic::endpoint where = router_->pick();
         const auto current = std::make_shared<link>(env_);
         struct attached {
             watch_hub& hub;
@@ -197,8 +198,16 @@ private:
         for (auto& [id, w] : watches_) {
             place(w, *current);
         }
+        const authorization who = co_await router_->authorize(after(env_.now(), patience));
+        if (who.ec || current->closed) {
+            co_return !current->closed;
+        }
+        current->has_token = !who.token.empty();
+        current->token_number = who.number;
+        const logic::endpoint where = router_->pick();
         call_request request(
             where, rpc::watch, std::exchange(current->unsent, {}), after(env_.now(), patience));
+        request.token = who.token;
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
             router_->failed(where);
@@ -285,12 +294,20 @@ private:
             return false;
         }
         if (const auto* failure = std::get_if<wire::status>(&message)) {
-            if (!logic::judge(*failure).transient) {
+            if (from.has_token && logic::wants_token(*failure)) {
+                router_->rejected(from.token_number);
+            } else if (!logic::judge(*failure).transient) {
                 end_all(failure->code, failure->message);
             }
             return false;
         }
-        dispatch(from, std::get<wire::watch_response>(message));
+        auto& m = std::get<wire::watch_response>(message);
+        if (m.created && m.canceled && from.has_token && logic::wants_token(m.cancel_reason)) {
+            // All of them are resumed on a stream with another one.
+            router_->rejected(from.token_number);
+            return false;
+        }
+        dispatch(from, m);
         return true;
     }
 
@@ -300,6 +317,7 @@ private:
             m.watch_id = from.unanswered.front(); // a refusal names no watch
         }
         if (m.created) {
+            router_->accepted(from.token_number);
             std::erase(from.unanswered, m.watch_id);
         }
         const auto found = watches_.find(m.watch_id);

@@ -24,6 +24,13 @@ inline bool wants_token(const wire::status& s) {
             (has("user name is empty") || has("auth store is old")));
 }
 
+/// The same of the reason for which etcd ends a watch.
+inline bool wants_token(std::string_view cancel_reason) {
+    return cancel_reason.find("invalid auth token") != cancel_reason.npos ||
+           cancel_reason.find("user name is empty") != cancel_reason.npos ||
+           cancel_reason.find("auth store is old") != cancel_reason.npos;
+}
+
 /// Whether etcd says that it needs no login.
 inline bool is_login_off(const error_code& ec, std::string_view text) {
     return ec == server_errc::failed_precondition &&
