@@ -323,9 +323,11 @@ struct process::link : std::enable_shared_from_this<process::link> {
     }
     /// In order, whatever the latency.
     nanoseconds next_down() {
-        return down = std::max({down, in.awake(member) + in.latency(), in.now()});
+        return down = std::max({down + 1ns, in.awake(member) + in.latency(), in.now()});
     }
-    nanoseconds next_up() { return up = std::max({up, in.awake(member) + in.latency(), in.now()}); }
+    nanoseconds next_up() {
+        return up = std::max({up + 1ns, in.awake(member) + in.latency(), in.now()});
+    }
     void push(std::string line) {
         if (silent || over) {
             return;

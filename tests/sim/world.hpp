@@ -64,6 +64,7 @@ std::string_view name(fault f);
 struct weather {
     std::array<std::uint32_t, fault_kinds> ppm{}; ///< Of each occasion; 0: never.
     std::uint32_t operator[](fault f) const { return ppm[static_cast<std::size_t>(f)]; }
+    bool calm() const { return ppm == decltype(ppm){}; }
     std::uint32_t& operator[](fault f) { return ppm[static_cast<std::size_t>(f)]; }
 };
 
