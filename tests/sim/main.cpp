@@ -13,7 +13,8 @@
 namespace {
 
 constexpr const char* usage =
-    R"(sim [--seconds S] [--seed K] [--runs N] [--points] [--verbose] [--trace]
+    R"(sim [--seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
+    [--trace]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed.
 
@@ -21,6 +22,7 @@ Runs the library on a simulated network, clock and etcd; one history for each se
   --seed K     the first seed (1); with --verbose the one to be shown
   --runs N     that many seeds, however long it takes
   --points     only: cancel and fail at every suspension of a client
+  --first      stop at the first violation
   --verbose    print what happens in each
   --trace      print the hash of each history: the same for all compilers
 
@@ -32,6 +34,7 @@ struct arguments {
     std::uint64_t seed = 1;
     std::uint64_t runs = 0;
     bool points = false;
+    bool first = false;
     bool verbose = false;
     bool trace = false;
 };
@@ -54,6 +57,8 @@ arguments parse(int argc, char** argv) {
             a.runs = std::stoull(value());
         } else if (what == "--points") {
             a.points = true;
+        } else if (what == "--first") {
+            a.first = true;
         } else if (what == "--verbose") {
             a.verbose = true;
         } else if (what == "--trace") {
@@ -123,7 +128,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     if (!o.failure.empty()) {
         ++t.violations;
         std::cout << "VIOLATION, " << describe(p) << ": " << o.failure << '\n';
-        if (!a.verbose) {
+        if (!a.verbose && !a.first) {
             wordy.notes = 40;
             show(sim::run(wordy));
         }
@@ -137,8 +142,9 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
     constexpr std::uint64_t most = 2000;
     sim::plan p;
     p.seed = seed;
+    const std::uint64_t before = t.violations;
     p.what = sim::plan::kind::cancel_at;
-    for (p.point = 1; p.point <= most; ++p.point, ++t.points) {
+    for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
         if (!examine(p, a, t).reached) {
             break;
         }
@@ -150,7 +156,7 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
                                  sim::fault::broken,
                                  sim::fault::late_duplicate}) {
         p.how = how;
-        for (p.point = 1; p.point <= most; ++p.point, ++t.points) {
+        for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
             if (!examine(p, a, t).reached) {
                 break;
             }
@@ -165,7 +171,7 @@ int simulate(const arguments& a) {
         return std::chrono::duration<double>(clock::now() - began).count();
     };
     totals t;
-    constexpr std::uint64_t enough = 5; // violations
+    const std::uint64_t enough = a.first ? 1 : 5; // violations
     std::uint64_t seed = a.seed;
     const auto more = [&] {
         return t.violations < enough &&

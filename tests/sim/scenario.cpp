@@ -747,6 +747,7 @@ weather draw_weather(chance& c) {
     maybe(fault::member_paused, 5, 5'000, 60'000);
     maybe(fault::member_cut, 5, 5'000, 60'000);
     maybe(fault::client_paused, 4, 300, 4'000);
+    maybe(fault::client_cut, 5, 5'000, 40'000);
     maybe(fault::token_expired, 6, 10'000, 60'000);
     maybe(fault::no_space, 8, 5'000, 30'000);
     maybe(fault::operator_delete, 6, 5'000, 60'000);

@@ -18,11 +18,11 @@ using coetcd::detail::reply;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
-        "request_lost",   "answer_lost",   "duplicated",     "late_duplicate", "delayed",
-        "refused",        "broken",        "stream_dropped", "stream_silent",  "event_lost",
-        "stale_read",     "early_revoke",  "leader_change",  "compaction",     "member_paused",
-        "member_cut",     "client_paused", "clock_rate",     "token_expired",  "no_space",
-        "operator_delete"};
+        "request_lost", "answer_lost",    "duplicated",     "late_duplicate", "delayed",
+        "refused",      "broken",         "stream_dropped", "stream_silent",  "event_lost",
+        "stale_read",   "early_revoke",   "leader_change",  "compaction",     "member_paused",
+        "member_cut",   "client_paused",  "client_cut",     "clock_rate",     "token_expired",
+        "no_space",     "operator_delete"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -136,6 +136,10 @@ bool process::is_paused() const {
     return paused_until_ > in.now();
 }
 
+bool process::is_cut_off() const {
+    return cut_until_ > in.now();
+}
+
 bool process::run_ready() {
     bool any = false;
     while (!ready_.empty() && !is_paused() && in.failure_.empty()) {
@@ -245,7 +249,7 @@ asio::awaitable<reply> process::call(call_request r) {
         in.after(in.latency(), [ends] { ends(asio::error::connection_refused, false); });
     } else {
         const int to = member_of(*request);
-        const bool lost = strikes(fault::request_lost);
+        const bool lost = is_cut_off() || strikes(fault::request_lost);
         const bool breaks = strikes(fault::broken);
         const bool answer_lost = strikes(fault::answer_lost);
         nanoseconds there = in.latency();
@@ -254,8 +258,8 @@ asio::awaitable<reply> process::call(call_request r) {
         }
         // A second copy is made by what stands between and tries again, because it got no answer to
         // the first: then that is the one that may be answered.
-        const bool twice = strikes(fault::duplicated);
-        const bool twice_late = strikes(fault::late_duplicate);
+        const bool twice = !is_cut_off() && strikes(fault::duplicated);
+        const bool twice_late = !is_cut_off() && strikes(fault::late_duplicate);
         if (twice || twice_late) {
             ++repeated_calls;
             if (!lost) {
@@ -332,7 +336,7 @@ struct process::link : std::enable_shared_from_this<process::link> {
         if (silent || over) {
             return;
         }
-        if (in.strikes(fault::stream_silent)) {
+        if (of.is_cut_off() || in.strikes(fault::stream_silent)) {
             silent = true;
             return;
         }
@@ -439,7 +443,7 @@ asio::awaitable<open_result> process::open(call_request request) {
     const auto l = std::make_shared<link>(*this, member_of(request));
     in.note("open", number_, request.body);
     const auto connected = std::make_shared<suspension>(*this);
-    const bool refused = in.strikes(fault::refused);
+    const bool refused = is_cut_off() || in.strikes(fault::refused);
     in.after(2 * in.latency(), [connected] { connected->resume(); });
     const error_code ec = co_await suspension::wait(connected);
     if (ec || refused) {
@@ -575,7 +579,7 @@ void world::deliver(int member,
 
 void world::look_at_leases() {
     store.expire();
-    after(etcd::expiry_interval, [this] { look_at_leases(); });
+    after(luck.within(1ms, etcd::expiry_interval), [this] { look_at_leases(); });
 }
 
 void world::look_at_watches() {
@@ -640,6 +644,10 @@ void world::chaos() {
             store.erase(all[luck.below(all.size())]);
         }
     }
+    if (strikes(fault::client_cut)) {
+        process& one = *processes_[luck.below(processes_.size())];
+        one.cut_off(now_ + luck.within(100ms, 15s));
+    }
     if (strikes(fault::compaction)) {
         store.compact(store.revision);
     }
@@ -695,6 +703,9 @@ void world::heal() {
     weather_ = weather();
     store.no_space = false;
     store.stale_by = 0;
+    for (const auto& p : processes_) {
+        p->cut_off(now_);
+    }
     for (int m = 0; m != store.members(); ++m) {
         member_paused_until_[static_cast<std::size_t>(m)] = now_;
         if (store.is_cut(m)) {

@@ -52,12 +52,13 @@ enum class fault : std::size_t {
     member_paused,
     member_cut, // off from the other members
     client_paused,
+    client_cut, // off from the cluster
     clock_rate,
     token_expired,
     no_space,
     operator_delete,
 };
-inline constexpr std::size_t fault_kinds = 21;
+inline constexpr std::size_t fault_kinds = 22;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -155,6 +156,9 @@ public:
 
     /// Its clock runs that much too fast, or slow.
     void set_rate(std::int64_t ppm) { rate_ppm_ = ppm; }
+    /// Nothing goes out, or comes in by a stream, until then.
+    void cut_off(nanoseconds until) { cut_until_ = until; }
+    bool is_cut_off() const;
     /// Nothing runs until then.
     void pause(nanoseconds until);
     bool is_paused() const;
@@ -208,6 +212,7 @@ private:
     std::int64_t rate_ppm_ = 0;
     nanoseconds offset_;
     nanoseconds paused_until_{0};
+    nanoseconds cut_until_{0};
     std::deque<std::unique_ptr<task>> ready_;
     std::list<suspension*> waiting_;
     bool running_ = false;
