@@ -178,16 +178,14 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
             throw refusal{3, "etcdserver: key is not provided"};
         }
         shown = std::max<std::int64_t>(1, revision - stale_by);
-        range(in, shown, rest);
+        range(in, shown, {}, rest);
         break;
     case rpc::put: {
-        if (in["key"].text().empty()) {
-            throw refusal{3, "etcdserver: key is not provided"};
-        }
+        check_put_shape(in);
         if (no_space) {
             throw refusal{8, "etcdserver: mvcc: database space exceeded"};
         }
-        check_put(in);
+        check_put(in, false);
         put(in, e, rest);
         break;
     }
@@ -200,6 +198,10 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
     }
     case rpc::txn: {
         check_shape(in, 128);
+        for (const char* branch : {"success", "failure"}) {
+            std::vector<value> erased;
+            (void)check_overlaps(in[branch], erased);
+        }
         if (no_space && puts(in)) {
             throw refusal{8, "etcdserver: mvcc: database space exceeded"};
         }
@@ -323,15 +325,20 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
 
 // Reads.
 
-std::map<std::string, etcd::record> etcd::keys_at(std::int64_t then) const {
+std::map<std::string, etcd::record> etcd::keys_at(std::int64_t then,
+                                                  const std::vector<change>& pending) const {
     std::map<std::string, record> past = keys;
-    for (auto c = history_.rbegin(); c != history_.rend() && c->revision > then; ++c) {
-        if (c->before.version != 0) {
-            past[c->key] = c->before;
-        } else {
-            past.erase(c->key);
+    const auto undo = [&](const std::vector<change>& changes) {
+        for (auto c = changes.rbegin(); c != changes.rend() && c->revision > then; ++c) {
+            if (c->before.version != 0) {
+                past[c->key] = c->before;
+            } else {
+                past.erase(c->key);
+            }
         }
-    }
+    };
+    undo(pending);
+    undo(history_);
     return past;
 }
 
@@ -349,7 +356,11 @@ void etcd::write_kv(json_writer& out, const std::string& key, const record& r, b
 }
 
 /// Writes what an answer to a range holds, but for its header.
-void etcd::range(value in, std::int64_t now, json_writer& out) const {
+/// `pending`: the changes of the same transaction, so far.
+void etcd::range(value in,
+                 std::int64_t now,
+                 const std::vector<change>& pending,
+                 json_writer& out) const {
     const std::int64_t then = in["revision"].number();
     if (then > now) {
         throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
@@ -358,16 +369,16 @@ void etcd::range(value in, std::int64_t now, json_writer& out) const {
         throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
     }
     const std::int64_t at = then != 0 ? then : now;
+    const bool is_past = at < (pending.empty() ? revision : pending.back().revision);
     std::map<std::string, record> past;
-    if (at < revision) {
-        past = keys_at(at);
+    if (is_past) {
+        past = keys_at(at, pending);
     }
     using entry = std::pair<const std::string, record>;
     std::vector<const entry*> found;
-    each_in(at < revision ? past : keys,
-            in["key"].bytes(),
-            in["range_end"].bytes(),
-            [&](const entry& e) { found.push_back(&e); });
+    each_in(is_past ? past : keys, in["key"].bytes(), in["range_end"].bytes(), [&](const entry& e) {
+        found.push_back(&e);
+    });
     const std::size_t count = found.size();
     const auto filter = [&](std::string_view name, auto drop) {
         if (const std::int64_t bound = in[name].number(); bound != 0) {
@@ -464,8 +475,6 @@ void etcd::check_shape(value t, std::size_t most) const {
         }
     });
     for (const char* branch : {"success", "failure"}) {
-        std::set<std::string> written;
-        std::vector<value> erased;
         t[branch].each([&](value op) {
             if (const value inner = op["request_txn"]) {
                 check_shape(inner, most - widest);
@@ -480,42 +489,86 @@ void etcd::check_shape(value t, std::size_t most) const {
             if (request["key"].text().empty()) {
                 throw refusal{3, "etcdserver: key is not provided"};
             }
-            if (op["request_put"] && !written.insert(request["key"].bytes()).second) {
-                throw refusal{3, "etcdserver: duplicate key given in txn request"};
-            }
-            if (op["request_delete_range"]) {
-                erased.push_back(request);
+            if (op["request_put"]) {
+                check_put_shape(request);
             }
         });
-        for (const value& e : erased) {
-            const std::string first = e["key"].bytes();
-            const std::string end = e["range_end"].bytes();
-            if (std::any_of(written.begin(), written.end(), [&](const std::string& key) {
-                    return in_range(key, first, end);
-                })) {
-                throw refusal{3, "etcdserver: duplicate key given in txn request"};
-            }
-        }
     }
 }
 
-void etcd::check_put(value request) const {
+/// Which keys a branch writes, whatever is in it. No key may be written twice.
+std::set<std::string> etcd::check_overlaps(value ops, std::vector<value>& erased) const {
+    ops.each([&](value op) {
+        if (const value request = op["request_delete_range"]) {
+            erased.push_back(request);
+        }
+    });
+    std::set<std::string> written;
+    const auto check = [&](const std::string& key, const std::set<std::string>* except) {
+        const bool is_erased = std::any_of(erased.begin(), erased.end(), [&](const value& e) {
+            // etcd does not see that "from this key on" is a range.
+            const std::string end = e["range_end"].bytes();
+            return end != std::string_view("\0", 1) && in_range(key, e["key"].bytes(), end);
+        });
+        if (is_erased || (written.contains(key) && !(except && except->contains(key)))) {
+            throw refusal{3, "etcdserver: duplicate key given in txn request"};
+        }
+    };
+    ops.each([&](value op) {
+        if (const value inner = op["request_txn"]) {
+            std::vector<value> erased_then;
+            std::vector<value> erased_otherwise;
+            const auto then = check_overlaps(inner["success"], erased_then);
+            const auto otherwise = check_overlaps(inner["failure"], erased_otherwise);
+            for (const std::string& key : then) {
+                check(key, nullptr);
+                written.insert(key);
+            }
+            for (const std::string& key : otherwise) {
+                check(key, &then); // only one of the two is taken
+                written.insert(key);
+            }
+            erased.insert(erased.end(), erased_then.begin(), erased_then.end());
+            erased.insert(erased.end(), erased_otherwise.begin(), erased_otherwise.end());
+        }
+    });
+    ops.each([&](value op) {
+        if (const value request = op["request_put"]) {
+            const std::string key = request["key"].bytes();
+            check(key, nullptr);
+            written.insert(key);
+        }
+    });
+    return written;
+}
+
+void etcd::check_put_shape(value request) {
+    if (request["key"].text().empty()) {
+        throw refusal{3, "etcdserver: key is not provided"};
+    }
+    if (request["ignore_value"].flag() && !request["value"].text().empty()) {
+        throw refusal{3, "etcdserver: value is provided"};
+    }
+    if (request["ignore_lease"].flag() && request["lease"].number() != 0) {
+        throw refusal{3, "etcdserver: lease is provided"};
+    }
+}
+
+void etcd::check_put(value request, bool in_txn) const {
     const std::string key = request["key"].bytes();
     if (forbidden.contains(key)) {
         throw refusal{7, "etcdserver: permission denied"};
     }
     const lease_id with = request["lease"].number();
+    const bool no_lease = with != 0 && !leases_.contains(with);
+    if (!in_txn && no_lease) { // of two reasons, etcd names this one first, or last
+        throw refusal{5, "etcdserver: requested lease not found"};
+    }
     const bool keeps = request["ignore_value"].flag() || request["ignore_lease"].flag();
-    if (request["ignore_lease"].flag() && with != 0) {
-        throw refusal{3, "etcdserver: lease is provided"};
-    }
-    if (request["ignore_value"].flag() && !request["value"].text().empty()) {
-        throw refusal{3, "etcdserver: value is provided"};
-    }
     if (keeps && !keys.contains(key)) {
         throw refusal{3, "etcdserver: key not found"};
     }
-    if (with != 0 && !leases_.contains(with)) {
+    if (no_lease) {
         throw refusal{5, "etcdserver: requested lease not found"};
     }
 }
@@ -537,7 +590,7 @@ void etcd::check_branches(value t, const std::vector<bool>& taken, std::size_t& 
         if (const value inner = op["request_txn"]) {
             check_branches(inner, taken, at);
         } else if (const value request = op["request_put"]) {
-            check_put(request);
+            check_put(request, true);
         } else if (const value read = op["request_range"]) {
             const std::int64_t then = read["revision"].number();
             if (then > revision) {
@@ -596,7 +649,7 @@ void etcd::txn(value in,
         if (const value read = op["request_range"]) {
             out.name("response_range").open();
             inner_header();
-            range(read, e.changes.empty() ? before : e.at, out);
+            range(read, e.changes.empty() ? before : e.at, e.changes, out);
         } else if (const value write = op["request_put"]) {
             json_writer rest = writer();
             rest.open();

@@ -85,6 +85,8 @@ public:
     /// The member has had no leader for so long that it ends its streams.
     void end_streams(int at);
 
+    void speak(dialect how) { speaks_ = how; }
+
     // Time.
 
     /// The leader looks for leases that are over. etcd does so every 500 ms.
@@ -188,13 +190,18 @@ private:
     void check_token(rpc what, const std::string& token) const;
 
     void serve(int of, rpc what, value request, json_writer& out);
-    void range(value request, std::int64_t now, json_writer& out) const;
+    void range(value request,
+               std::int64_t now,
+               const std::vector<change>& pending,
+               json_writer& out) const;
     static void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only);
     void put(value request, edit& e, json_writer& out);
     std::int64_t erase_range(value request, edit& e, json_writer* out);
     bool holds(value condition) const;
     void check_shape(value txn, std::size_t most) const;
-    void check_put(value request) const;
+    std::set<std::string> check_overlaps(value ops, std::vector<value>& erased) const;
+    static void check_put_shape(value request);
+    void check_put(value request, bool in_txn) const;
     void decide(value txn, std::vector<bool>& taken) const;
     void check_branches(value txn, const std::vector<bool>& taken, std::size_t& at) const;
     void txn(value request,
@@ -210,7 +217,8 @@ private:
     void tell(const std::vector<change>& changes);
     void send_events(const watch& w, const std::vector<const change*>& changes);
     void create_watch(std::uint64_t id, value request);
-    std::map<std::string, record> keys_at(std::int64_t then) const;
+    std::map<std::string, record> keys_at(std::int64_t then,
+                                          const std::vector<change>& pending) const;
 
     clock now_;
     dialect speaks_;
