@@ -614,6 +614,22 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
     REQUIRE(w.etcd->under("m/").empty());
 }
 
+TEST_CASE("unlock() after the lease has ended says so, whatever came before", "[mutex]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    // An answer to the request for the lock is lost, so that its end wants a tombstone.
+    bool first = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.breaks = is_enter(r) && std::exchange(first, false);
+        return f;
+    };
+    w.await(mutex.lock());
+    w.etcd->revoke(session.lease());
+    REQUIRE_FALSE(w.await(mutex.unlock()));
+    REQUIRE(session.reason() == coetcd::session_end::expired);
+}
+
 TEST_CASE("unlock() that fails is made good in the background", "[mutex]") {
     owner all(coetcd::session_options(60s));
     auto& [w, client, session, mutex] = all;

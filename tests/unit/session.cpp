@@ -297,6 +297,23 @@ TEST_CASE("a grant whose answer is lost is asked for again, by the same name", "
     REQUIRE(s.state() == session_state::active);
 }
 
+TEST_CASE("a grant that a proxy repeats by itself is ours", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    const auto serve = w.env->on_call;
+    w.env->on_call = [&](const call_request& r, coetcd::detail::reply& answer) {
+        serve(r, answer);
+        if (r.what == rpc::lease_grant) {
+            serve(r, answer); // the first answer was lost on the way to the proxy
+        }
+    };
+    const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
+    REQUIRE(s.ttl() == 5s);
+    REQUIRE(w.etcd->leases() == 1);
+    // An id that the caller chose may be somebody else's.
+    REQUIRE_THROWS_WITH(w.await(client.lease_grant(5s, 7)), support::contains("already exists"));
+}
+
 TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancellation]") {
     for (auto when = 0ms; when < 4ms; ++when) {
         world w;

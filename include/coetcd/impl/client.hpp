@@ -122,9 +122,11 @@ get(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
     co_return found;
 }
 
-/// A lease that was granted, although the answer of the attempt that did it was lost.
-inline bool is_ours_already(const answer& a) {
-    return a.ec == server_errc::failed_precondition && a.left == logic::effect::unresolved &&
+/// A lease that was granted, although the answer of the attempt that did it was lost: to us, or to
+/// a proxy that tried again by itself. Nobody else has chosen the same number at random.
+inline bool is_ours_already(const answer& a, bool random_id) {
+    return a.ec == server_errc::failed_precondition &&
+           (random_id || a.left == logic::effect::unresolved) &&
            a.text.find("lease already exists") != std::string::npos;
 }
 
@@ -156,9 +158,11 @@ lease_keep_alive(std::shared_ptr<client_impl> impl, call_spec spec, lease_id id)
 inline asio::awaitable<timed<lease_grant_response>> lease_grant(std::shared_ptr<client_impl> impl,
                                                                 call_spec spec,
                                                                 std::chrono::seconds ttl,
-                                                                lease_id id) {
+                                                                lease_id id,
+                                                                bool random_id = false) {
     // The id is ours to choose, so that the grant can be repeated. Positive, as etcd's own.
     if (id == 0) {
+        random_id = true;
         id = static_cast<lease_id>(impl->world->random() >> 1) | 1;
     }
     timed<lease_grant_response> result;
@@ -166,7 +170,7 @@ inline asio::awaitable<timed<lease_grant_response>> lease_grant(std::shared_ptr<
     std::string body = wire::encode_lease_grant(ttl, id);
     decoder decode = decode_into(response);
     const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
-    if (is_ours_already(a)) {
+    if (is_ours_already(a, random_id)) {
         // What its ttl is, another call has to tell.
         spec.what = rpc::lease_keep_alive;
         try {

@@ -171,6 +171,11 @@ inline asio::awaitable<bool> acquisition::release(std::shared_ptr<acquisition> s
     txn_response response;
     decoder decode = decode_into(response);
     const answer a = co_await owner.cluster_router->call(spec, std::move(body), std::move(decode));
+    if (a.ec == server_errc::not_found) { // the lease of the tombstone; the key has gone with it
+        self->phase_ = phase::over;
+        self->session->lose(session_end::expired);
+        co_return false;
+    }
     if (a.ec) {
         throw error(a.ec, self->title() + ", unlock: " + a.text);
     }

@@ -326,7 +326,7 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
             if (!read) {
                 co_return; // not an answer to this; the next round looks again
             }
-            if (logic::answers::holds(*read, s.key, s.create_revision)) {
+            if (!logic::is_gone(response, *read, s.key, s.create_revision)) {
                 continue;
             }
             // It may have been released while the answer was on its way.
@@ -423,7 +423,7 @@ inline asio::awaitable<session> session_impl::open(std::shared_ptr<client_impl> 
     guard.pending = true;
     timed<lease_grant_response> granted;
     try {
-        granted = co_await lease_grant(c, spec, options.ttl, guard.lease);
+        granted = co_await lease_grant(c, spec, options.ttl, guard.lease, true);
     } catch (const error& e) {
         guard.pending = e.code() == errc::outcome_unknown;
         throw;

@@ -166,6 +166,16 @@ inline bool holds(const range_response& r, const std::string& key, std::int64_t 
 
 } // namespace answers
 
+/// Whether a key that we hold a lock by is gone for certain. A member that has stalled may show the
+/// store as it was before the key was put, which says nothing.
+inline bool is_gone(const txn_response& response,
+                    const range_response& read,
+                    const std::string& key,
+                    std::int64_t create_revision) {
+    return response.header.revision >= create_revision &&
+           !answers::holds(read, key, create_revision);
+}
+
 /// What the answer to `enter` means.
 inline standing after_enter(const txn_response& response, const lock_keys& keys) {
     standing result;

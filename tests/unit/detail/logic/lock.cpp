@@ -368,3 +368,18 @@ TEST_CASE("to release is to leave, if the key is still the one that was taken", 
         CHECK(t.failure.size() == (unresolved ? t.success.size() : 0));
     }
 }
+
+TEST_CASE("a read from before the key was put does not tell that it is gone", "[logic][lock]") {
+    coetcd::txn_response response;
+    coetcd::range_response read;
+    response.header.revision = 6;
+    CHECK_FALSE(is_gone(response, read, "k", 7));
+    response.header.revision = 7;
+    CHECK(is_gone(response, read, "k", 7));
+    coetcd::key_value& kv = read.kvs.emplace_back();
+    kv.key = "k";
+    kv.create_revision = 7;
+    CHECK_FALSE(is_gone(response, read, "k", 7));
+    kv.create_revision = 9; // somebody else's
+    CHECK(is_gone(response, read, "k", 7));
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/json.hpp"
+
+namespace sim {
+
+using coetcd::detail::rpc;
+using lease_id = std::int64_t;
+
+/// The two dialects of JSON that gateways speak.
+enum class dialect { v1, v2 };
+
+/// An etcd cluster in memory: keys with their history, transactions, leases, watches, users, the
+/// NOSPACE alarm, members and their leader; in the bytes of the JSON gateway. It does nothing by
+/// itself: whoever owns it delivers requests to it, carries its answers, and lets its time pass.
+///
+/// All members share one store: what is replicated late is up to the network that carries the
+/// messages, except for reads, see `stale_by`.
+class etcd {
+public:
+    struct record {
+        std::string value;
+        std::int64_t create_revision = 0;
+        std::int64_t mod_revision = 0;
+        std::int64_t version = 0;
+        lease_id lease = 0;
+    };
+    struct change {
+        bool deleted = false;
+        std::string key;
+        std::int64_t revision = 0;
+        record now;    ///< Unless deleted.
+        record before; ///< Its version is 0 if there was none.
+    };
+    /// Why keys change.
+    enum class cause { request, lease, operator_ };
+    /// Why leases end.
+    enum class lease_end { expired, revoked, by_operator };
+
+    /// Is told what happens, as it happens.
+    class witness {
+    public:
+        virtual void changed(const std::vector<change>&, cause) {}
+        virtual void lease_ended(lease_id, lease_end) {}
+
+    protected:
+        ~witness() = default;
+    };
+
+    using clock = std::function<std::chrono::nanoseconds()>;
+    explicit etcd(clock now, int members = 1, dialect speaks = dialect::v1);
+
+    // Requests.
+
+    struct answer {
+        unsigned status = 200;
+        std::string body;
+        bool wait = false; ///< There is none yet: it is to be asked again, soon.
+    };
+    answer call(int at, rpc what, std::string_view body, const std::string& token = {});
+
+    /// Where the lines of a stream go to.
+    struct listener {
+        std::function<void(std::string line)> on_line;
+        std::function<void()> on_end;
+    };
+    /// A watch stream. Its messages follow by `listen`.
+    std::uint64_t open(int at, listener to, std::string token = {});
+    /// @param messages One or more, one after the other.
+    void listen(std::uint64_t stream, std::string_view messages);
+    /// The client has closed it.
+    void close(std::uint64_t stream);
+    /// The member has had no leader for so long that it ends its streams.
+    void end_streams(int at);
+
+    void speak(dialect how) { speaks_ = how; }
+
+    // Time.
+
+    /// The leader looks for leases that are over. etcd does so every 500 ms.
+    void expire();
+    /// Sends history to watches that began in the past. etcd does so every 100 ms.
+    void sync();
+    bool has_unsynced() const { return unsynced_ != 0; }
+
+    // The store.
+
+    std::map<std::string, record> keys;
+    std::int64_t revision = 1;
+    std::int64_t compacted = 0;
+    std::uint64_t term = 2;
+
+    /// The keys that begin with `prefix`.
+    std::vector<std::string> under(const std::string& prefix) const;
+    bool has_lease(lease_id id) const { return leases_.contains(id); }
+    std::size_t leases() const { return leases_.size(); }
+    std::vector<lease_id> lease_ids() const;
+    std::size_t watches() const { return watches_.size(); }
+    std::size_t streams() const { return streams_.size(); }
+
+    // What an operator does.
+
+    void write(const std::string& key, const std::string& value);
+    void erase(const std::string& key);
+    void revoke(lease_id lease);
+    void compact(std::int64_t before);
+    bool no_space = false; ///< Puts and grants are refused; what only deletes is not.
+    /// Turns authentication on.
+    void require_user(std::string name, std::string password);
+    void expire_tokens() { tokens_.clear(); }
+
+    // The cluster.
+
+    int members() const { return static_cast<int>(members_.size()); }
+    int leader() const { return leader_; } ///< -1: there is none.
+    /// Cuts a member off from the others, or joins it to them again. Clients still reach it.
+    void cut(int member, bool off);
+    bool is_cut(int member) const { return members_[index(member)].cut; }
+    /// The leader is gone. Who was it answers renewals for a while, to no effect.
+    void depose();
+    /// Makes a member the leader: every lease has its full ttl again.
+    void elect(int member);
+
+    // What etcd should not do, and has done.
+
+    bool tells = true;                 ///< Else events are lost.
+    std::function<bool()> loses_event; ///< Asked for each message of events, if set.
+    std::set<std::string> forbidden;   ///< Keys that must not be put.
+    std::int64_t stale_by = 0;         ///< Reads show the store so many revisions ago.
+    witness* told = nullptr;
+
+    std::chrono::seconds shortest_ttl{2};
+    static constexpr std::chrono::seconds election_timeout{1};
+    static constexpr std::chrono::milliseconds expiry_interval{500};
+    static constexpr std::chrono::milliseconds sync_interval{100};
+
+private:
+    using value = json::value;
+    struct lease {
+        std::chrono::seconds ttl;
+        std::chrono::nanoseconds ends;
+    };
+    struct peer {
+        bool cut = false;
+        std::chrono::nanoseconds since{0};
+    };
+    struct stream {
+        int at;
+        listener to;
+        std::string token;
+    };
+    struct watch {
+        std::uint64_t stream;
+        std::int64_t id;
+        std::string key;
+        std::string range_end;
+        bool no_put;
+        bool no_delete;
+        bool prev_kv;
+        bool synced;
+        std::int64_t next; // the first revision that was not sent
+    };
+    struct refusal {
+        int code;
+        std::string message;
+    };
+    /// What one request changes.
+    struct edit {
+        std::int64_t at;
+        std::vector<change> changes;
+    };
+
+    std::size_t index(int m) const { return static_cast<std::size_t>(m); }
+    json_writer writer() const { return json_writer(speaks_ == dialect::v2); }
+    void header(json_writer& out, int of, bool with_revision = true) const;
+    answer refuse(const refusal& no) const;
+    std::string stream_error(int code, std::string_view message) const;
+    void check_token(rpc what, const std::string& token) const;
+
+    void serve(int of, rpc what, value request, json_writer& out);
+    void range(value request,
+               std::int64_t now,
+               const std::vector<change>& pending,
+               json_writer& out) const;
+    static void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only);
+    void put(value request, edit& e, json_writer& out);
+    std::int64_t erase_range(value request, edit& e, json_writer* out);
+    bool holds(value condition) const;
+    void check_shape(value txn, std::size_t most) const;
+    std::set<std::string> check_overlaps(value ops, std::vector<value>& erased) const;
+    static void check_put_shape(value request);
+    void check_put(value request, bool in_txn) const;
+    void decide(value txn, std::vector<bool>& taken) const;
+    void check_branches(value txn, const std::vector<bool>& taken, std::size_t& at) const;
+    void txn(value request,
+             const std::vector<bool>& taken,
+             std::size_t& at,
+             edit& e,
+             std::int64_t before,
+             json_writer& out);
+    static bool only_reads(value txn);
+    static bool puts(value txn);
+    void apply(edit& e, cause why);
+    bool end_lease(lease_id id, lease_end how);
+    void tell(const std::vector<change>& changes);
+    void send_events(const watch& w, const std::vector<const change*>& changes);
+    void create_watch(std::uint64_t id, value request);
+    std::map<std::string, record> keys_at(std::int64_t then,
+                                          const std::vector<change>& pending) const;
+
+    clock now_;
+    dialect speaks_;
+    std::vector<peer> members_;
+    int leader_ = 0;
+    int deposed_ = -1;
+    std::chrono::nanoseconds deposed_until_{0};
+    std::map<lease_id, lease> leases_;
+    lease_id last_lease_ = 7587000000000000000;
+    std::map<std::uint64_t, stream> streams_;
+    std::uint64_t last_stream_ = 0;
+    std::vector<watch> watches_;
+    std::size_t unsynced_ = 0;
+    std::vector<change> history_;
+    bool auth_ = false;
+    std::string user_;
+    std::string password_;
+    std::set<std::string> tokens_;
+    std::uint64_t last_token_ = 0;
+};
+
+} // namespace sim

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "sim/scenario.hpp"
+
+namespace {
+
+constexpr const char* usage =
+    R"(sim [--seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
+    [--trace]
+
+Runs the library on a simulated network, clock and etcd; one history for each seed.
+
+  --seconds S  how long to go on (20)
+  --seed K     the first seed (1); with --verbose the one to be shown
+  --runs N     that many seeds, however long it takes
+  --points     only: cancel and fail at every suspension of a client
+  --first      stop at the first violation
+  --verbose    print what happens in each
+  --trace      print the hash of each history: the same for all compilers
+
+Exit status 1 if something was violated.
+)";
+
+struct arguments {
+    double seconds = 20;
+    std::uint64_t seed = 1;
+    std::uint64_t runs = 0;
+    bool points = false;
+    bool first = false;
+    bool verbose = false;
+    bool trace = false;
+};
+
+arguments parse(int argc, char** argv) {
+    arguments a;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view what = argv[i];
+        const auto value = [&] {
+            if (++i == argc) {
+                throw std::invalid_argument(std::string(what) + " needs a value");
+            }
+            return std::string(argv[i]);
+        };
+        if (what == "--seconds") {
+            a.seconds = std::stod(value());
+        } else if (what == "--seed") {
+            a.seed = std::stoull(value());
+        } else if (what == "--runs") {
+            a.runs = std::stoull(value());
+        } else if (what == "--points") {
+            a.points = true;
+        } else if (what == "--first") {
+            a.first = true;
+        } else if (what == "--verbose") {
+            a.verbose = true;
+        } else if (what == "--trace") {
+            a.trace = true;
+        } else {
+            throw std::invalid_argument(std::string(what) + " is unknown");
+        }
+    }
+    return a;
+}
+
+struct totals {
+    std::uint64_t schedules = 0;
+    std::uint64_t replays = 0;
+    std::uint64_t points = 0;
+    std::uint64_t violations = 0;
+    std::uint64_t calls = 0;
+    std::uint64_t grants = 0;
+    std::uint64_t cancellations = 0;
+    std::array<std::uint64_t, sim::fault_kinds> faults{};
+    double virtual_seconds = 0;
+};
+
+std::string describe(const sim::plan& p) {
+    std::string text = "seed " + std::to_string(p.seed);
+    if (p.what == sim::plan::kind::cancel_at) {
+        text += ", cancelled at suspension " + std::to_string(p.point);
+    } else if (p.what == sim::plan::kind::fail_at) {
+        text += ", call " + std::to_string(p.point) + " " + std::string(name(p.how));
+    }
+    return text;
+}
+
+void show(const sim::outcome& o) {
+    for (const std::string& line : o.notes) {
+        std::cout << "    " << line << '\n';
+    }
+}
+
+/// Runs one history; runs some twice, to see whether chance is all in the seed.
+sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
+    sim::plan wordy = p;
+    wordy.notes = a.verbose ? 100'000 : 0;
+    sim::outcome o = sim::run(wordy);
+    ++t.schedules;
+    t.calls += o.calls;
+    t.grants += o.grants;
+    t.cancellations += o.cancellations;
+    t.virtual_seconds += std::chrono::duration<double>(o.duration).count();
+    for (std::size_t i = 0; i != o.faults.size(); ++i) {
+        t.faults[i] += o.faults[i];
+    }
+    if (a.verbose) {
+        show(o);
+    }
+    if (p.seed % 64 == 1 && o.failure.empty()) {
+        ++t.replays;
+        if (sim::run(p).trace != o.trace) {
+            o.failure = "the same seed gave another history";
+        }
+    }
+    if (a.trace) {
+        std::printf("%llu %016llx\n",
+                    static_cast<unsigned long long>(p.seed),
+                    static_cast<unsigned long long>(o.trace));
+    }
+    if (!o.failure.empty()) {
+        ++t.violations;
+        std::cout << "VIOLATION, " << describe(p) << ": " << o.failure << '\n';
+        if (!a.verbose && !a.first) {
+            wordy.notes = 40;
+            show(sim::run(wordy));
+        }
+        std::cout << std::flush;
+    }
+    return o;
+}
+
+/// Every suspension of one client is cancelled, and every call of it fails in every way.
+void every_point(std::uint64_t seed, const arguments& a, totals& t) {
+    constexpr std::uint64_t most = 2000;
+    sim::plan p;
+    p.seed = seed;
+    const std::uint64_t before = t.violations;
+    p.what = sim::plan::kind::cancel_at;
+    for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
+        if (!examine(p, a, t).reached) {
+            break;
+        }
+    }
+    p.what = sim::plan::kind::fail_at;
+    for (const sim::fault how : {sim::fault::request_lost,
+                                 sim::fault::answer_lost,
+                                 sim::fault::refused,
+                                 sim::fault::broken,
+                                 sim::fault::late_duplicate}) {
+        p.how = how;
+        for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
+            if (!examine(p, a, t).reached) {
+                break;
+            }
+        }
+    }
+}
+
+int simulate(const arguments& a) {
+    using clock = std::chrono::steady_clock;
+    const clock::time_point began = clock::now();
+    const auto elapsed = [&] {
+        return std::chrono::duration<double>(clock::now() - began).count();
+    };
+    totals t;
+    const std::uint64_t enough = a.first ? 1 : 5; // violations
+    std::uint64_t seed = a.seed;
+    const auto more = [&] {
+        return t.violations < enough &&
+               (a.runs != 0 ? seed < a.seed + a.runs : elapsed() < a.seconds);
+    };
+    for (; more(); ++seed) {
+        sim::plan p;
+        p.seed = seed;
+        if (!a.points) {
+            examine(p, a, t);
+        }
+        if (a.points || (a.runs == 0 && seed % 1024 == 0)) {
+            every_point(seed, a, t);
+        }
+    }
+    const double took = elapsed();
+    std::cout << "seeds " << a.seed << " to " << seed - 1 << "; " << t.schedules << " schedules in "
+              << took << " s, " << static_cast<double>(t.schedules) / took << " a second, "
+              << t.replays << " of them run twice\n"
+              << t.calls << " calls, " << t.grants << " locks granted, " << t.cancellations
+              << " cancellations, " << t.points << " points of cancellation and failure, "
+              << t.virtual_seconds / 3600 << " h of simulated time\nfaults:";
+    for (std::size_t i = 0; i != t.faults.size(); ++i) {
+        std::cout << ' ' << name(static_cast<sim::fault>(i)) << ' ' << t.faults[i];
+    }
+    std::cout << "\nviolations: " << t.violations << '\n';
+    return t.violations == 0 ? 0 : 1;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return simulate(parse(argc, argv));
+    } catch (const std::invalid_argument& e) {
+        std::cerr << "sim: " << e.what() << "\n\n" << usage;
+        return 2;
+    }
+}

@@ -1,0 +1,919 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/scenario.hpp"
+
+#include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+namespace sim {
+namespace {
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+using coetcd::session_end;
+using coetcd::detail::session_impl;
+
+constexpr std::string_view queue_prefix = "lock/";
+constexpr std::string_view resource_prefix = "resource/";
+
+std::string name_of(int lock) {
+    return std::string(queue_prefix) + std::to_string(lock);
+}
+
+/// A lock that its user counts on, from the grant until he gives it back.
+struct hold {
+    const process* in;
+    std::string name;
+    std::string key;
+    std::int64_t fence;
+    coetcd::lease_id lease;
+    std::shared_ptr<session_impl> session;
+    std::function<bool()> owns; ///< What the library says.
+    bool sound_clock;
+
+    bool valid() const {
+        // The first two first: a look at a lock may end a session, and this is only a look.
+        return session->reason() == session_end::none &&
+               session->certain_until() > session->world.now() && owns();
+    }
+};
+
+/// Somebody who waits for a lock.
+struct request {
+    const process* in;
+    std::string name;
+    coetcd::lease_id lease;
+    std::uint64_t arrival;
+    bool queues; ///< Else it does not wait.
+    bool cancelled = false;
+};
+
+/// Watches over everything that must be true.
+class referee final : public etcd::witness {
+public:
+    explicit referee(world& w)
+        : world_(w) {
+        w.store.told = this;
+    }
+
+    // What etcd does.
+
+    void changed(const std::vector<etcd::change>& changes, etcd::cause why) override {
+        for (const etcd::change& c : changes) {
+            if (c.key.starts_with(resource_prefix)) {
+                check_guarded_write(c);
+            }
+            if (!c.key.starts_with(queue_prefix)) {
+                continue;
+            }
+            if (c.deleted) {
+                gone_[c.key] = {c.before.create_revision, why};
+                if (why == etcd::cause::operator_) {
+                    robbed_.insert(c.before.lease);
+                }
+            }
+            if (const auto slash = c.key.find('/', queue_prefix.size());
+                slash != std::string::npos) {
+                new_owner(c.key.substr(0, slash));
+            }
+        }
+    }
+    void lease_ended(lease_id id, etcd::lease_end how) override {
+        ended_[id] = how;
+        if (how != etcd::lease_end::expired) {
+            return;
+        }
+        const auto found = sessions_.find(id);
+        if (found == sessions_.end() || !found->second.sound_clock) {
+            return;
+        }
+        const auto s = found->second.impl.lock();
+        if (s && s->reason() == session_end::none && s->certain_until() > s->world.now()) {
+            world_.fail("a session counts on a lease that has expired");
+        }
+    }
+
+    /// Once; a request to grant it that is repeated on the way may bring it back.
+    bool has_ended(lease_id id) const { return ended_.contains(id); }
+
+    // What clients do.
+
+    void opened(const std::shared_ptr<session_impl>& s, bool sound_clock) {
+        sessions_[s->lease()] = {s, sound_clock, 0};
+    }
+    void session_ended(lease_id id, session_end why) {
+        world_.note("session_end", static_cast<std::uint64_t>(why));
+        const auto found = sessions_.find(id);
+        if (found == sessions_.end()) {
+            return; // it ended before it was given to its user
+        }
+        if (++found->second.ends > 1) {
+            world_.fail("a session ended twice");
+        }
+        if (why == session_end::expired && world_.store.has_lease(id)) {
+            world_.fail("a session ended as expired, and its lease lives");
+        }
+        if (why == session_end::cleanup_failed && world_.healed() && calm_) {
+            world_.fail("a session gave its lease up although nothing goes wrong");
+        }
+    }
+
+    std::list<request>::iterator wants(request r) {
+        r.arrival = ++last_arrival_;
+        return requests_.insert(requests_.end(), std::move(r));
+    }
+    void wants_no_more(std::list<request>::iterator r) { requests_.erase(r); }
+
+    std::list<hold>::iterator granted(std::list<request>::iterator r, hold h) {
+        ++grants;
+        world_.note("granted", static_cast<std::uint64_t>(h.fence), h.key);
+        if (!owners_.contains({h.key, h.fence})) {
+            world_.fail("a lock was granted that etcd never gave: " + h.key);
+        }
+        if (!fences_.insert({h.name, h.fence}).second) {
+            world_.fail("a fencing token was given twice");
+        }
+        for (const hold& other : holds_) {
+            if (other.name == h.name && !excused(other) && !excused(h) && other.valid() &&
+                h.valid()) {
+                world_.fail("two hold a lock: " + other.key + " and " + h.key);
+            }
+        }
+        for (const request& other : requests_) {
+            if (other.lease == h.lease && other.name == h.name && other.queues &&
+                other.arrival < r->arrival && !other.cancelled && r->queues) {
+                world_.fail("a lock went to who came later in a session");
+            }
+        }
+        holds_.push_back(std::move(h));
+        return std::prev(holds_.end());
+    }
+    void gives_back(std::list<hold>::iterator h) { holds_.erase(h); }
+
+    /// @param certain Every request was answered, so that the answer must be right.
+    void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain) {
+        const auto found = gone_.find(key);
+        const bool by_request = found != gone_.end() && found->second.create_revision == fence &&
+                                found->second.why == etcd::cause::request;
+        if (was_ours && certain && !by_request) {
+            world_.fail("unlock() says that it gave back what was not there: " + key);
+        }
+        if (was_ours && world_.store.keys.contains(key) && certain) {
+            world_.fail("unlock() says that it gave back what is still there: " + key);
+        }
+    }
+    /// @param repeated A request of it was repeated on the way: the second time an unlock finds
+    ///   nothing any more.
+    void lock_lost(lease_id id, bool repeated) {
+        if (!repeated && !robbed_.contains(id) && !ended_.contains(id)) {
+            world_.fail("a lock is called lost, and nobody took it");
+        }
+    }
+
+    /// A resource outside etcd, which refuses a fence below the largest it has seen.
+    void write_resource(const std::string& name, std::int64_t fence) {
+        std::int64_t& largest = resource_[name];
+        if (!fences_.contains({name, fence})) {
+            world_.fail("a resource was written with a fence that nobody was given");
+        }
+        largest = std::max(largest, fence);
+    }
+
+    // Once nothing goes wrong any more.
+
+    /// Nobody may be first in a queue for long, and not hold the lock.
+    void look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
+        calm_ = world_.now() > healed_at + world::longest_delay + 5s;
+        for (const auto& [name, o] : current_) {
+            if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
+                continue;
+            }
+            const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+                return h.key == o.key && h.fence == o.create_revision;
+            });
+            if (held) {
+                continue;
+            }
+            const auto s = sessions_.find(o.lease);
+            const bool waiting = s != sessions_.end() &&
+                                 std::any_of(requests_.begin(),
+                                             requests_.end(),
+                                             [&](const request& r) { return r.lease == o.lease; });
+            world_.fail((waiting ? "nobody takes the lock whose turn it is: " : "a stray key: ") +
+                        o.key);
+        }
+    }
+
+    std::uint64_t grants = 0;
+
+private:
+    struct known_session {
+        std::weak_ptr<session_impl> impl;
+        bool sound_clock;
+        int ends;
+    };
+    struct owner {
+        std::string key;
+        std::int64_t create_revision = 0;
+        lease_id lease = 0;
+        nanoseconds since{0};
+    };
+    struct end {
+        std::int64_t create_revision;
+        etcd::cause why;
+    };
+
+    /// Whether etcd itself took it away, so that its user may not know it yet.
+    bool excused(const hold& h) const {
+        const auto lease = ended_.find(h.lease);
+        const bool revoked = lease != ended_.end() && lease->second != etcd::lease_end::expired;
+        return !h.sound_clock || revoked || robbed_.contains(h.lease);
+    }
+
+    void new_owner(const std::string& name) {
+        owner now;
+        const std::string prefix = name + "/";
+        for (auto k = world_.store.keys.lower_bound(prefix);
+             k != world_.store.keys.end() && k->first.starts_with(prefix);
+             ++k) {
+            if (now.key.empty() || k->second.create_revision < now.create_revision) {
+                now = {k->first, k->second.create_revision, k->second.lease, world_.now()};
+            }
+        }
+        owner& before = current_[name];
+        if (before.key != now.key || before.create_revision != now.create_revision) {
+            before = now;
+            if (!now.key.empty()) {
+                owners_.insert({now.key, now.create_revision});
+            }
+        }
+    }
+
+    void check_guarded_write(const etcd::change& c) {
+        const std::string name = std::string(queue_prefix) + c.key.substr(resource_prefix.size());
+        if (c.deleted || std::to_string(current_[name].create_revision) != c.now.value) {
+            world_.fail("a guarded write came through, and the lock was not the writer's");
+        }
+    }
+
+    world& world_;
+    std::map<lease_id, known_session> sessions_;
+    std::map<lease_id, etcd::lease_end> ended_;
+    std::set<lease_id> robbed_; // whose keys an operator deleted
+    std::map<std::string, end> gone_;
+    std::map<std::string, owner> current_;
+    std::set<std::pair<std::string, std::int64_t>> owners_;
+    std::set<std::pair<std::string, std::int64_t>> fences_;
+    std::map<std::string, std::int64_t> resource_;
+    std::list<hold> holds_;
+    std::list<request> requests_;
+    std::uint64_t last_arrival_ = 0;
+    bool calm_ = false;
+};
+
+/// What the library reports of one client.
+class reporter final : public coetcd::observer {
+public:
+    explicit reporter(referee& to)
+        : to_(to) {}
+    void on_session_end(const coetcd::session_report& r) override {
+        to_.session_ended(r.lease, r.reason);
+    }
+    void on_lock_wait(const coetcd::lock_wait_report& r) override { taken += r.acquired ? 1U : 0U; }
+    void on_lock_hold(const coetcd::lock_hold_report&) override { ++given_back; }
+
+    std::uint64_t taken = 0;
+    std::uint64_t given_back = 0;
+
+private:
+    referee& to_;
+};
+
+/// An operation that runs by itself and can be cancelled.
+struct operation {
+    explicit operation(process& p)
+        : done(std::make_shared<suspension>(p)) {}
+    asio::cancellation_signal stop;
+    const std::shared_ptr<suspension> done;
+    int completions = 0;
+    std::exception_ptr failure;
+    std::optional<nanoseconds> cancelled_at;
+    std::list<request>::iterator* wants = nullptr;
+};
+
+enum class way { lock, try_lock, try_lock_for, scoped_lock, with_lock };
+
+/// What all clients of a history share.
+struct stage {
+    stage(const plan& p, world::options o)
+        : what(p)
+        , w(p.seed, o)
+        , judge(w)
+        , taste(chance::derive(p.seed, 3)) {}
+    const plan& what;
+    world w;
+    referee judge;
+    chance taste; ///< Of what clients do.
+
+    int locks = 1;
+    std::chrono::seconds ttl{3};
+    std::uint32_t cancel_ppm = 0;
+    bool reached = false;
+    std::uint64_t cancellations = 0;
+};
+
+/// A client and what it does.
+class actor {
+public:
+    actor(stage& s, std::shared_ptr<process> p, coetcd::client_options options)
+        : s_(s)
+        , p_(std::move(p))
+        , report_(std::make_shared<reporter>(s.judge))
+        , jobs_(1) {
+        options.observer = report_;
+        std::vector<std::string> urls;
+        for (int m = 0; m != s.w.store.members(); ++m) {
+            urls.push_back("http://m" + std::to_string(m));
+        }
+        client_.emplace(p_, coetcd::endpoints(std::move(urls)), options);
+    }
+
+    void start(int jobs, int rounds, bool sound_clock) {
+        sound_clock_ = sound_clock;
+        jobs_ = jobs;
+        for (int i = 0; i != jobs; ++i) {
+            auto at_end = [this](std::exception_ptr failure) {
+                --jobs_;
+                if (failure) {
+                    fail("a client", failure);
+                }
+            };
+            asio::co_spawn(p_->executor(), job(rounds), std::move(at_end));
+        }
+    }
+    bool finished() const { return jobs_ == 0; }
+
+    /// Cancels what is under way at the n-th suspension of this client.
+    void cancel_at(std::uint64_t n) {
+        p_->on_suspension = [this, n] {
+            if (current_ && ++seen_ == n) {
+                s_.reached = true;
+                emit(current_);
+            }
+        };
+    }
+
+    /// Ends the session and the client; what is left behind is to be nothing.
+    void close(bool orderly) {
+        if (orderly && session_) {
+            asio::co_spawn(p_->executor(), close_session(), [](std::exception_ptr) {});
+        } else {
+            drop();
+        }
+    }
+    bool closed() const { return !client_; }
+    bool counts_match() const { return report_->taken == report_->given_back; }
+    process& in() { return *p_; }
+    bool has_live_session(lease_id id) const {
+        if (!session_) {
+            return false;
+        }
+        const session_impl& impl = *session_impl::of(*session_);
+        return impl.lease() == id && impl.reason() == session_end::none &&
+               impl.certain_until() > impl.world.now();
+    }
+
+private:
+    void drop() {
+        session_.reset();
+        client_.reset();
+    }
+    asio::awaitable<void> close_session() {
+        const lease_id lease = session_->lease();
+        try {
+            co_await session_->close();
+            if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
+                s_.w.fail("close() returned, and the lease lives");
+            }
+        } catch (const boost::system::system_error&) {
+            if (s_.what.what != plan::kind::fail_at) {
+                s_.w.fail("close() failed although nothing goes wrong");
+            }
+        }
+        drop();
+    }
+
+    void fail(const std::string& who, const std::exception_ptr& failure) {
+        try {
+            std::rethrow_exception(failure);
+        } catch (const std::exception& e) {
+            s_.w.fail(who + " met an unexpected exception: " + e.what());
+        }
+    }
+
+    void emit(const std::shared_ptr<operation>& o) {
+        auto now = [this, o] {
+            if (o->completions == 0 && !o->cancelled_at) {
+                ++s_.cancellations;
+                s_.w.note("cancel", p_->number());
+                o->cancelled_at = s_.w.now();
+                if (o->wants) {
+                    (*o->wants)->cancelled = true;
+                }
+                o->stop.emit(asio::cancellation_type::terminal);
+            }
+        };
+        asio::post(p_->executor(), std::move(now));
+    }
+
+    /// Runs `work`, whose end is none of the caller's.
+    asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work) {
+        auto at_end = [this, o](std::exception_ptr failure) {
+            o->failure = failure;
+            if (++o->completions != 1) {
+                s_.w.fail("an operation completed twice");
+            }
+            o->done->resume();
+        };
+        asio::co_spawn(p_->executor(),
+                       std::move(work),
+                       asio::bind_cancellation_slot(o->stop.slot(), std::move(at_end)));
+        const std::uint64_t pauses = p_->pauses;
+        if (s_.taste.ppm(s_.cancel_ppm)) {
+            const nanoseconds when = s_.taste.skewed(0ms, s_.taste.one_in(4) ? 2000ms : 100ms);
+            s_.w.after(when, [this, o] { emit(o); });
+        }
+        (void)co_await suspension::wait(o->done);
+        if (o->cancelled_at && p_->pauses == pauses && s_.w.now() - *o->cancelled_at > 1ms) {
+            s_.w.fail("a cancelled operation did not end at once");
+        }
+        if (o->failure) {
+            judge(o->failure);
+        }
+    }
+
+    /// Whether an operation may have ended so.
+    void judge(const std::exception_ptr& failure) {
+        try {
+            std::rethrow_exception(failure);
+        } catch (const boost::system::system_error& e) {
+            const error_code ec = e.code();
+            s_.w.note("threw", static_cast<std::uint64_t>(ec.value()));
+            const bool expected = ec == errc::timed_out || ec == errc::unavailable ||
+                                  ec == errc::outcome_unknown || ec == errc::session_lost ||
+                                  ec == errc::lock_lost || ec == errc::not_owner ||
+                                  ec == asio::error::operation_aborted ||
+                                  ec == coetcd::server_errc::resource_exhausted ||
+                                  ec == coetcd::server_errc::unauthenticated;
+            if (!expected) {
+                s_.w.fail(std::string("an unexpected error: ") + e.what());
+            }
+        } catch (const std::exception& e) {
+            s_.w.fail(std::string("an unexpected exception: ") + e.what());
+        }
+    }
+
+    asio::awaitable<void> job(int rounds) {
+        chance taste(s_.taste.next());
+        for (int round = 0; round != rounds; ++round) {
+            co_await have_session();
+            const auto o = std::make_shared<operation>(*p_);
+            const way how = static_cast<way>(taste.below(5));
+            std::string name =
+                name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
+            current_ = p_->number() == 0 ? o : nullptr;
+            asio::awaitable<void> work = attempt(o, std::move(name), how, taste.next());
+            co_await perform(o, std::move(work));
+            current_ = nullptr;
+            if (taste.one_in(2)) { // else at once
+                (void)co_await p_->sleep(taste.skewed(0ms, 300ms));
+            }
+        }
+    }
+
+    /// Opens a session if there is none that lives.
+    asio::awaitable<void> have_session() {
+        for (;;) {
+            if (opening_) {
+                (void)co_await p_->sleep(20ms);
+                continue;
+            }
+            if (session_ && session_->state() != coetcd::session_state::lost) {
+                co_return;
+            }
+            opening_ = true;
+            session_.reset();
+            try {
+                coetcd::session opened =
+                    co_await coetcd::session::open(*client_, coetcd::session_options(s_.ttl));
+                session_.emplace(std::move(opened));
+                s_.judge.opened(session_impl::of(*session_), sound_clock_);
+            } catch (const boost::system::system_error& e) {
+                // A lease may end before its grant is answered.
+                if (e.code() != coetcd::server_errc::not_found) {
+                    judge(std::current_exception());
+                }
+            }
+            opening_ = false;
+            if (!session_) {
+                (void)co_await p_->sleep(200ms);
+            }
+        }
+    }
+
+    /// From the request for a lock to the end of its use, in the referee's books.
+    class visit {
+    public:
+        visit(actor& a, std::shared_ptr<operation> o, const std::string& name, way how)
+            : actor_(a)
+            , session_(session_impl::of(*a.session_))
+            , operation_(std::move(o))
+            , request_(a.s_.judge.wants({a.p_.get(),
+                                         name,
+                                         session_->lease(),
+                                         0,
+                                         how != way::try_lock,
+                                         operation_->cancelled_at.has_value()})) {
+            operation_->wants = &*request_;
+        }
+        ~visit() {
+            give_back();
+            no_more();
+        }
+        visit(const visit&) = delete;
+        visit& operator=(const visit&) = delete;
+
+        template<class Lock>
+        void granted(const Lock& l) {
+            key = l.key();
+            fence = l.fencing_token();
+            hold h{actor_.p_.get(),
+                   (*request_)->name,
+                   key,
+                   fence,
+                   session_->lease(),
+                   session_,
+                   [&l] { return l.owns_lock(); },
+                   actor_.sound_clock_};
+            hold_ = actor_.s_.judge.granted(*request_, std::move(h));
+            no_more();
+        }
+        void give_back() {
+            if (hold_) {
+                actor_.s_.judge.gives_back(*hold_);
+                hold_.reset();
+            }
+        }
+        lease_id lease() const { return session_->lease(); }
+        std::string key;
+        std::int64_t fence = 0;
+
+    private:
+        void no_more() {
+            if (request_) {
+                operation_->wants = nullptr;
+                actor_.s_.judge.wants_no_more(*request_);
+                request_.reset();
+            }
+        }
+        actor& actor_;
+        const std::shared_ptr<session_impl> session_;
+        const std::shared_ptr<operation> operation_;
+        std::optional<std::list<request>::iterator> request_;
+        std::optional<std::list<hold>::iterator> hold_;
+    };
+
+    asio::awaitable<void>
+    attempt(std::shared_ptr<operation> o, std::string name, way how, std::uint64_t seed) {
+        chance taste(seed);
+        const lease_id lease = session_->lease();
+        try {
+            co_await take_and_use(o, name, how, taste);
+        } catch (const boost::system::system_error& e) {
+            if (e.code() == errc::lock_lost) {
+                s_.judge.lock_lost(lease, p_->repeated_calls != 0);
+            }
+            throw;
+        }
+    }
+
+    asio::awaitable<void>
+    take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+        coetcd::mutex m(*session_, name);
+        visit v(*this, o, name, how);
+        if (how == way::with_lock) {
+            auto body = [this, &v, &name, &taste](const coetcd::held_lock& l) {
+                return guarded_body(v, l, name, taste);
+            };
+            co_await coetcd::with_lock(m, body);
+            co_return;
+        }
+        if (how == way::scoped_lock) {
+            coetcd::held_lock l = co_await m.scoped_lock();
+            must_own(l);
+            v.granted(l);
+            co_await use(v, l, name, taste);
+            v.give_back();
+            if (taste.one_in(2)) {
+                co_await unlock(v, l);
+            }
+            co_return;
+        }
+        bool taken = true;
+        if (how == way::lock) {
+            co_await m.lock();
+        } else if (how == way::try_lock) {
+            taken = co_await m.try_lock();
+        } else {
+            const nanoseconds patience = taste.skewed(1ms, 3s);
+            taken = co_await m.try_lock_for(patience);
+        }
+        if (!taken) {
+            co_return;
+        }
+        must_own(m);
+        v.granted(m);
+        co_await use(v, m, name, taste);
+        v.give_back();
+        if (!taste.one_in(8)) { // else it goes with the mutex
+            co_await unlock(v, m);
+        }
+    }
+
+    /// In the instruction after the one that took it.
+    template<class Lock>
+    void must_own(const Lock& l) {
+        if (!l.owns_lock()) {
+            s_.w.fail("a lock was granted that is lost already");
+        }
+    }
+
+    asio::awaitable<void>
+    guarded_body(visit& v, const coetcd::held_lock& l, const std::string& name, chance& taste) {
+        v.granted(l);
+        struct end {
+            visit& of;
+            ~end() { of.give_back(); }
+        };
+        const end at_end{v};
+        co_await use(v, l, name, taste);
+    }
+
+    template<class Lock>
+    asio::awaitable<void> unlock(visit& v, Lock& l) {
+        const std::uint64_t failed = p_->failed_calls;
+        const bool was_ours = co_await l.unlock();
+        s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed);
+    }
+
+    /// What a lock is for.
+    template<class Lock>
+    asio::awaitable<void> use(visit& v, const Lock& l, const std::string& name, chance& taste) {
+        const int steps = taste.between(0, 3);
+        for (int i = 0; i != steps && l.owns_lock(); ++i) {
+            const std::uint64_t what = taste.below(3);
+            if (what == 0) {
+                const nanoseconds time = taste.skewed(0ms, taste.one_in(8) ? 4s : 60ms);
+                (void)co_await p_->sleep(time);
+            } else if (what == 1) {
+                coetcd::txn write;
+                write.compares.push_back(l.is_owner());
+                write.success.push_back(
+                    coetcd::op::put(std::string(resource_prefix) + name.substr(queue_prefix.size()),
+                                    std::to_string(v.fence)));
+                asio::awaitable<coetcd::txn_response> writing = client_->txn(std::move(write));
+                try {
+                    (void)co_await std::move(writing);
+                } catch (const coetcd::error&) {
+                    judge(std::current_exception()); // the lock is ours all the same
+                }
+            } else {
+                const nanoseconds way_there = taste.skewed(1ms, 2s);
+                s_.w.after(way_there, [&judge = s_.judge, name, fence = v.fence] {
+                    judge.write_resource(name, fence);
+                });
+            }
+        }
+    }
+
+    stage& s_;
+    const std::shared_ptr<process> p_;
+    const std::shared_ptr<reporter> report_;
+    std::optional<coetcd::client> client_;
+    std::optional<coetcd::session> session_;
+    bool opening_ = false;
+    bool sound_clock_ = true;
+    int jobs_;
+    std::shared_ptr<operation> current_;
+    std::uint64_t seen_ = 0;
+};
+
+/// A swarm: a subset of all faults, each at a rate of its own.
+weather draw_weather(chance& c) {
+    weather w;
+    const auto maybe = [&](fault f, std::uint64_t one_in, int low, int high) {
+        const bool on = c.one_in(one_in);
+        const int rate = c.between(low, high);
+        if (on) {
+            w[f] = static_cast<std::uint32_t>(rate);
+        }
+    };
+    maybe(fault::request_lost, 4, 5'000, 100'000);
+    maybe(fault::answer_lost, 3, 5'000, 150'000);
+    maybe(fault::duplicated, 4, 10'000, 200'000);
+    maybe(fault::late_duplicate, 4, 10'000, 200'000);
+    maybe(fault::delayed, 4, 10'000, 150'000);
+    maybe(fault::refused, 4, 5'000, 100'000);
+    maybe(fault::broken, 3, 5'000, 150'000);
+    maybe(fault::stream_dropped, 5, 5'000, 60'000);
+    maybe(fault::stream_silent, 6, 5'000, 60'000);
+    maybe(fault::event_lost, 5, 50'000, 500'000);
+    maybe(fault::stale_read, 5, 10'000, 100'000);
+    maybe(fault::early_revoke, 6, 5'000, 40'000);
+    maybe(fault::leader_change, 6, 5'000, 40'000);
+    maybe(fault::compaction, 5, 10'000, 200'000);
+    maybe(fault::member_paused, 5, 5'000, 60'000);
+    maybe(fault::member_cut, 5, 5'000, 60'000);
+    maybe(fault::client_paused, 4, 300, 4'000);
+    maybe(fault::client_cut, 5, 5'000, 40'000);
+    maybe(fault::token_expired, 6, 10'000, 60'000);
+    maybe(fault::no_space, 8, 5'000, 30'000);
+    maybe(fault::operator_delete, 6, 5'000, 60'000);
+    return w;
+}
+
+} // namespace
+
+outcome run(const plan& p) {
+    chance luck(chance::derive(p.seed, 4));
+    world::options o;
+    o.members = luck.one_in(4) ? 1 : 3;
+    o.speaks = luck.one_in(2) ? dialect::v1 : dialect::v2;
+    o.latency_high = std::chrono::milliseconds(luck.between(1, 30));
+    const bool random = p.what == plan::kind::random;
+
+    stage s(p, o);
+    world& w = s.w;
+    w.keep_notes(p.notes);
+    w.operator_prefixes = {name_of(0) + "/", name_of(1) + "/"};
+    s.locks = luck.between(1, 2);
+    constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
+    s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
+    weather sky = draw_weather(luck);
+    if (!random || luck.one_in(16)) {
+        sky = weather();
+    }
+    s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
+
+    coetcd::client_options options;
+    if (luck.one_in(6)) {
+        options.credentials.emplace("root", std::string("secret"));
+        options.insecure_plain_text_credentials = true;
+        w.store.require_user("root", "secret");
+    }
+
+    const int clients = random ? luck.between(2, 4) : 2;
+    std::vector<std::unique_ptr<actor>> actors;
+    for (int i = 0; i != clients; ++i) {
+        std::shared_ptr<process> of = w.add_process();
+        bool sound_clock = true;
+        if (random && luck.one_in(6)) {
+            const bool wild = luck.one_in(3); // beyond what the margin allows for
+            of->set_rate(luck.between(wild ? -300'000 : -45'000, wild ? 300'000 : 45'000));
+            sound_clock = !wild;
+            w.count(fault::clock_rate);
+        }
+        actors.push_back(std::make_unique<actor>(s, of, options));
+        if (i == 0 && p.what == plan::kind::cancel_at) {
+            actors.back()->cancel_at(p.point);
+        }
+        if (i == 0 && p.what == plan::kind::fail_at) {
+            of->failing_call = p.point;
+            of->failing_how = p.how;
+        }
+        const int jobs = luck.one_in(4) ? 2 : 1;
+        actors.back()->start(jobs, luck.between(1, 3), sound_clock);
+    }
+    w.set_weather(sky);
+
+    // It goes wrong, for a while.
+    const auto finished = [&] {
+        return std::all_of(
+            actors.begin(), actors.end(), [](const auto& a) { return a->finished(); });
+    };
+    const nanoseconds storm = luck.within(500ms, 8s);
+    bool more = true;
+    while (more && !finished() && w.now() < storm && !sky.calm()) {
+        more = w.step();
+    }
+
+    // Nothing goes wrong any more: all must come to an end.
+    w.heal();
+    const nanoseconds healed_at = w.now();
+    const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
+    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends.
+    // Where nothing went wrong at all, a lock is handed over by an event, not by a look.
+    const bool calm = p.what != plan::kind::fail_at && s.cancel_ppm == 0 && sky.calm();
+    const nanoseconds bound = calm ? 1s : 2 * nanoseconds(s.ttl) + 2s + recheck + 15s;
+    nanoseconds next_look = w.now();
+    const auto look = [&] {
+        if (w.now() >= next_look) {
+            next_look = w.now() + 250ms;
+            s.judge.look_for_stuck(healed_at, bound);
+        }
+    };
+    const nanoseconds limit = w.now() + 1000s;
+    while (more && !finished()) {
+        more = w.step();
+        look();
+        if (w.now() > limit) {
+            w.fail("no progress although nothing goes wrong");
+        }
+    }
+
+    // Nothing may stay behind of them, though their sessions live on.
+    const nanoseconds finished_at = w.now();
+    const auto dirty = [&] {
+        return w.in_flight() != 0 || !w.store.under(std::string(queue_prefix)).empty();
+    };
+    while (more && dirty()) {
+        more = w.step();
+        const nanoseconds waited = w.now() - finished_at;
+        if (waited < world::longest_delay + 1s) {
+            continue;
+        }
+        for (const std::string& key : w.store.under(std::string(queue_prefix))) {
+            if (key.find('/', queue_prefix.size()) == std::string::npos) {
+                // A tombstone: it goes with its session.
+                continue;
+            }
+            const lease_id lease = w.store.keys.at(key).lease;
+            const bool live = std::any_of(actors.begin(), actors.end(), [&](const auto& a) {
+                return a->has_live_session(lease);
+            });
+            if (live || waited > world::longest_delay + 2 * nanoseconds(s.ttl) + 5s) {
+                w.fail("a key was left behind: " + key);
+            }
+        }
+        if (waited > world::longest_delay + 2 * nanoseconds(s.ttl) + 6s) {
+            break;
+        }
+    }
+
+    // The end, in good order or not.
+    for (const auto& a : actors) {
+        a->close(luck.one_in(2));
+    }
+    const nanoseconds closing_at = w.now();
+    const auto busy = [&] {
+        for (const auto& a : actors) {
+            if (!a->closed() || a->in().waiting() != 0) {
+                return true;
+            }
+        }
+        return w.store.streams() != 0;
+    };
+    while (more && busy()) {
+        more = w.step();
+        if (w.now() > closing_at + 40s) {
+            w.fail("work goes on although all is closed");
+        }
+    }
+    for (const auto& a : actors) {
+        if (more && !a->counts_match()) {
+            w.fail("the observer was not told once of each end of a lock");
+        }
+    }
+
+    outcome result;
+    result.failure = w.failure();
+    result.reached = s.reached;
+    for (const auto& of : w.processes()) {
+        result.calls += of->calls;
+        if (p.what == plan::kind::fail_at && of->number() == 0) {
+            result.reached = of->calls >= p.point;
+        }
+    }
+    result.trace = w.trace();
+    result.faults = w.counts();
+    result.cancellations = s.cancellations;
+    result.grants = s.judge.grants;
+    result.duration = w.now();
+    result.notes = w.notes();
+    w.shut_down(); // before the actors go
+    return result;
+}
+
+} // namespace sim

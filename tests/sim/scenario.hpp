@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "sim/world.hpp"
+
+namespace sim {
+
+/// One history: clients that take locks from one another while things go wrong, until nothing goes
+/// wrong any more and all of them must come to their end.
+struct plan {
+    std::uint64_t seed = 0;
+
+    enum class kind {
+        random,    ///< Cancellations and failures come by chance.
+        cancel_at, ///< The first client's operation is cancelled at its n-th suspension.
+        fail_at,   ///< The first client's n-th call fails.
+    } what = kind::random;
+    std::uint64_t point = 0;
+    fault how = fault::request_lost;
+
+    std::size_t notes = 0; ///< How many lines of the trace to keep.
+};
+
+struct outcome {
+    std::string failure; ///< Empty: every checker is content.
+    std::uint64_t trace = 0;
+    bool reached = false; ///< The point of the plan.
+    std::array<std::uint64_t, fault_kinds> faults{};
+    std::uint64_t cancellations = 0;
+    std::uint64_t grants = 0;
+    std::uint64_t calls = 0;
+    nanoseconds duration{0};
+    std::deque<std::string> notes;
+};
+
+outcome run(const plan& p);
+
+} // namespace sim

@@ -1,0 +1,752 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/world.hpp"
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace sim {
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+using coetcd::detail::call_request;
+using coetcd::detail::open_result;
+using coetcd::detail::reply;
+
+std::string_view name(fault f) {
+    constexpr std::string_view names[] = {
+        "request_lost", "answer_lost",    "duplicated",     "late_duplicate", "delayed",
+        "refused",      "broken",         "stream_dropped", "stream_silent",  "event_lost",
+        "stale_read",   "early_revoke",   "leader_change",  "compaction",     "member_paused",
+        "member_cut",   "client_paused",  "client_cut",     "clock_rate",     "token_expired",
+        "no_space",     "operator_delete"};
+    static_assert(std::size(names) == fault_kinds);
+    return names[static_cast<std::size_t>(f)];
+}
+
+// Suspensions.
+
+template<class Handler>
+struct suspension::handler_of final : continuation {
+    explicit handler_of(Handler h)
+        : handler(std::move(h)) {}
+    void post() override { asio::post(std::move(handler)); }
+    Handler handler;
+};
+
+template<class Handler>
+void suspension::start(Handler handler) {
+    auto slot = asio::get_associated_cancellation_slot(handler);
+    if (slot.is_connected()) {
+        slot.assign([weak = weak_from_this()](asio::cancellation_type how) {
+            const auto self = weak.lock();
+            if (self &&
+                (how & asio::cancellation_type::terminal) != asio::cancellation_type::none) {
+                self->resume(asio::error::operation_aborted);
+            }
+        });
+    }
+    then_ = std::make_unique<handler_of<Handler>>(std::move(handler));
+    place_ = in_.waiting_.insert(in_.waiting_.end(), this);
+    ++in_.suspensions;
+    if (in_.on_suspension) {
+        in_.on_suspension();
+    }
+    if (resumed_) {
+        resumed_ = false;
+        resume(result_);
+    }
+}
+
+suspension::~suspension() {
+    if (then_) {
+        in_.waiting_.erase(place_);
+    }
+}
+
+void suspension::resume(error_code ec) {
+    if (std::exchange(resumed_, true)) {
+        return;
+    }
+    result_ = ec;
+    if (then_) {
+        in_.waiting_.erase(place_);
+        const std::unique_ptr<continuation> then = std::move(then_);
+        then->post();
+    }
+}
+
+asio::awaitable<error_code> suspension::wait(std::shared_ptr<suspension> self) {
+    auto initiate = [&self](auto handler) { self->start(std::move(handler)); };
+    co_await asio::async_initiate<const asio::use_awaitable_t<>&, void()>(initiate,
+                                                                          asio::use_awaitable);
+    co_return self->result_;
+}
+
+// Processes.
+
+asio::execution_context& process_executor::query(asio::execution::context_t) const noexcept {
+    return in_->loop;
+}
+
+process::process(world& w, std::size_t number, std::uint64_t seed)
+    : in(w)
+    , number_(number)
+    , chance_(seed)
+    , executor_(*this)
+    , offset_(std::chrono::hours(1000) +
+              nanoseconds(static_cast<std::int64_t>(chance_.below(1'000'000'000'000)))) {}
+
+process::~process() {
+    shut_down();
+}
+
+time_point process::now() const {
+    const nanoseconds t = in.now();
+    return time_point(offset_ + t + nanoseconds(t.count() / 1000 * rate_ppm_ / 1000));
+}
+
+nanoseconds process::to_world(time_point when) const {
+    constexpr std::int64_t million = 1'000'000;
+    const std::int64_t d = (when.time_since_epoch() - offset_).count();
+    const std::int64_t rate = million + rate_ppm_;
+    std::int64_t t = d / rate * million + d % rate * million / rate;
+    // Not a moment too early.
+    while (t + t / 1000 * rate_ppm_ / 1000 < d) {
+        t += 1000;
+    }
+    return nanoseconds(t);
+}
+
+void process::enqueue(std::unique_ptr<task> t) {
+    ready_.push_back(std::move(t));
+}
+
+void process::pause(nanoseconds until) {
+    paused_until_ = std::max(paused_until_, until);
+    ++pauses;
+    in.note("pause", number_);
+    in.at(paused_until_, [] {}); // then it goes on
+}
+
+bool process::is_paused() const {
+    return paused_until_ > in.now();
+}
+
+bool process::is_cut_off() const {
+    return cut_until_ > in.now();
+}
+
+bool process::run_ready() {
+    bool any = false;
+    while (!ready_.empty() && !is_paused() && in.failure_.empty()) {
+        if (in.strikes(fault::client_paused)) {
+            const bool long_one = in.luck.one_in(4);
+            pause(in.now() + in.luck.within(1ms, long_one ? 12s : 1s));
+            break;
+        }
+        any = true;
+        const std::unique_ptr<task> next = std::move(ready_.front());
+        ready_.pop_front();
+        running_ = true;
+        if (++in.handlers_now_ > 100'000) {
+            in.fail("handlers run for ever, and time stands still");
+        }
+        try {
+            next->run();
+        } catch (const std::exception& e) {
+            in.fail(std::string("an exception escaped into the event loop: ") + e.what());
+        }
+        running_ = false;
+    }
+    return any;
+}
+
+void process::shut_down() {
+    while (!ready_.empty() || !waiting_.empty()) {
+        if (!ready_.empty()) {
+            const std::unique_ptr<task> dropped = std::move(ready_.front());
+            ready_.pop_front();
+        } else {
+            suspension& s = *waiting_.front();
+            waiting_.pop_front();
+            const auto keep = s.weak_from_this().lock();
+            const std::unique_ptr<suspension::continuation> dropped = std::move(s.then_);
+        }
+    }
+}
+
+class process::sleeper_here final : public coetcd::detail::sleeper {
+public:
+    explicit sleeper_here(process& in)
+        : in_(in)
+        , nap_(std::make_shared<suspension>(in)) {}
+
+    asio::awaitable<error_code> sleep_until(time_point when) override {
+        if (when != time_point::max()) {
+            in_.in.at(in_.to_world(when), [weak = std::weak_ptr(nap_)] {
+                if (const auto nap = weak.lock()) {
+                    nap->resume();
+                }
+            });
+        }
+        const error_code ec = co_await suspension::wait(nap_);
+        co_return woken_ ? error_code() : ec;
+    }
+    void wake() override {
+        woken_ = true;
+        nap_->resume();
+    }
+
+private:
+    process& in_;
+    const std::shared_ptr<suspension> nap_;
+    bool woken_ = false;
+};
+
+std::unique_ptr<coetcd::detail::sleeper> process::make_sleeper() {
+    return std::make_unique<sleeper_here>(*this);
+}
+
+asio::awaitable<error_code> process::sleep(nanoseconds time) {
+    sleeper_here nap(*this);
+    const error_code ec = co_await nap.sleep_until(now() + time);
+    co_return ec;
+}
+
+namespace {
+
+int member_of(const call_request& request) {
+    return request.to.host.back() - '0';
+}
+
+} // namespace
+
+asio::awaitable<reply> process::call(call_request r) {
+    struct exchange {
+        explicit exchange(process& p)
+            : done(std::make_shared<suspension>(p)) {}
+        const std::shared_ptr<suspension> done;
+        reply result;
+    };
+    ++calls;
+    const auto request = std::make_shared<const call_request>(std::move(r));
+    const auto x = std::make_shared<exchange>(*this);
+    const auto ends = [x](error_code ec, bool sent) {
+        if (!x->done->resumed()) {
+            x->result.ec = ec;
+            x->result.sent = sent;
+            x->done->resume();
+        }
+    };
+    in.note("call", number_, request->body);
+    const bool chosen = failing_call != 0 && calls == failing_call;
+    const auto strikes = [&](fault f) { return (chosen && failing_how == f) || in.strikes(f); };
+    if (strikes(fault::refused)) {
+        in.after(in.latency(), [ends] { ends(asio::error::connection_refused, false); });
+    } else {
+        const int to = member_of(*request);
+        const bool lost = is_cut_off() || strikes(fault::request_lost);
+        const bool breaks = strikes(fault::broken);
+        const bool answer_lost = strikes(fault::answer_lost);
+        nanoseconds there = in.latency();
+        if (strikes(fault::delayed)) {
+            there += in.luck.within(10ms, 4s);
+        }
+        // A second copy is made by what stands between and tries again, because it got no answer to
+        // the first: then that is the one that may be answered.
+        const bool twice = !is_cut_off() && strikes(fault::duplicated);
+        const bool twice_late = !is_cut_off() && strikes(fault::late_duplicate);
+        if (twice || twice_late) {
+            ++repeated_calls;
+            if (!lost) {
+                in.send(there, to, request, [](const etcd::answer&) {});
+            }
+            there += twice_late ? in.luck.within(100ms, world::longest_delay) : in.latency();
+        }
+        if (breaks) {
+            in.after(in.luck.within(0s, 2 * there),
+                     [ends] { ends(asio::error::connection_reset, true); });
+        }
+        if (!lost || twice || twice_late) {
+            auto answered = [x, ends, w = &in, answer_lost](etcd::answer a) {
+                if (answer_lost) {
+                    return;
+                }
+                w->after(w->latency(), [x, ends, a = std::move(a)] {
+                    if (!x->done->resumed()) {
+                        x->result.status = a.status;
+                        x->result.body = a.body;
+                        ends({}, true);
+                    }
+                });
+            };
+            in.send(there, to, request, std::move(answered));
+        }
+    }
+    in.at(to_world(request->deadline), [ends] { ends(errc::timed_out, true); });
+    const error_code ec = co_await suspension::wait(x->done);
+    if (ec) {
+        x->result = reply();
+        x->result.ec = ec;
+        x->result.sent = true;
+    }
+    if (x->result.ec) {
+        ++failed_calls;
+    }
+    in.note(x->result.ec ? "failed" : "answer", number_, x->result.body);
+    co_return std::move(x->result);
+}
+
+/// A stream, with both of its ends.
+struct process::link : std::enable_shared_from_this<process::link> {
+    link(process& p, int m)
+        : in(p.in)
+        , of(p)
+        , member(m) {}
+
+    void arrive(reply r) {
+        if (!over) {
+            lines.push_back(std::move(r));
+            if (reader) {
+                reader->resume();
+            }
+        }
+    }
+    /// The client's end breaks.
+    void end(error_code ec) {
+        if (!std::exchange(over, true)) {
+            why = ec;
+            if (reader) {
+                reader->resume();
+            }
+        }
+    }
+    /// In order, whatever the latency.
+    nanoseconds next_down() {
+        return down = std::max({down + 1ns, in.awake(member) + in.latency(), in.now()});
+    }
+    nanoseconds next_up() {
+        return up = std::max({up + 1ns, in.awake(member) + in.latency(), in.now()});
+    }
+    void push(std::string line) {
+        if (silent || over) {
+            return;
+        }
+        if (of.is_cut_off() || in.strikes(fault::stream_silent)) {
+            silent = true;
+            return;
+        }
+        if (in.strikes(fault::stream_dropped)) {
+            drop();
+            return;
+        }
+        in.at(next_down(), [self = shared_from_this(), line = std::move(line)] {
+            self->in.note("line", self->of.number(), line);
+            reply r;
+            r.sent = true;
+            r.status = 200;
+            r.body = line;
+            self->arrive(std::move(r));
+        });
+    }
+    void drop() {
+        silent = true;
+        in.after(in.latency(), [self = shared_from_this()] { self->end(asio::error::eof); });
+        close_at_server();
+    }
+    void close_at_server() {
+        if (server != 0) {
+            in.after(in.latency(),
+                     [w = &in, id = std::exchange(server, 0)] { w->store.close(id); });
+        }
+    }
+    void send(std::string messages) {
+        in.at(next_up(), [self = shared_from_this(), messages = std::move(messages)] {
+            if (!self->silent && self->server != 0) {
+                self->in.store.listen(self->server, messages);
+                self->in.look_at_watches();
+            }
+        });
+    }
+
+    world& in;
+    process& of;
+    const int member;
+    std::uint64_t server = 0;
+    std::deque<reply> lines;
+    std::shared_ptr<suspension> reader;
+    bool over = false;
+    bool silent = false;
+    error_code why;
+    nanoseconds down{0};
+    nanoseconds up{0};
+};
+
+class process::client_stream final : public coetcd::detail::stream {
+public:
+    explicit client_stream(std::shared_ptr<link> l)
+        : link_(std::move(l)) {}
+    ~client_stream() override { close(); }
+
+    asio::awaitable<error_code> write(std::string json, time_point) override {
+        error_code ec;
+        if (link_->over) {
+            ec = asio::error::broken_pipe;
+            co_return ec;
+        }
+        link_->in.note("write", link_->of.number(), json);
+        const std::shared_ptr<link> l = link_;
+        const auto done = std::make_shared<suspension>(l->of);
+        l->in.after(1us, [done] { done->resume(); });
+        ec = co_await suspension::wait(done);
+        if (!ec) {
+            l->send(std::move(json));
+        }
+        co_return ec;
+    }
+    asio::awaitable<reply> read() override {
+        const std::shared_ptr<link> l = link_;
+        reply result;
+        result.sent = true;
+        if (l->lines.empty() && !l->over) {
+            l->reader = std::make_shared<suspension>(l->of);
+            const error_code ec = co_await suspension::wait(l->reader);
+            l->reader = nullptr;
+            if (ec) {
+                result.ec = ec;
+                co_return result;
+            }
+        }
+        if (!l->lines.empty()) {
+            result = std::move(l->lines.front());
+            l->lines.pop_front();
+        } else {
+            result.ec = l->why;
+        }
+        co_return result;
+    }
+    void close() override {
+        link_->end(asio::error::eof);
+        link_->close_at_server();
+    }
+
+private:
+    const std::shared_ptr<link> link_;
+};
+
+asio::awaitable<open_result> process::open(call_request request) {
+    open_result result;
+    const auto l = std::make_shared<link>(*this, member_of(request));
+    in.note("open", number_, request.body);
+    const auto connected = std::make_shared<suspension>(*this);
+    const bool refused = is_cut_off() || in.strikes(fault::refused);
+    in.after(2 * in.latency(), [connected] { connected->resume(); });
+    const error_code ec = co_await suspension::wait(connected);
+    if (ec || refused) {
+        result.ec = ec ? ec : error_code(asio::error::connection_refused);
+        co_return result;
+    }
+    in.at(l->next_up(), [l, r = std::move(request)] {
+        if (l->over) {
+            return;
+        }
+        world& w = l->in;
+        if (w.store.is_cut(l->member) || w.store.leader() < 0) {
+            w.after(w.latency(), [l] {
+                reply no;
+                no.status = 503;
+                no.sent = true;
+                no.body = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
+                l->arrive(std::move(no));
+            });
+            return;
+        }
+        etcd::listener to;
+        to.on_line = [weak = std::weak_ptr(l)](std::string line) {
+            if (const auto self = weak.lock()) {
+                self->push(std::move(line));
+            }
+        };
+        to.on_end = [weak = std::weak_ptr(l)] {
+            if (const auto self = weak.lock()) {
+                self->drop();
+            }
+        };
+        l->server = w.store.open(l->member, std::move(to), r.token);
+        w.store.listen(l->server, r.body);
+        w.look_at_watches();
+    });
+    result.opened = std::make_unique<client_stream>(l);
+    co_return result;
+}
+
+// The world.
+
+world::world(std::uint64_t seed, options o)
+    : store([this] { return now_; }, o.members, o.speaks)
+    , luck(chance::derive(seed, 1))
+    , options_(o)
+    , ties_(chance::derive(seed, 2))
+    , seed_(seed)
+    , member_paused_until_(static_cast<std::size_t>(o.members)) {
+    events_.reserve(256);
+    store.loses_event = [this] { return strikes(fault::event_lost); };
+    after(etcd::expiry_interval, [this] { look_at_leases(); });
+}
+
+world::~world() {
+    shut_down();
+}
+
+void world::shut_down() {
+    for (const auto& p : processes_) {
+        p->shut_down();
+    }
+    events_.clear();
+}
+
+std::shared_ptr<process> world::add_process() {
+    const std::size_t number = processes_.size();
+    processes_.push_back(
+        std::make_shared<process>(*this, number, chance::derive(seed_, 100 + number)));
+    return processes_.back();
+}
+
+void world::at(nanoseconds when, std::function<void()> fire) {
+    events_.push_back({std::max(when, now_), ties_.next(), ++last_event_, std::move(fire)});
+    std::push_heap(events_.begin(), events_.end(), later());
+}
+
+bool world::step() {
+    for (bool any = true; any;) {
+        any = false;
+        for (const auto& p : processes_) {
+            any = p->run_ready() || any;
+        }
+    }
+    if (events_.empty() || !failure_.empty()) {
+        return false;
+    }
+    std::pop_heap(events_.begin(), events_.end(), later());
+    event next = std::move(events_.back());
+    events_.pop_back();
+    if (next.when > now_) {
+        now_ = next.when;
+        handlers_now_ = 0;
+    }
+    next.fire();
+    return failure_.empty();
+}
+
+nanoseconds world::awake(int member) const {
+    return std::max(now_, member_paused_until_[static_cast<std::size_t>(member)]);
+}
+
+void world::send(nanoseconds wait,
+                 int member,
+                 std::shared_ptr<const call_request> request,
+                 std::function<void(etcd::answer)> answered) {
+    ++in_flight_;
+    after(wait, [this, member, request = std::move(request), answered = std::move(answered)] {
+        deliver(member, request, answered);
+    });
+}
+
+void world::deliver(int member,
+                    std::shared_ptr<const call_request> request,
+                    std::function<void(etcd::answer)> answered) {
+    if (const nanoseconds up = awake(member); up > now_) {
+        at(up, [this, member, request = std::move(request), answered = std::move(answered)] {
+            deliver(member, request, answered);
+        });
+        return;
+    }
+    etcd::answer a = store.call(member, request->what, request->body, request->token);
+    if (a.wait) {
+        after(50ms, [this, member, request = std::move(request), answered = std::move(answered)] {
+            deliver(member, request, answered);
+        });
+        return;
+    }
+    --in_flight_;
+    note("served", static_cast<std::uint64_t>(member), a.body);
+    answered(std::move(a));
+}
+
+void world::look_at_leases() {
+    store.expire();
+    after(luck.within(1ms, etcd::expiry_interval), [this] { look_at_leases(); });
+}
+
+void world::look_at_watches() {
+    if (store.has_unsynced() && !std::exchange(looking_at_watches_, true)) {
+        after(luck.within(0ms, etcd::sync_interval), [this] {
+            looking_at_watches_ = false;
+            store.sync();
+        });
+    }
+}
+
+bool world::strikes(fault f) {
+    const bool hit = luck.ppm(weather_[f]);
+    if (hit) {
+        count(f);
+        note(name(f));
+    }
+    return hit;
+}
+
+void world::set_weather(const weather& w) {
+    weather_ = w;
+    healed_ = false;
+    chaos();
+}
+
+void world::new_leader() {
+    // Not one that stands still or is cut off.
+    std::vector<int> fit;
+    for (int m = 0; m != store.members(); ++m) {
+        if (awake(m) <= now_ && !store.is_cut(m)) {
+            fit.push_back(m);
+        }
+    }
+    if (!fit.empty()) {
+        store.elect(fit[luck.below(fit.size())]);
+        note("elected", static_cast<std::uint64_t>(store.leader()));
+    }
+}
+
+/// What goes wrong by itself. Occasions come every 100 ms.
+void world::chaos() {
+    if (healed_) {
+        return;
+    }
+    after(100ms, [this] { chaos(); });
+    const auto lead = [this] {
+        after(luck.within(200ms, 2s), [this] {
+            if (store.leader() < 0) {
+                new_leader();
+            }
+        });
+    };
+    if (strikes(fault::early_revoke)) {
+        if (const auto all = store.lease_ids(); !all.empty()) {
+            store.revoke(all[luck.below(all.size())]);
+        }
+    }
+    if (strikes(fault::operator_delete)) {
+        const std::string& queue = operator_prefixes[luck.below(operator_prefixes.size())];
+        if (const auto all = store.under(queue); !all.empty()) {
+            store.erase(all[luck.below(all.size())]);
+        }
+    }
+    if (strikes(fault::client_cut)) {
+        process& one = *processes_[luck.below(processes_.size())];
+        one.cut_off(now_ + luck.within(100ms, 15s));
+    }
+    if (strikes(fault::compaction)) {
+        store.compact(store.revision);
+    }
+    if (strikes(fault::token_expired)) {
+        store.expire_tokens();
+    }
+    if (strikes(fault::no_space)) {
+        store.no_space = true;
+        after(luck.within(100ms, 4s), [this] { store.no_space = false; });
+    }
+    if (strikes(fault::stale_read)) {
+        store.stale_by = static_cast<std::int64_t>(luck.between(1, 6));
+        after(luck.within(10ms, 2s), [this] { store.stale_by = 0; });
+    }
+    if (store.leader() >= 0 && strikes(fault::leader_change)) {
+        store.depose();
+        lead();
+    }
+    if (store.members() > 1 && ill_member_ < 0) {
+        const int m = static_cast<int>(luck.below(static_cast<std::uint64_t>(store.members())));
+        if (strikes(fault::member_paused)) {
+            ill_member_ = m;
+            nanoseconds& until = member_paused_until_[static_cast<std::size_t>(m)];
+            until = now_ + luck.within(100ms, 8s);
+            at(until, [this] { ill_member_ = -1; });
+            after(1s, [this, m, lead] {
+                if (store.leader() == m && awake(m) > now_) {
+                    store.depose();
+                    lead();
+                }
+            });
+        } else if (strikes(fault::member_cut)) {
+            ill_member_ = m;
+            if (store.leader() == m) {
+                lead();
+            }
+            store.cut(m, true);
+            after(3100ms, [this, m] {
+                if (store.is_cut(m)) {
+                    store.end_streams(m);
+                }
+            });
+            after(luck.within(500ms, 8s), [this, m] {
+                store.cut(m, false);
+                ill_member_ = -1;
+            });
+        }
+    }
+}
+
+void world::heal() {
+    healed_ = true;
+    weather_ = weather();
+    store.no_space = false;
+    store.stale_by = 0;
+    for (const auto& p : processes_) {
+        p->cut_off(now_);
+    }
+    for (int m = 0; m != store.members(); ++m) {
+        member_paused_until_[static_cast<std::size_t>(m)] = now_;
+        if (store.is_cut(m)) {
+            store.cut(m, false);
+        }
+    }
+    if (store.leader() < 0) {
+        new_leader();
+    }
+    note("healed");
+}
+
+void world::note(std::string_view what, std::uint64_t a, std::string_view text) {
+    const auto mix = [this](std::uint64_t x) {
+        trace_ = (trace_ ^ x) * 0x100000001b3;
+        trace_ ^= trace_ >> 29;
+    };
+    mix(static_cast<std::uint64_t>(now_.count()));
+    mix(a + 0x10000 * what.size() + static_cast<unsigned char>(what[0]));
+    for (std::size_t i = 0; i < text.size();) {
+        std::uint64_t chunk = 0;
+        const std::size_t n = std::min(sizeof chunk, text.size() - i);
+        std::memcpy(&chunk, text.data() + i, n);
+        mix(chunk);
+        i += n;
+    }
+    if (most_notes_ != 0) {
+        const std::string micros = std::to_string(now_.count() / 1000);
+        notes_.push_back(micros + " us  " + std::string(what) + " " + std::to_string(a) + " " +
+                         std::string(text));
+        if (notes_.size() > most_notes_) {
+            notes_.pop_front();
+        }
+    }
+}
+
+void world::fail(std::string what) {
+    if (failure_.empty()) {
+        failure_ = std::move(what);
+        note("VIOLATION", 0, failure_);
+    }
+}
+
+} // namespace sim

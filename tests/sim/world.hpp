@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/execution.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sim/etcd.hpp"
+#include "sim/random.hpp"
+
+namespace sim {
+
+namespace asio = boost::asio;
+using coetcd::error_code;
+using coetcd::detail::time_point;
+using std::chrono::nanoseconds;
+
+/// What goes wrong in a world.
+enum class fault : std::size_t {
+    request_lost,
+    answer_lost,
+    duplicated,     // the request arrives twice, and only the second time is there an answer
+    late_duplicate, // likewise, seconds later
+    delayed,        // by up to some seconds
+    refused,        // no connection
+    broken,         // the connection ends instead of the answer
+    stream_dropped,
+    stream_silent, // it stays open, and carries nothing any more
+    event_lost,    // by the server
+    stale_read,    // by a member that has stalled
+    early_revoke,
+    leader_change,
+    compaction,
+    member_paused,
+    member_cut, // off from the other members
+    client_paused,
+    client_cut, // off from the cluster
+    clock_rate,
+    token_expired,
+    no_space,
+    operator_delete,
+};
+inline constexpr std::size_t fault_kinds = 22;
+std::string_view name(fault f);
+
+/// How often what goes wrong: a swarm, in which each seed has a subset of its own.
+struct weather {
+    std::array<std::uint32_t, fault_kinds> ppm{}; ///< Of each occasion; 0: never.
+    std::uint32_t operator[](fault f) const { return ppm[static_cast<std::size_t>(f)]; }
+    bool calm() const { return ppm == decltype(ppm){}; }
+    std::uint32_t& operator[](fault f) { return ppm[static_cast<std::size_t>(f)]; }
+};
+
+class world;
+class process;
+
+/// Runs handlers in one simulated process.
+class process_executor {
+public:
+    explicit process_executor(process& in)
+        : in_(&in) {}
+
+    asio::execution_context& query(asio::execution::context_t) const noexcept;
+    process_executor require(asio::execution::blocking_t::never_t) const {
+        process_executor other = *this;
+        other.may_block_ = false;
+        return other;
+    }
+    process_executor require(asio::execution::blocking_t::possibly_t) const {
+        process_executor other = *this;
+        other.may_block_ = true;
+        return other;
+    }
+    template<class F>
+    void execute(F&& f) const;
+
+    friend bool operator==(const process_executor& a, const process_executor& b) noexcept {
+        return a.in_ == b.in_ && a.may_block_ == b.may_block_;
+    }
+    friend bool operator!=(const process_executor& a, const process_executor& b) noexcept {
+        return !(a == b);
+    }
+
+private:
+    process* in_;
+    bool may_block_ = true;
+};
+
+/// What a coroutine waits for. Resumed once; the first reason counts.
+class suspension : public std::enable_shared_from_this<suspension> {
+public:
+    explicit suspension(process& in)
+        : in_(in) {}
+    suspension(const suspension&) = delete;
+    suspension& operator=(const suspension&) = delete;
+    ~suspension();
+
+    /// Waits for `resume`, or for a cancellation.
+    static asio::awaitable<error_code> wait(std::shared_ptr<suspension> self);
+    void resume(error_code ec = {});
+    bool resumed() const { return resumed_; }
+
+private:
+    friend class process;
+    struct continuation {
+        virtual ~continuation() = default;
+        virtual void post() = 0;
+    };
+    template<class Handler>
+    struct handler_of;
+    template<class Handler>
+    void start(Handler handler);
+
+    process& in_;
+    std::unique_ptr<continuation> then_;
+    std::list<suspension*>::iterator place_;
+    bool resumed_ = false;
+    error_code result_;
+};
+
+/// A client's process: its clock, its chance, its event loop, and its way to the network. The
+/// `env` of the library that runs in it.
+class process final : public coetcd::detail::env, public std::enable_shared_from_this<process> {
+public:
+    process(world& in, std::size_t number, std::uint64_t seed);
+    ~process() override;
+
+    asio::any_io_executor executor() const override { return executor_; }
+    time_point now() const override;
+    std::uint64_t random() override { return chance_.next(); }
+    std::unique_ptr<coetcd::detail::sleeper> make_sleeper() override;
+    asio::awaitable<coetcd::detail::reply> call(coetcd::detail::call_request request) override;
+    asio::awaitable<coetcd::detail::open_result>
+    open(coetcd::detail::call_request request) override;
+
+    /// A pause of the code of tests.
+    asio::awaitable<error_code> sleep(nanoseconds time);
+
+    /// Its clock runs that much too fast, or slow.
+    void set_rate(std::int64_t ppm) { rate_ppm_ = ppm; }
+    /// Nothing goes out, or comes in by a stream, until then.
+    void cut_off(nanoseconds until) { cut_until_ = until; }
+    bool is_cut_off() const;
+    /// Nothing runs until then.
+    void pause(nanoseconds until);
+    bool is_paused() const;
+
+    /// When, by the world's clock, its own clock shows that.
+    nanoseconds to_world(time_point when) const;
+
+    std::size_t number() const { return number_; }
+    std::size_t waiting() const { return waiting_.size(); }
+    /// Calls that failed on the way, so far.
+    std::uint64_t failed_calls = 0;
+    /// Calls that were repeated on the way.
+    std::uint64_t repeated_calls = 0;
+    std::uint64_t pauses = 0; ///< So far.
+    /// Its requests and its suspensions, so far; and who wants to know of each.
+    std::uint64_t calls = 0;
+    std::uint64_t suspensions = 0;
+    std::function<void()> on_suspension;
+    /// Fails one call: that with this number.
+    std::uint64_t failing_call = 0;
+    fault failing_how = fault::request_lost;
+
+    world& in;
+
+    // For the executor.
+    class context final : public asio::execution_context {
+    public:
+        ~context() { shutdown(); }
+    };
+    context loop;
+    struct task {
+        virtual ~task() = default;
+        virtual void run() = 0;
+    };
+    void enqueue(std::unique_ptr<task> t);
+    bool is_running() const { return running_; }
+
+private:
+    friend class world;
+    friend class suspension;
+    class sleeper_here;
+    class client_stream;
+    struct link;
+
+    bool run_ready();
+    void shut_down();
+
+    const std::size_t number_;
+    chance chance_;
+    process_executor executor_;
+    std::int64_t rate_ppm_ = 0;
+    nanoseconds offset_;
+    nanoseconds paused_until_{0};
+    nanoseconds cut_until_{0};
+    std::deque<std::unique_ptr<task>> ready_;
+    std::list<suspension*> waiting_;
+    bool running_ = false;
+};
+
+/// Everything outside the processes: time, the network, etcd, and what goes wrong. One thread; the
+/// same seed gives the same history.
+class world {
+public:
+    struct options {
+        int members = 3;
+        dialect speaks = dialect::v1;
+        nanoseconds latency_low = std::chrono::microseconds(300);
+        nanoseconds latency_high = std::chrono::milliseconds(20);
+    };
+
+    world(std::uint64_t seed, options o);
+    ~world();
+    world(const world&) = delete;
+    world& operator=(const world&) = delete;
+
+    nanoseconds now() const { return now_; }
+    void at(nanoseconds when, std::function<void()> fire);
+    void after(nanoseconds wait, std::function<void()> fire) { at(now_ + wait, std::move(fire)); }
+
+    std::shared_ptr<process> add_process();
+    const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
+
+    /// Runs what is ready, then goes on to the next event.
+    /// @returns False if nothing will ever happen again, or something is wrong.
+    bool step();
+    /// Ends all processes where they stand.
+    void shut_down();
+
+    etcd store;
+    chance luck; ///< Of what goes wrong.
+
+    // What goes wrong.
+    /// From now on, until `heal`.
+    void set_weather(const weather& w);
+    const weather& now_weather() const { return weather_; }
+    /// Nothing goes wrong any more; what is on its way arrives, late as it may be.
+    void heal();
+    bool healed() const { return healed_; }
+    /// Whether a fault strikes now; counts it.
+    bool strikes(fault f);
+    /// Requests that have not arrived yet.
+    std::uint64_t in_flight() const { return in_flight_; }
+    void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
+    const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
+    /// The keys that an operator may delete begin with one of them.
+    std::vector<std::string> operator_prefixes{"/"};
+
+    // The record.
+    void note(std::string_view what, std::uint64_t a = 0, std::string_view text = {});
+    std::uint64_t trace() const { return trace_; }
+    /// Keep what was noted as text, the last so many of it.
+    void keep_notes(std::size_t most) { most_notes_ = most; }
+    const std::deque<std::string>& notes() const { return notes_; }
+    /// Something is wrong: stops the world. The first one counts.
+    void fail(std::string what);
+    const std::string& failure() const { return failure_; }
+
+    /// The latest that a message is on its way.
+    static constexpr std::chrono::seconds longest_delay{8};
+
+private:
+    friend class process;
+    struct event {
+        nanoseconds when;
+        std::uint64_t tie;
+        std::uint64_t number;
+        std::function<void()> fire;
+    };
+    struct later {
+        bool operator()(const event& a, const event& b) const {
+            return a.when != b.when ? a.when > b.when
+                   : a.tie != b.tie ? a.tie > b.tie
+                                    : a.number > b.number;
+        }
+    };
+
+    nanoseconds latency() { return luck.skewed(options_.latency_low, options_.latency_high); }
+    /// When a member stands still until; else now.
+    nanoseconds awake(int member) const;
+    /// Sends a request that arrives later.
+    void send(nanoseconds wait,
+              int member,
+              std::shared_ptr<const coetcd::detail::call_request> request,
+              std::function<void(etcd::answer)> answered);
+    void deliver(int member,
+                 std::shared_ptr<const coetcd::detail::call_request> request,
+                 std::function<void(etcd::answer)> answered);
+    void chaos();
+    void look_at_leases();
+    void look_at_watches();
+    void new_leader();
+
+    const options options_;
+    nanoseconds now_{0};
+    std::vector<event> events_;
+    std::uint64_t last_event_ = 0;
+    chance ties_;
+    std::uint64_t seed_;
+    std::vector<std::shared_ptr<process>> processes_;
+    std::vector<nanoseconds> member_paused_until_;
+    int ill_member_ = -1;
+    std::uint64_t in_flight_ = 0;
+    bool looking_at_watches_ = false;
+    weather weather_;
+    bool healed_ = true;
+    std::array<std::uint64_t, fault_kinds> counts_{};
+    std::uint64_t trace_ = 0xcbf29ce484222325;
+    std::size_t most_notes_ = 0;
+    std::deque<std::string> notes_;
+    std::string failure_;
+    std::uint64_t handlers_now_ = 0; // without time going on
+};
+
+template<class F>
+void process_executor::execute(F&& f) const {
+    using function = std::decay_t<F>;
+    if (may_block_ && in_->is_running()) {
+        function run(std::forward<F>(f));
+        std::move(run)();
+        return;
+    }
+    struct task_of final : process::task {
+        explicit task_of(function g)
+            : held(std::move(g)) {}
+        void run() override {
+            function here(std::move(held));
+            std::move(here)();
+        }
+        function held;
+    };
+    in_->enqueue(std::make_unique<task_of>(std::forward<F>(f)));
+}
+
+} // namespace sim
