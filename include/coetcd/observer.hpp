@@ -63,11 +63,11 @@ struct lock_hold_report {
     bool lost; ///< It was not given back: the session was lost, or its key was deleted.
 };
 
-/// The stream that carries the watches of a client was opened, or has broken.
+/// A stream of watches was opened, or has ended.
 struct watch_stream_report {
     std::string_view endpoint;
     bool opened;
-    std::size_t watches; ///< That it carries, or that will be resumed elsewhere.
+    std::size_t watches; ///< That it carries; at its end, that go on with the next one.
 };
 
 /// Is told what a client does, for logs and metrics: see `client_options::observer`.

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -742,4 +743,36 @@ TEST_CASE("Every call ends within its deadline when etcd stands still", "[client
         etcd.resume();
     };
     run_test(body);
+}
+
+TEST_CASE("An observer is told of connections, also of one that fails, and of their end",
+          "[client][observer]") {
+    class connections final : public coetcd::observer {
+    public:
+        void on_connection(const coetcd::connection_report& r) override {
+            ++count[r.what];
+            CHECK(!std::string(r.endpoint).empty());
+            CHECK((r.what == r.failed) == bool(r.reason));
+            CHECK(r.duration >= 0ns);
+        }
+        int count[3] = {0, 0, 0};
+    };
+    const auto seen = std::make_shared<connections>();
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        client_options o;
+        o.observer = seen;
+        {
+            const client c(executor, shared_etcd().url(), o);
+            (void)co_await c.get("k");
+            (void)co_await c.get("k");
+            CHECK(seen->count[coetcd::connection_report::opened] == 1);
+            CHECK(seen->count[coetcd::connection_report::closed] == 0);
+        }
+        const client nobody(executor, "http://127.0.0.1:1", o);
+        const client hasty = nobody.with_timeout(100ms);
+        (void)co_await ending_of(hasty.get("k"));
+        CHECK(seen->count[coetcd::connection_report::failed] > 0);
+    });
+    CHECK(seen->count[coetcd::connection_report::closed] == 1);
 }

@@ -48,6 +48,9 @@ public:
         requests.push_back(
             {std::string(r.rpc), std::string(r.endpoint), r.attempt, r.latency, r.outcome});
     }
+    void on_watch_stream(const coetcd::watch_stream_report& r) override {
+        streams.push_back({std::string(r.endpoint), r.opened, r.watches});
+    }
     void on_renewal(const coetcd::renewal_report& r) override { renewals.push_back(r); }
     void on_session_end(const coetcd::session_report& r) override { ends.push_back(r); }
     void on_lock_wait(const coetcd::lock_wait_report& r) override {
@@ -57,6 +60,12 @@ public:
         holds.push_back({std::string(r.name), r.held, r.lost});
     }
 
+    struct stream {
+        std::string endpoint;
+        bool opened;
+        std::size_t watches;
+    };
+    std::vector<stream> streams;
     std::vector<request> requests;
     std::vector<coetcd::renewal_report> renewals;
     std::vector<coetcd::session_report> ends;
@@ -249,4 +258,27 @@ TEST_CASE("an observer is told of a lock that is given up with its mutex", "[obs
     }
     REQUIRE(w.seen->holds.size() == 2);
     CHECK(w.seen->holds[1].lost);
+}
+
+TEST_CASE("an observer is told of the stream of watches", "[observer]") {
+    observed w;
+    const coetcd::client c = w.client(w.options);
+    {
+        const coetcd::watcher a = w.await(c.watch("a"));
+        const coetcd::watcher b = w.await(c.watch("b"));
+        w.env->break_streams();
+        w.env->pass(1s);
+    }
+    w.env->pass(1s);
+    const auto& s = w.seen->streams;
+    REQUIRE(s.size() == 4);
+    CHECK(s[0].endpoint == "http://etcd:2379");
+    CHECK(s[0].opened);
+    CHECK(s[0].watches == 1);
+    CHECK_FALSE(s[1].opened);
+    CHECK(s[1].watches == 2);
+    CHECK(s[2].opened);
+    CHECK(s[2].watches == 2);
+    CHECK_FALSE(s[3].opened);
+    CHECK(s[3].watches == 0);
 }

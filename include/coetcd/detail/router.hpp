@@ -92,6 +92,7 @@ public:
         , next_look_(after(env_->now(), first_look)) {}
 
     const std::shared_ptr<env>& world() const { return env_; }
+    const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
 
     /// Cancelled: throws `operation_aborted`; the request may have been applied.
     asio::awaitable<answer> call(call_spec spec, std::string body, decoder decode) {

@@ -291,6 +291,7 @@ private:
             co_return !on->closed;
         }
         on->channel = std::move(opened.opened);
+        report(*on, true);
         on->heard = on->told = env_.now();
         spawn(env_, attend(shared_from_this(), on));
 
@@ -306,11 +307,19 @@ private:
             }
         }
         const bool broke = !on->closed;
+        report(*on, false);
         if (broke && !on->token_refused) {
             router_->failed(on->where);
         }
         on->close();
         co_return broke;
+    }
+
+    void report(const watch_link& of, bool opened) const {
+        if (router_->observer() && of.only != watch_link::nobody) {
+            const std::size_t carried = of.only == watch_link::everybody ? watches_.size() : 1;
+            router_->observer()->on_watch_stream({of.where.text(), opened, carried});
+        }
     }
 
     static std::chrono::seconds patience_with(const watch_link& on) {

@@ -302,6 +302,7 @@ inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
     n.connections = o.connections;
     n.most.body = o.max_answer;
     n.tls = o.tls;
+    n.observer = o.observer;
     return std::make_shared<net::default_env>(std::move(executor), std::move(n));
 }
 

@@ -38,6 +38,8 @@ public:
     virtual asio::awaitable<reply> read_line() = 0;
     /// Ends what is under way. Does not wait, and says nothing to the peer.
     virtual void close() = 0;
+
+    std::shared_ptr<const void> end; ///< Goes with the connection.
 };
 
 struct connect_result {

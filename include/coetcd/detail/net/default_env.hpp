@@ -9,6 +9,7 @@
 #include <coetcd/detail/net/pool.hpp>
 #include <coetcd/detail/net/resolver.hpp>
 #include <coetcd/detail/secret.hpp>
+#include <coetcd/observer.hpp>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -34,6 +35,7 @@ struct net_options {
     std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
     limits most;
     std::shared_ptr<const secure_layer> tls; ///< For https; null: such endpoints are refused.
+    std::shared_ptr<coetcd::observer> observer;
 };
 
 /// The real world: the machine's clock, timers and random device, and TCP.
@@ -66,6 +68,9 @@ private:
     static constexpr std::size_t renewal_connections = 4;
 
     asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
+    asio::awaitable<connect_result> make_connection(logic::endpoint to, time_point deadline);
+    /// Tells the observer how a connection was made, and later of its end.
+    void report(const std::string& endpoint, time_point began, const connect_result& made) const;
 
     const asio::any_io_executor executor_;
     const net_options options_;
@@ -155,8 +160,34 @@ inline std::unique_ptr<sleeper> default_env::make_sleeper() {
     return std::make_unique<detail_env::timer_sleeper>(executor_);
 }
 
+inline void default_env::report(const std::string& endpoint,
+                                time_point began,
+                                const connect_result& made) const {
+    using kind = connection_report;
+    const time_point then = boot_clock::now();
+    options_.observer->on_connection(
+        {made.ec ? kind::failed : kind::opened, endpoint, then - began, made.ec});
+    if (!made.ec) {
+        made.connected->end =
+            std::shared_ptr<const void>(nullptr, [o = options_.observer, endpoint, then](auto) {
+                o->on_connection({kind::closed, endpoint, boot_clock::now() - then, {}});
+            });
+    }
+}
+
 inline asio::awaitable<connect_result> default_env::connect(logic::endpoint to,
                                                             time_point deadline) {
+    const time_point began = now();
+    const std::string endpoint = to.text();
+    connect_result made = co_await make_connection(std::move(to), deadline);
+    if (options_.observer) {
+        report(endpoint, began, made);
+    }
+    co_return made;
+}
+
+inline asio::awaitable<connect_result> default_env::make_connection(logic::endpoint to,
+                                                                    time_point deadline) {
     connect_result result;
     if (to.tls && !options_.tls) {
         result.ec = errc::tls_failed;
