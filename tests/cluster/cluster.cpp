@@ -478,3 +478,25 @@ TEST_CASE("Everything goes on with a learner among the endpoints", "[cluster]") 
     };
     run_test(body, long_enough);
 }
+
+TEST_CASE("A client that is told of one member finds the others", "[cluster]") {
+    etcd_cluster etcd;
+    const auto learner = etcd.add_learner();
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        coetcd::client_options options;
+        options.member_refresh = 1s;
+        const client c(executor, etcd.url(0), options);
+        const auto knows_all = [&]() -> awaitable<bool> {
+            (void)co_await c.get("k");
+            co_return etcd.connections(1) > 0 && etcd.connections(2) > 0;
+        };
+        co_await eventually(knows_all, 20s, "all members are known");
+        CHECK(etcd.connections(learner) == 0);
+        etcd.kill(0);
+        const auto began = clock::now();
+        (void)co_await c.get("k");
+        CHECK(ms_between(began, clock::now()) < 3000);
+        etcd.start(0);
+    });
+}

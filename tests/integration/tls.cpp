@@ -626,3 +626,32 @@ TEST_CASE("A lock that is cancelled over TLS at any moment leaves nothing behind
         co_await s.close();
     });
 }
+
+TEST_CASE("A client certificate that names a user is refused by etcd's gateway, and that is told",
+          "[tls][auth]") {
+    const certificate named = ids().maker.issued_by(
+        ids().ca, {.names = "", .subject = "/CN=root", .usage = "clientAuth"});
+    etcd_server server({}, server_tls{ids().server, ids().ca.file});
+    const std::string password = "canary-root";
+    REQUIRE(server.etcdctl({"user", "add", "root:" + password}).exit_code == 0);
+    REQUIRE(server.etcdctl({"user", "grant-role", "root", "root"}).exit_code == 0);
+    REQUIRE(server.etcdctl({"auth", "enable"}).exit_code == 0);
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        client_options o;
+        o.credentials = coetcd::credentials("root", password);
+        o.tls = make_tls(showing(named));
+        const client refused(executor, server.url(), o);
+        const auto e = co_await ending_of(refused.put("k", "v"));
+        CHECK(e.code == errc::cn_auth_unsupported);
+        CHECK_THAT(e.text, !contains("canary"));
+
+        o.tls = make_tls(showing(ids().program));
+        const client welcome(executor, server.url(), o);
+        (void)co_await welcome.put("k", "v");
+        coetcd::watcher w = co_await welcome.watch("k");
+        (void)co_await welcome.put("k", "w");
+        const auto seen = co_await w.next();
+        CHECK(seen.events.back().kv.value == "w");
+    });
+}
