@@ -85,13 +85,15 @@ public:
     /// @param revision That of the header.
     void
     events(std::int64_t id, std::int64_t revision, const revisions& of, bool fragment = false) {
-        std::string text;
-        for (const std::int64_t r : of) {
-            text += (text.empty() ? "" : ",") +
-                    (R"({"kv":{"key":"YQ==","mod_revision":")" + std::to_string(r) + R"("}})");
-        }
-        say(head(id, revision) + (fragment ? R"(,"fragment":true)" : "") + R"(,"events":[)" + text +
-            "]}");
+        say(head(id, revision) + (fragment ? R"(,"fragment":true)" : "") + list(of));
+    }
+    /// The same, without letting anybody run.
+    void events_now(std::int64_t id, const revisions& of) {
+        coetcd::detail::reply r;
+        r.status = 200;
+        r.body = R"({"result":)" + head(id, 99) + list(of) + "}";
+        stream_->messages.push_back(std::move(r));
+        stream_->changed.notify_all();
     }
     void fail(coetcd::error_code ec, std::string beginning) {
         coetcd::detail::reply r;
@@ -107,6 +109,14 @@ public:
     }
 
 private:
+    static std::string list(const revisions& of) {
+        std::string text;
+        for (const std::int64_t r : of) {
+            text += (text.empty() ? "" : ",") +
+                    (R"({"kv":{"key":"YQ==","mod_revision":")" + std::to_string(r) + R"("}})");
+        }
+        return R"(,"events":[)" + text + "]}";
+    }
     static std::string head(std::int64_t id, std::int64_t revision) {
         return R"({"header":{"revision":")" + std::to_string(revision) + R"("},"watch_id":")" +
                std::to_string(id) + '"';
@@ -599,6 +609,37 @@ TEST_CASE("a slow reader that history does not wait for is told so, after what i
     CHECK(w.etcd->watches() == 0);
 }
 
+TEST_CASE("a watcher may be destroyed at any moment while it is told to stop", "[watch]") {
+    bool told = false;
+    bool aborted = false;
+    for (int steps = 0; steps < 12; ++steps) {
+        world w;
+        const coetcd::client client = w.client();
+        script etcd(w);
+        coetcd::watch_options small = from(10);
+        small.buffer = 1;
+        std::optional<coetcd::watcher> seen = w.await(client.watch("a", small));
+        auto reading = w.start(seen->next());
+        w.env->pass(10ms);
+        etcd.events_now(1, {10});
+        w.context->restart();
+        for (int i = 0; i < steps; ++i) {
+            w.context->poll_one();
+        }
+        seen.reset();
+        w.env->pass(1s);
+        REQUIRE(reading.ended());
+        told = told || reading.succeeded();
+        aborted = aborted || !reading.succeeded();
+        etcd.events(2, 99, {11}); // should there be another
+        const auto opened = w.env->opened.size();
+        w.env->pass(1min);
+        REQUIRE(w.env->opened.size() == opened);
+    }
+    CHECK(told);
+    CHECK(aborted);
+}
+
 TEST_CASE("a message that is too large ends the watch that it is for", "[watch]") {
     world w;
     const coetcd::client client = w.client();
@@ -810,6 +851,34 @@ TEST_CASE("a slow reader behind a proxy is told to stop, too", "[watch][proxy]")
         w.env->pass(10ms);
     }
     CHECK(w.etcd->watches() == 2);
+    CHECK(count(w, sending::duplex) == 2);
+}
+
+TEST_CASE("a pause of the only watch is no end", "[watch][proxy]") {
+    world w;
+    w.etcd->duplex = GENERATE(way::direct, way::buffered);
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 1;
+    std::optional<coetcd::watcher> slow = w.await(client.watch("a", small));
+    const auto opened = count(w, sending::duplex);
+    for (int i = 0; i < 3; ++i) {
+        w.etcd->write("a", "x");
+        w.env->pass(1s);
+        CHECK(w.etcd->watches() == 0);
+        CHECK(now(w, *slow).events.size() == 1);
+        w.env->pass(10ms);
+        CHECK(w.etcd->watches() == 1);
+    }
+    CHECK(count(w, sending::duplex) == opened);
+    // But its end is, also during a pause: then nothing goes on.
+    w.etcd->write("a", "x");
+    w.env->pass(1s);
+    slow.reset();
+    w.env->pass(10s);
+    const auto streams = w.env->opened.size();
+    slow = w.await(client.watch("a", small));
+    CHECK(w.env->opened.size() > streams);
 }
 
 TEST_CASE("behind a proxy nothing is left, whenever a watch is cancelled or destroyed",

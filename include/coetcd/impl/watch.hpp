@@ -58,7 +58,11 @@ public:
     /// Ends the watch; whoever waits is told that it was aborted.
     void end() {
         if (!over_) {
-            stop();
+            if (std::exchange(paused_, false)) {
+                hub_->release();
+            } else {
+                hub_->remove(id_);
+            }
             on_ended(asio::error::operation_aborted, "the watcher was destroyed", 0);
         }
     }
@@ -84,16 +88,22 @@ private:
         request_.start_revision = unread_.revision + 1;
         id_ = hub_->add(request_, *this);
     }
-    void stop() { hub_->remove(std::exchange(id_, 0)); }
-    bool stopped() const { return id_ == 0; }
+    /// Has it send nothing for now. The hub is kept as it is: this is not the last that it sees of
+    /// us.
+    void pause() {
+        paused_ = true;
+        hub_->hold();
+        hub_->remove(id_);
+    }
 
     watch_batch take() {
         watch_batch taken = std::exchange(unread_, {});
         unread_.revision = taken.revision;
         held_ = 0;
         news_ = false;
-        if (stopped() && !over_) {
+        if (std::exchange(paused_, false)) {
             go_on();
+            hub_->release();
         }
         return taken;
     }
@@ -110,7 +120,7 @@ private:
         }
         news_ = true;
         if (held_ > buffer_) {
-            stop();
+            pause();
         }
         changed_.notify_all();
     }
@@ -133,8 +143,9 @@ private:
     wire::watch_create_request request_;
     const std::size_t buffer_;
     const bool tells_progress_;
-    std::int64_t id_ = 0; // 0 while too much is unread
+    std::int64_t id_ = 0;
     bool created_ = false;
+    bool paused_ = false; // too much is unread
     watch_batch unread_;
     std::size_t held_ = 0; // bytes in `unread_`
     bool news_ = false;    // `unread_` is worth telling
