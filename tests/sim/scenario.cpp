@@ -533,7 +533,7 @@ private:
             std::string name =
                 name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
             current_ = p_->number() == 0 ? o : nullptr;
-            asio::awaitable<void> work = attempt(o, std::move(name), how, taste.next());
+            asio::awaitable<void> work = attempt(o, std::move(name), how, taste);
             co_await perform(o, std::move(work));
             current_ = nullptr;
             if (taste.one_in(2)) { // else at once
@@ -635,8 +635,7 @@ private:
     };
 
     asio::awaitable<void>
-    attempt(std::shared_ptr<operation> o, std::string name, way how, std::uint64_t seed) {
-        chance taste(seed);
+    attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
         const lease_id lease = session_->lease();
         try {
             co_await take_and_use(o, name, how, taste);
@@ -886,8 +885,7 @@ outcome run(const plan& p) {
     // Nothing may stay behind of them, though their sessions live on.
     const nanoseconds finished_at = w.now();
     const auto dirty = [&] {
-        return w.in_flight() != 0 || s.judge.has_unnoticed() ||
-               !w.store.under(std::string(queue_prefix)).empty();
+        return w.in_flight() != 0 || s.judge.has_unnoticed() || w.store.has_any(queue_prefix);
     };
     while (more && dirty()) {
         more = w.step();
