@@ -266,7 +266,7 @@ TEST_CASE("A server that comes back without its tokens gets new ones", "[auth]")
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client app(executor, server.etcd.url(), as("app", app_password));
-        const session s = co_await open_session(app, 10s);
+        const session s = co_await open_session(app, 30s);
         coetcd::mutex m(s, "app/lock");
         co_await m.lock();
         coetcd::watcher w = co_await app.watch("app/w");

@@ -104,6 +104,10 @@ public:
 
     /// The keys that begin with `prefix`.
     std::vector<std::string> under(const std::string& prefix) const;
+    bool has_any(std::string_view prefix) const {
+        const auto first = keys.lower_bound(std::string(prefix));
+        return first != keys.end() && first->first.starts_with(prefix);
+    }
     bool has_lease(lease_id id) const { return leases_.contains(id); }
     std::size_t leases() const { return leases_.size(); }
     std::vector<lease_id> lease_ids() const;

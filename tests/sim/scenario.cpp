@@ -79,7 +79,7 @@ public:
                 continue;
             }
             if (c.deleted) {
-                gone_[c.key] = {c.before.create_revision, why};
+                gone_[c.key] = {c.before.create_revision, why, world_.now()};
                 if (why == etcd::cause::operator_) {
                     robbed_.insert(c.before.lease);
                 }
@@ -91,7 +91,7 @@ public:
         }
     }
     void lease_ended(lease_id id, etcd::lease_end how) override {
-        ended_[id] = how;
+        ended_[id] = {how, world_.now()};
         if (how != etcd::lease_end::expired) {
             return;
         }
@@ -196,6 +196,7 @@ public:
     /// Nobody may be first in a queue for long, and not hold the lock.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         calm_ = world_.now() > healed_at + world::longest_delay + 5s;
+        look_for_unnoticed(healed_at);
         for (const auto& [name, o] : current_) {
             if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
                 continue;
@@ -216,6 +217,13 @@ public:
         }
     }
 
+    /// Whether a session counts on a lease that is gone, and has had no time yet to learn it.
+    bool has_unnoticed() const {
+        return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& s) {
+            return !world_.store.has_lease(s.first) && is_alive(s.second);
+        });
+    }
+
     std::uint64_t grants = 0;
 
 private:
@@ -233,13 +241,40 @@ private:
     struct end {
         std::int64_t create_revision;
         etcd::cause why;
+        nanoseconds when;
     };
 
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const {
         const auto lease = ended_.find(h.lease);
-        const bool revoked = lease != ended_.end() && lease->second != etcd::lease_end::expired;
+        const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
         return !h.sound_clock || revoked || robbed_.contains(h.lease);
+    }
+
+    static bool is_alive(const known_session& known) {
+        const auto s = known.impl.lock();
+        return s && s->reason() == session_end::none && s->certain_until() > s->world.now();
+    }
+
+    /// With the next round of renewal, every session knows what is gone.
+    void look_for_unnoticed(nanoseconds healed_at) {
+        const auto is_late = [&](nanoseconds when, std::chrono::seconds ttl) {
+            return world_.now() > std::max(when, healed_at) + nanoseconds(ttl) / 2 + 5s;
+        };
+        for (const auto& [id, known] : sessions_) {
+            const auto gone = ended_.find(id);
+            if (gone != ended_.end() && !world_.store.has_lease(id) && is_alive(known) &&
+                known.sound_clock && is_late(gone->second.when, known.impl.lock()->ttl())) {
+                world_.fail("a session does not notice that its lease is gone");
+            }
+        }
+        for (const hold& h : holds_) {
+            const auto gone = gone_.find(h.key);
+            if (gone != gone_.end() && gone->second.create_revision == h.fence && h.sound_clock &&
+                h.valid() && is_late(gone->second.when, h.session->ttl())) {
+                world_.fail("a holder does not notice that his key is gone: " + h.key);
+            }
+        }
     }
 
     void new_owner(const std::string& name) {
@@ -270,7 +305,11 @@ private:
 
     world& world_;
     std::map<lease_id, known_session> sessions_;
-    std::map<lease_id, etcd::lease_end> ended_;
+    struct lease_ending {
+        etcd::lease_end how;
+        nanoseconds when;
+    };
+    std::map<lease_id, lease_ending> ended_;
     std::set<lease_id> robbed_; // whose keys an operator deleted
     std::map<std::string, end> gone_;
     std::map<std::string, owner> current_;
@@ -494,7 +533,7 @@ private:
             std::string name =
                 name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
             current_ = p_->number() == 0 ? o : nullptr;
-            asio::awaitable<void> work = attempt(o, std::move(name), how, taste.next());
+            asio::awaitable<void> work = attempt(o, std::move(name), how, taste);
             co_await perform(o, std::move(work));
             current_ = nullptr;
             if (taste.one_in(2)) { // else at once
@@ -596,8 +635,7 @@ private:
     };
 
     asio::awaitable<void>
-    attempt(std::shared_ptr<operation> o, std::string name, way how, std::uint64_t seed) {
-        chance taste(seed);
+    attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
         const lease_id lease = session_->lease();
         try {
             co_await take_and_use(o, name, how, taste);
@@ -686,7 +724,8 @@ private:
             const std::uint64_t what = taste.below(3);
             if (what == 0) {
                 const nanoseconds time = taste.skewed(0ms, taste.one_in(8) ? 4s : 60ms);
-                (void)co_await p_->sleep(time);
+                const bool very_long = taste.one_in(128);
+                (void)co_await p_->sleep(very_long ? time + 25s : time);
             } else if (what == 1) {
                 coetcd::txn write;
                 write.compares.push_back(l.is_owner());
@@ -846,10 +885,11 @@ outcome run(const plan& p) {
     // Nothing may stay behind of them, though their sessions live on.
     const nanoseconds finished_at = w.now();
     const auto dirty = [&] {
-        return w.in_flight() != 0 || !w.store.under(std::string(queue_prefix)).empty();
+        return w.in_flight() != 0 || s.judge.has_unnoticed() || w.store.has_any(queue_prefix);
     };
     while (more && dirty()) {
         more = w.step();
+        look();
         const nanoseconds waited = w.now() - finished_at;
         if (waited < world::longest_delay + 1s) {
             continue;
