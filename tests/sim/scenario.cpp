@@ -160,7 +160,14 @@ public:
         holds_.push_back(std::move(h));
         return std::prev(holds_.end());
     }
-    void gives_back(std::list<hold>::iterator h) { holds_.erase(h); }
+    void gives_back(std::list<hold>::iterator h) {
+        for (auto& [name, o] : current_) {
+            if (o.key == h->key) {
+                o.since = world_.now(); // its key has to go from now on
+            }
+        }
+        holds_.erase(h);
+    }
 
     /// @param certain Every request was answered, so that the answer must be right.
     void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain) {
