@@ -16,7 +16,7 @@ namespace {
 
 /// What asio makes of an error of OpenSSL, which has words when it was used for the first time.
 error_code from_openssl(int reason, int library = ERR_LIB_SSL) {
-    OPENSSL_init_ssl(0, nullptr);
+    OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS, nullptr);
     return {static_cast<int>(ERR_PACK(library, 0, reason)), asio::error::get_ssl_category()};
 }
 error_code alert(int number) {
