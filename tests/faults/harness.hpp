@@ -73,15 +73,15 @@ public:
     std::optional<support::background_process> process;         ///< The clients', if separate.
     journal tells;
 
-    void strike() { struck_ = clock::now(); } ///< The fault begins.
-    void heal() { healed_ = clock::now(); }   ///< All should go well again.
+    void strike();                          ///< The fault begins.
+    void heal() { healed_ = clock::now(); } ///< All should go well again.
     clock::time_point struck() const { return struck_; }
     /// For so long the fault lasts.
     awaitable<void> last(std::chrono::milliseconds time) { return support::sleep_for(time); }
     awaitable<void> blocking(std::function<void()> f) { return support::in_thread(std::move(f)); }
     /// That the fault bites, and all else that must be.
     void expect(bool yes, const std::string& what);
-    /// Waits until an attempt that began after the strike ended like this.
+    /// Waits until an attempt that began after the strike ended like this; `O` stands for `R` too.
     awaitable<void> until(operation what, std::string outcomes, std::chrono::milliseconds within);
     /// How many attempts ended so since the strike.
     std::size_t seen(operation what, char outcome) const;
@@ -119,6 +119,8 @@ private:
     std::optional<workload> work_;
     std::optional<support::task<void>> writing_;
     std::optional<support::task<void>> listening_;
+    std::string preferred_; // the url that the clients are to use
+    std::array<bool, operations> elsewhere_{}; // they use another one, when it strikes
     bool stop_writing_ = false;
     bool client_stopped_ = false;
     std::int64_t first_revision_ = 0;

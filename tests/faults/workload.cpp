@@ -207,11 +207,19 @@ public:
     clock::time_point last_renewal() const { return last_renewal_; }
     void session_opened() { last_renewal_ = clock::now(); }
 
+    const std::string& used() const { return used_; }
+
     void on_request(const coetcd::request_report& r) override {
         failures_ += r.outcome ? 1 : 0;
+        if (!r.outcome && (what_ != operation::watch || r.rpc == "range")) {
+            used_ = r.endpoint;
+        }
     }
     void on_watch_stream(const coetcd::watch_stream_report& r) override {
         failures_ += r.opened ? 0 : 1;
+        if (r.opened) {
+            used_ = r.endpoint;
+        }
     }
     void on_renewal(const coetcd::renewal_report& r) override {
         if (what_ != operation::keepalive || ignored_) {
@@ -235,6 +243,7 @@ private:
     std::size_t before_ = 0; // the last renewal
     bool ignored_ = false;
     clock::time_point last_renewal_{};
+    std::string used_;
 };
 
 // Who locks.
@@ -275,6 +284,10 @@ std::vector<std::string> workload::unfinished() const {
         }
     }
     return all;
+}
+
+std::string workload::used_by(operation what) const {
+    return ears_[static_cast<std::size_t>(what)]->used();
 }
 
 awaitable<void> workload::stop() {
@@ -352,14 +365,18 @@ client workload::new_client(operation what) {
 }
 
 awaitable<client> workload::client_of(operation what) {
+    const auto preferred = options_.preferred;
     for (;;) {
         client c = new_client(what);
-        if (!options_.connections) {
+        if (preferred.empty()) {
             co_return c;
         }
-        const auto before = options_.connections();
-        (void)co_await c.get(options_.prefix);
-        if (options_.connections() > before) {
+        // At its first request it looks around, and may move to an endpoint that is nearer.
+        for (int i = 0; i < 5; ++i) {
+            (void)co_await c.get(options_.prefix);
+            co_await sleep_for(20ms);
+        }
+        if (used_by(what) == preferred) {
             co_return c;
         }
     }
@@ -374,7 +391,7 @@ awaitable<char> workload::await_attempt(operation what, awaitable<char> work) {
     try {
         if (options_.cancels && !stop_) {
             task<char> running(executor_, std::move(work));
-            std::uniform_int_distribution<int> choice(0, 30000);
+            std::uniform_int_distribution<int> choice(0, 15000);
             co_await sleep_for(std::chrono::microseconds(choice(random_)));
             running.cancel();
             outcome = co_await running.result();

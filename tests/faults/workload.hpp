@@ -114,8 +114,7 @@ public:
     bool fresh_clients = false;      ///< Each session is opened by a new client.
     bool cancels = false;            ///< All attempts, at random moments.
     coetcd::client_options client{};
-    /// How many connections the member has that all clients are to use; empty: any will do.
-    std::function<std::size_t()> connections{};
+    std::string preferred{}; ///< The url that all clients are to use; empty: any will do.
 };
 
 /// All operations, each again and again by a client of its own, until it is told to stop.
@@ -136,6 +135,7 @@ public:
     awaitable<void> close();
     bool stopped() const { return stop_; }
     std::vector<std::string> unfinished() const; ///< What `stop` waits for.
+    std::string used_by(operation what) const;   ///< The url that its client has used last.
 
 private:
     class ears;
