@@ -5,7 +5,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -172,9 +171,10 @@ void print_table() {
     if (table().size() < 2) {
         return;
     }
-    std::cout << "\nEach cell: how the attempts during the fault ended; the seconds that the first "
-                 "one after its beginning took, and the longest one.\n*: its client was using a member "
-                 "that was not struck.\n\n";
+    std::cout
+        << "\nEach cell: how the attempts during the fault ended; the seconds that the first "
+           "one after its beginning took, and the longest one.\n*: its client was using a member "
+           "that was not struck.\n\n";
     print_head();
     for (const auto& row : table()) {
         if (row.cells[1].empty()) {
@@ -212,8 +212,15 @@ void arena::expect(bool yes, const std::string& what) {
     }
 }
 
+// At the least the first one after the strike.
 bool arena::overlaps(const attempt& a) const {
-    return a.over >= struck_ && a.began <= healed_;
+    if (a.over < struck_) {
+        return false;
+    }
+    return a.began <= healed_ ||
+           std::none_of(tells.attempts.begin(), tells.attempts.end(), [&](const attempt& b) {
+               return b.what == a.what && b.over >= struck_ && b.began < a.began;
+           });
 }
 
 std::size_t arena::seen(operation what, char outcome) const {
@@ -317,8 +324,8 @@ awaitable<void> arena::begin() {
     options.first_revision = first_revision_;
     for (std::size_t i = 0; i < voters; ++i) {
         options.urls.push_back(fault_.proxied   ? proxies[i]->url()
-                               : fault_.by_name ? "http://member-" + std::to_string(i + 1) +
-                                                      ":" + std::to_string(client_port)
+                               : fault_.by_name ? "http://member-" + std::to_string(i + 1) + ":" +
+                                                      std::to_string(client_port)
                                                 : etcd.url(i));
     }
     options.preferred = options.urls[victim];
@@ -404,7 +411,8 @@ awaitable<void> arena::end() {
         co_await eventually(stopped, 15s, "the operations end");
     } catch (const std::runtime_error& e) {
         std::string text = e.what();
-        for (const auto& each : work_.has_value() ? work_->unfinished() : std::vector<std::string>()) {
+        for (const auto& each :
+             work_.has_value() ? work_->unfinished() : std::vector<std::string>()) {
             text += ' ' + each;
         }
         throw std::runtime_error(text);
@@ -545,8 +553,8 @@ awaitable<void> arena::validate(std::int64_t last) {
     for (const written& w : tells.writes) {
         if (w.outcome == ended::well) {
             const auto found = at.find(w.revision);
-            const bool there = found != at.end() && found->second->key == w.key &&
-                found->second->value == w.value;
+            const bool there =
+                found != at.end() && found->second->key == w.key && found->second->value == w.value;
             expect(there,
                    "an acknowledged write is in the history: " + std::to_string(w.revision) + ' ' +
                        w.key + '=' + w.value.value_or("(deleted)"));
@@ -629,6 +637,10 @@ awaitable<void> drive(std::shared_ptr<arena> a,
         problems.push_back(e.what());
         for (const auto& p : a->tells.complaints) {
             problems.push_back(p);
+        }
+        const auto cells = a->row();
+        for (std::size_t i = 0; i < operations; ++i) {
+            problems.push_back(std::string(to_string(static_cast<operation>(i))) + ": " + cells[i]);
         }
         throw;
     }

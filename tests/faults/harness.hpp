@@ -66,8 +66,8 @@ public:
     // For the fault
 
     support::etcd_cluster& etcd;
-    const std::size_t victim; ///< A member.
-    const std::string prefix; ///< Of all keys.
+    const std::size_t victim;                                   ///< A member.
+    const std::string prefix;                                   ///< Of all keys.
     std::vector<std::unique_ptr<support::fault_proxy>> proxies; ///< One for each member.
     coetcd::client clean;                                       ///< That no fault concerns.
     std::optional<support::background_process> process;         ///< The clients', if separate.
@@ -119,7 +119,7 @@ private:
     std::optional<workload> work_;
     std::optional<support::task<void>> writing_;
     std::optional<support::task<void>> listening_;
-    std::string preferred_; // the url that the clients are to use
+    std::string preferred_;                    // the url that the clients are to use
     std::array<bool, operations> elsewhere_{}; // they use another one, when it strikes
     bool stop_writing_ = false;
     bool client_stopped_ = false;

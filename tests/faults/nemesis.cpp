@@ -465,7 +465,7 @@ void run_set(const std::string& kind, bool may_lose) {
         }
         (void)co_await c.erase(key);
     };
-    run_test(body, for_seconds(time));
+    support::run_test(body, for_seconds(time));
 }
 
 } // namespace
@@ -473,10 +473,9 @@ void run_set(const std::string& kind, bool may_lose) {
 int faults::run_writer(const std::vector<std::string>& arguments) {
     boost::asio::io_context context{1};
     int status = 0;
-    boost::asio::co_spawn(
-        context, serve_writer(writer_options(arguments)), [&](std::exception_ptr e) {
-            status = e ? 1 : 0;
-        });
+    boost::asio::co_spawn(context,
+                          serve_writer(writer_options(arguments)),
+                          [&](std::exception_ptr e) { status = e ? 1 : 0; });
     context.run();
     return status;
 }
@@ -520,7 +519,7 @@ TEST_CASE("fenced_file: nobody writes after a later owner", "[nemesis][short]") 
         CHECK(count_lines(file.path()) > 20);
         CHECK(refused > 0);
     };
-    run_test(body, for_seconds(time));
+    support::run_test(body, for_seconds(time));
 }
 
 TEST_CASE("unfenced_file: an older owner writes after a later one, as a control",
@@ -544,5 +543,5 @@ TEST_CASE("unfenced_file: an older owner writes after a later one, as a control"
                   << " writers stopped" << std::endl;
         CHECK(overtaken_lines(file.path()) > 0);
     };
-    run_test(body, for_seconds(60s));
+    support::run_test(body, for_seconds(60s));
 }

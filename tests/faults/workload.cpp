@@ -259,9 +259,7 @@ struct workload::party {
     }
 };
 
-workload::workload(boost::asio::any_io_executor executor,
-                   workload_options options,
-                   journal& tells)
+workload::workload(boost::asio::any_io_executor executor, workload_options options, journal& tells)
     : executor_(std::move(executor))
     , options_(std::move(options))
     , journal_(tells)
@@ -488,10 +486,8 @@ awaitable<void> workload::keepalive() {
         }
         if (s->state() == session_state::lost) {
             const auto reason = s->reason();
-            record(operation::keepalive,
-                   ended::lost,
-                   heard.last_renewal(),
-                   coetcd::to_string(reason));
+            record(
+                operation::keepalive, ended::lost, heard.last_renewal(), coetcd::to_string(reason));
             task<coetcd::session_end> told(executor_, s->lost());
             co_await sleep_for(50ms);
             if (!told.done()) {
@@ -531,10 +527,8 @@ awaitable<bool> workload::ready(party& p, std::string name) {
     co_return !stop_;
 }
 
-awaitable<void> workload::write_guarded(client c,
-                                        std::string name,
-                                        coetcd::compare owner,
-                                        std::int64_t fence) {
+awaitable<void>
+workload::write_guarded(client c, std::string name, coetcd::compare owner, std::int64_t fence) {
     written w;
     w.key = options_.prefix + "w/" + name;
     w.value = std::to_string(fence) + '.' + std::to_string(++writes_);

@@ -31,21 +31,21 @@ const char* to_string(operation what);
 /// How an attempt ended, as a letter.
 namespace ended {
 constexpr char well = 'O';
-constexpr char retried = 'R';      ///< Well, after an attempt that failed.
-constexpr char busy = 'F';         ///< `try_lock` returned false.
-constexpr char timed_out = 'T';    ///< Or no endpoint was there. Nothing was changed.
-constexpr char unknown = 'A';      ///< It may have been applied.
-constexpr char suspended = 'S';    ///< A renewal failed; the session lives.
-constexpr char lost = 'L';         ///< The session.
-constexpr char key_lost = 'K';     ///< The lock's key.
-constexpr char not_owner = 'N';    ///< `unlock` returned false.
+constexpr char retried = 'R';   ///< Well, after an attempt that failed.
+constexpr char busy = 'F';      ///< `try_lock` returned false.
+constexpr char timed_out = 'T'; ///< Or no endpoint was there. Nothing was changed.
+constexpr char unknown = 'A';   ///< It may have been applied.
+constexpr char suspended = 'S'; ///< A renewal failed; the session lives.
+constexpr char lost = 'L';      ///< The session.
+constexpr char key_lost = 'K';  ///< The lock's key.
+constexpr char not_owner = 'N'; ///< `unlock` returned false.
 constexpr char compacted = 'W';
-constexpr char regressed = 'V';    ///< The store is older than what was seen of it.
-constexpr char protocol = 'P';     ///< The answer is not etcd's.
+constexpr char regressed = 'V'; ///< The store is older than what was seen of it.
+constexpr char protocol = 'P';  ///< The answer is not etcd's.
 constexpr char too_large = 'B';
-constexpr char refused = 'X';      ///< By etcd, in its words.
+constexpr char refused = 'X'; ///< By etcd, in its words.
 constexpr char canceled = 'C';
-constexpr char other = '?';        ///< Never right.
+constexpr char other = '?'; ///< Never right.
 } // namespace ended
 
 std::string word(char outcome);

@@ -165,7 +165,8 @@ struct fault_proxy::state : std::enable_shared_from_this<state> {
             const auto number = self->count.accepted++;
             auto up = self->up(number);
             auto down = self->down(number);
-            auto c = std::make_shared<connection>(std::move(socket), std::move(up), std::move(down));
+            auto c =
+                std::make_shared<connection>(std::move(socket), std::move(up), std::move(down));
             self->connections.remove_if([](const auto& old) { return old->closed; });
             self->connections.push_back(c);
             asio::co_spawn(self->executor, serve(self, c), rethrow);
@@ -226,7 +227,7 @@ struct fault_proxy::state : std::enable_shared_from_this<state> {
                 ++count.floods;
                 std::string answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                      "Content-Length: " +
-                    std::to_string(rule.flood) + "\r\n\r\n";
+                                     std::to_string(rule.flood) + "\r\n\r\n";
                 answer.append(rule.flood, ' ');
                 push(way, std::move(answer), end::none);
             }

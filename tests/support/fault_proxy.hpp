@@ -19,16 +19,16 @@ class toxics {
 public:
     toxics() {} // user-provided, so that this is no aggregate
 
-    bool blackhole = false;         ///< Bytes are lost, and the connection stays open.
-    std::size_t corrupt_every = 0;  ///< One byte in so many becomes zero; 0: none.
-    std::string drop_chunks{};      ///< Chunks of a chunked answer that hold this are lost.
-    std::size_t flood = 0;          ///< An HTTP answer of so many spaces instead; 0: no.
+    bool blackhole = false;        ///< Bytes are lost, and the connection stays open.
+    std::size_t corrupt_every = 0; ///< One byte in so many becomes zero; 0: none.
+    std::string drop_chunks{};     ///< Chunks of a chunked answer that hold this are lost.
+    std::size_t flood = 0;         ///< An HTTP answer of so many spaces instead; 0: no.
     std::optional<std::size_t> limit_data{};  ///< After so many bytes the connection is closed.
     std::optional<std::size_t> reset_after{}; ///< After so many bytes it is reset.
     std::chrono::milliseconds latency{0};
-    std::chrono::milliseconds jitter{0};    ///< Up to so much is added. The order is kept.
-    std::size_t slice = 0;                  ///< Passed on in pieces of this size; 0: whole.
-    std::size_t bytes_per_second = 0;       ///< 0: no limit.
+    std::chrono::milliseconds jitter{0};     ///< Up to so much is added. The order is kept.
+    std::size_t slice = 0;                   ///< Passed on in pieces of this size; 0: whole.
+    std::size_t bytes_per_second = 0;        ///< 0: no limit.
     std::chrono::milliseconds slow_close{0}; ///< An end is passed on so much later.
 };
 
@@ -67,16 +67,16 @@ public:
     class counters {
     public:
         counters() {}
-        std::size_t accepted = 0;       ///< Connections.
-        std::size_t swallowed = 0;      ///< Bytes, by `blackhole` or for a flood.
-        std::size_t corrupted = 0;      ///< Bytes.
+        std::size_t accepted = 0;  ///< Connections.
+        std::size_t swallowed = 0; ///< Bytes, by `blackhole` or for a flood.
+        std::size_t corrupted = 0; ///< Bytes.
         std::size_t dropped_chunks = 0;
         std::size_t floods = 0;
-        std::size_t closed = 0;         ///< Connections, by `limit_data`.
-        std::size_t reset = 0;          ///< Connections, by `reset_after`.
-        std::size_t delayed = 0;        ///< Bytes, by `latency` or `bytes_per_second`.
-        std::size_t sliced = 0;         ///< Pieces.
-        std::size_t passed = 0;         ///< Bytes.
+        std::size_t closed = 0;  ///< Connections, by `limit_data`.
+        std::size_t reset = 0;   ///< Connections, by `reset_after`.
+        std::size_t delayed = 0; ///< Bytes, by `latency` or `bytes_per_second`.
+        std::size_t sliced = 0;  ///< Pieces.
+        std::size_t passed = 0;  ///< Bytes.
     };
     const counters& count() const;
 
