@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -152,6 +153,8 @@ coetcd::watch_options from(std::int64_t revision) {
 }
 
 } // namespace
+
+static_assert(std::is_trivially_destructible_v<coetcd::watch_options>);
 
 TEST_CASE("a watch tells of changes from its start on", "[watch]") {
     world w;
@@ -301,6 +304,7 @@ TEST_CASE("a watch whose history was compacted says so, and from where there is 
         (void)reading.get();
     } catch (const coetcd::compacted_error& e) {
         REQUIRE(e.compact_revision() == 7);
+        REQUIRE_THAT(e.what(), support::contains("begins at revision 7"));
     }
     auto again = w.start(seen.next());
     w.env->pass(10ms);

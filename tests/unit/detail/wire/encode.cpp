@@ -166,7 +166,6 @@ TEST_CASE("watch requests are written", "[wire][encode]") {
     erased.no_delete = true;
     CHECK(encode(erased) == R"({"create_request":{"key":"aw==","filters":["NODELETE"]}})");
     CHECK(encode_watch_cancel(8) == R"({"cancel_request":{"watch_id":"8"}})");
-    CHECK(encode_watch_progress() == R"({"progress_request":{}})");
 }
 
 TEST_CASE("a login is written, and leaves no other copy of the password", "[wire][encode]") {
