@@ -315,7 +315,8 @@ TEST_CASE("a connection that the server closed while idle is not used", "[net][d
     });
 }
 
-TEST_CASE("a connection is dropped after an answer that was not in order", "[net][default_env]") {
+TEST_CASE("sec.smuggling: a connection is dropped after an answer that was not in order",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         net_options o;
@@ -364,7 +365,8 @@ TEST_CASE("a server that closes instead of an answer leaves the outcome open",
     });
 }
 
-TEST_CASE("two requests at once do not get each other's answer", "[net][default_env]") {
+TEST_CASE("sec.smuggling: two requests at once do not get each other's answer",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
@@ -392,7 +394,8 @@ TEST_CASE("two requests at once do not get each other's answer", "[net][default_
     });
 }
 
-TEST_CASE("there are no more connections to an endpoint than allowed", "[net][default_env]") {
+TEST_CASE("sec.limits: there are no more connections to an endpoint than allowed",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         net_options o;
@@ -441,7 +444,8 @@ TEST_CASE("there are no more connections to an endpoint than allowed", "[net][de
     });
 }
 
-TEST_CASE("a request that is cancelled closes its connection", "[net][default_env][cancellation]") {
+TEST_CASE("sec.smuggling: a request that is cancelled closes its connection",
+          "[net][default_env][cancellation]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
