@@ -889,10 +889,18 @@ outcome run(const plan& p) {
         }
     }
 
-    // Nothing may stay behind of them, though their sessions live on.
+    // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
+    // its session.
     const nanoseconds finished_at = w.now();
+    const auto left_behind = [&] {
+        std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
+        std::erase_if(keys, [](const std::string& key) {
+            return key.find('/', queue_prefix.size()) == std::string::npos;
+        });
+        return keys;
+    };
     const auto dirty = [&] {
-        return w.in_flight() != 0 || s.judge.has_unnoticed() || w.store.has_any(queue_prefix);
+        return w.in_flight() != 0 || s.judge.has_unnoticed() || !left_behind().empty();
     };
     while (more && dirty()) {
         more = w.step();
@@ -901,11 +909,7 @@ outcome run(const plan& p) {
         if (waited < world::longest_delay + 1s) {
             continue;
         }
-        for (const std::string& key : w.store.under(std::string(queue_prefix))) {
-            if (key.find('/', queue_prefix.size()) == std::string::npos) {
-                // A tombstone: it goes with its session.
-                continue;
-            }
+        for (const std::string& key : left_behind()) {
             const lease_id lease = w.store.keys.at(key).lease;
             const bool live = std::any_of(actors.begin(), actors.end(), [&](const auto& a) {
                 return a->has_live_session(lease);
