@@ -8,18 +8,17 @@
 #endif
 #if !defined(COETCD_SANITIZED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <sys/mman.h>
 
 namespace {
 
 constexpr std::size_t unit = 16; // pieces are multiples of it
 constexpr std::size_t largest = 2048;
-constexpr std::size_t page = std::size_t(64) * 1024; // has pieces of one size
+constexpr std::size_t page = std::size_t(64) * 1024;   // has pieces of one size
 constexpr std::size_t reserve = std::size_t(16) << 30; // of addresses, which cost nothing
 
 struct piece {
