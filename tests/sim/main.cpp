@@ -14,12 +14,13 @@
 namespace {
 
 constexpr const char* usage =
-    R"(sim [--seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
+    R"(sim [--seconds S] [--cpu-seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
     [--trace]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed.
 
   --seconds S  how long to go on (20)
+  --cpu-seconds S  likewise, of the processor's time: the same on a busy machine
   --seed K     the first seed (1); with --verbose the one to be shown
   --runs N     that many seeds, however long it takes
   --points     only: cancel, fail and crash at every suspension of a client
@@ -32,6 +33,7 @@ Exit status 1 if something was violated.
 
 struct arguments {
     double seconds = 20;
+    bool of_processor = false; // seconds of its time
     std::uint64_t seed = 1;
     std::uint64_t runs = 0;
     bool points = false;
@@ -52,6 +54,9 @@ arguments parse(int argc, char** argv) {
         };
         if (what == "--seconds") {
             a.seconds = std::stod(value());
+        } else if (what == "--cpu-seconds") {
+            a.seconds = std::stod(value());
+            a.of_processor = true;
         } else if (what == "--seed") {
             a.seed = std::stoull(value());
         } else if (what == "--runs") {
@@ -180,12 +185,16 @@ int simulate(const arguments& a) {
     const auto elapsed = [&] {
         return std::chrono::duration<double>(clock::now() - began).count();
     };
+    const auto worked = [&] {
+        return static_cast<double>(std::clock() - began_cpu) / CLOCKS_PER_SEC;
+    };
     totals t;
     const std::uint64_t enough = a.first ? 1 : 5; // violations
     std::uint64_t seed = a.seed;
     const auto more = [&] {
         return t.violations < enough &&
-               (a.runs != 0 ? seed < a.seed + a.runs : elapsed() < a.seconds);
+               (a.runs != 0 ? seed < a.seed + a.runs
+                            : (a.of_processor ? worked() : elapsed()) < a.seconds);
     };
     for (; more(); ++seed) {
         sim::plan p;
@@ -198,7 +207,7 @@ int simulate(const arguments& a) {
         }
     }
     const double took = elapsed();
-    const double busy = static_cast<double>(std::clock() - began_cpu) / CLOCKS_PER_SEC;
+    const double busy = worked();
     std::cout << "seeds " << a.seed << " to " << seed - 1 << "; " << t.schedules << " schedules in "
               << took << " s, " << static_cast<double>(t.schedules) / busy
               << " a second of the processor's, " << t.replays << " of them run twice\n"

@@ -256,7 +256,7 @@ public:
     }
     void told_of_compaction(const watching& v, std::int64_t compact_revision) {
         ++told_compactions;
-        const std::int64_t next = std::max(v.after, v.up_to) + 1;
+        const std::int64_t next = v.up_to + 1;
         if (compact_revision > world_.store.compacted || (v.begun && next >= compact_revision)) {
             world_.fail("a watch is called compacted, and all that it needs is there");
         }
