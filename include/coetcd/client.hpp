@@ -198,6 +198,7 @@ public:
 
     /// Begins to watch keys, and returns when the watch is in force. One round trip, or two without
     /// a start revision; the first watch of a client opens a connection besides.
+    /// @throws error with a `server_errc` or `errc::watch_canceled` if etcd refuses it.
     boost::asio::awaitable<watcher> watch(key_range keys, watch_options options = {}) const;
 
 private:

@@ -148,7 +148,7 @@ TEST_CASE("A user may do what he may", "[auth]") {
     });
 }
 
-TEST_CASE("A wrong password, or none, is told as such", "[auth]") {
+TEST_CASE("sec.canary.login: A wrong password, or none, is told as such", "[auth]") {
     auth_server server;
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;

@@ -202,7 +202,7 @@ TEST_CASE("A server whose CA is known is talked to, wherever the CA comes from",
     });
 }
 
-TEST_CASE("The system's CAs do not count where others are given", "[tls]") {
+TEST_CASE("sec.tls.authorities: The system's CAs do not count where others are given", "[tls]") {
     const environment_variable system("SSL_CERT_FILE", ids().ca.file);
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
@@ -289,7 +289,7 @@ TEST_CASE("Sessions, locks and watches work over TLS, from end to end", "[tls]")
     });
 }
 
-TEST_CASE("A server that is not who it should be is not talked to", "[tls]") {
+TEST_CASE("sec.tls.wrong_server: A server that is not who it should be is not talked to", "[tls]") {
     certificate_maker& maker = ids().maker;
     const auto wrong = [&](const certificate_request& r) { return maker.issued_by(ids().ca, r); };
     struct row {
@@ -340,7 +340,8 @@ TEST_CASE("A server that is not who it should be is not talked to", "[tls]") {
     }
 }
 
-TEST_CASE("A server may be known by another name than its endpoint's", "[tls]") {
+TEST_CASE("sec.tls.wrong_host: A server may be known by another name than its endpoint's",
+          "[tls]") {
     certificate_maker& maker = ids().maker;
     const certificate by_name = maker.issued_by(ids().ca, {.names = "DNS:*.etcd.example"});
     const certificate by_ip = maker.issued_by(ids().ca, {.names = "IP:fd00::1"});
@@ -372,7 +373,8 @@ TEST_CASE("A server may be known by another name than its endpoint's", "[tls]") 
     }
 }
 
-TEST_CASE("A server that wants a client certificate gets the right one", "[tls]") {
+TEST_CASE("sec.tls.client_certificate: A server that wants a client certificate gets the right one",
+          "[tls]") {
     certificate_maker& maker = ids().maker;
     const certificate locked =
         maker.issued_by(ids().ca, {.usage = "clientAuth", .passphrase = "open sesame"});
@@ -393,7 +395,9 @@ TEST_CASE("A server that wants a client certificate gets the right one", "[tls]"
     }
 }
 
-TEST_CASE("A server that does not trust us says why, and nothing was changed", "[tls]") {
+TEST_CASE(
+    "sec.tls.client_certificate: A server that does not trust us says why, and nothing was changed",
+    "[tls]") {
     certificate_maker& maker = ids().maker;
     const certificate old = maker.issued_by(ids().ca, {.usage = "clientAuth", .days = -1});
     struct row {
@@ -426,7 +430,9 @@ TEST_CASE("A server that does not trust us says why, and nothing was changed", "
     }
 }
 
-TEST_CASE("https to a server without TLS, and http to one with it, fail and say so", "[tls]") {
+TEST_CASE(
+    "sec.tls.no_fall_back: https to a server without TLS, and http to one with it, fail and say so",
+    "[tls]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const std::string plain = "127.0.0.1:" + std::to_string(shared_etcd().port());

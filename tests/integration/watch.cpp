@@ -3,6 +3,7 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -585,6 +586,50 @@ TEST_CASE("What a watch tells is the history, however often its stream breaks",
         co_await compare_with_history(proxy, 1024 * 1024);
         CHECK(proxy.accepted() >= 10);
         co_await compare_with_history(proxy, 20'000); // and it is told to stop again and again
+    });
+}
+
+TEST_CASE("A long history comes complete although its stream breaks in the midst of it",
+          "[watch][history]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client direct = connect(executor);
+        const std::string key = unique_name("long");
+        constexpr std::int64_t n = 2500; // etcd sends 1000 revisions at once
+        coetcd::watch_options from;
+        const auto write = [&](std::int64_t many) -> awaitable<void> {
+            for (; many != 0; --many) {
+                const auto r = co_await direct.put(key, "v");
+                from.start_revision = from.start_revision == 0
+                                          ? r.header.revision
+                                          : std::min(from.start_revision, r.header.revision);
+            }
+        };
+        std::vector<awaitable<void>> writers;
+        for (int i = 0; i < 5; ++i) {
+            writers.push_back(write(n / 5));
+        }
+        co_await run_all(std::move(writers));
+
+        tcp_proxy proxy(executor, shared_etcd().port());
+        const client c(executor, proxy.url());
+        watcher w = co_await c.watch(key, from);
+        std::int64_t version = 0;
+        std::int64_t revision = 0;
+        while (version < n) {
+            const watch_batch batch = co_await w.next();
+            for (const event& e : batch.events) {
+                CHECK(e.kv.version == ++version);
+                CHECK(e.kv.mod_revision > revision);
+                revision = e.kv.mod_revision;
+            }
+            CHECK(batch.revision == revision);
+            if (version < n) {
+                proxy.cut();
+            }
+        }
+        CHECK(proxy.accepted() > 1);
+        (void)co_await direct.erase(key);
     });
 }
 

@@ -974,6 +974,8 @@ void etcd::create_watch(std::uint64_t id, value request) {
             false,
             false,
             request["prev_kv"].flag(),
+            request["progress_notify"].flag(),
+            request["fragment"].flag(),
             true,
             request["start_revision"].number()};
     if (w.key.empty()) {
@@ -994,16 +996,32 @@ void etcd::create_watch(std::uint64_t id, value request) {
 }
 
 void etcd::send_events(const watch& w, const std::vector<const change*>& changes) {
+    const change* const* from = changes.data();
+    const change* const* const end = from + changes.size();
+    const std::size_t most = w.takes_pieces && piece != 0 ? piece : changes.size();
+    while (from != end) {
+        const change* const* const to = from + std::min(most, static_cast<std::size_t>(end - from));
+        send_piece(w, from, to, to != end);
+        from = to;
+    }
+}
+
+void etcd::send_piece(const watch& w,
+                      const change* const* first,
+                      const change* const* last,
+                      bool more) {
     const auto found = streams_.find(w.stream);
-    if (changes.empty() || found == streams_.end()) {
+    if (found == streams_.end()) {
         return;
     }
     json_writer out;
     out.open().name("result").open();
     header(out, found->second.at);
     out.number("watch_id", w.id);
+    out.flag("fragment", more);
     out.name("events").open('[');
-    for (const change* c : changes) {
+    for (; first != last; ++first) {
+        const change* const c = *first;
         out.item();
         out.open();
         if (c->deleted) {
@@ -1025,6 +1043,21 @@ void etcd::send_events(const watch& w, const std::vector<const change*>& changes
     }
     out.close(']').close().close();
     found->second.to.on_line(out.take());
+}
+
+void etcd::tell_progress() {
+    for (std::size_t i = 0; i != watches_.size(); ++i) {
+        const watch& w = watches_[i];
+        const auto found = streams_.find(w.stream);
+        if (w.wants_progress && w.synced && w.next <= revision + 1 && found != streams_.end()) {
+            json_writer out;
+            out.open().name("result").open();
+            header(out, found->second.at);
+            out.number("watch_id", w.id);
+            out.close().close();
+            found->second.to.on_line(out.take());
+        }
+    }
 }
 
 void etcd::tell(const std::vector<change>& changes) {
@@ -1056,9 +1089,8 @@ void etcd::sync() {
             ++i;
             continue;
         }
-        --unsynced_;
-        w.synced = true;
         if (w.next < compacted) {
+            --unsynced_;
             const auto found = streams_.find(w.stream);
             json_writer out;
             out.open().name("result").open();
@@ -1073,13 +1105,30 @@ void etcd::sync() {
             continue;
         }
         std::vector<const change*> mine;
-        for (const change& c : history_) {
-            if (c.revision >= w.next && in_range(c.key, w.key, w.range_end) &&
-                !(c.deleted ? w.no_delete : w.no_put)) {
-                mine.push_back(&c);
+        std::size_t revisions = 0;
+        std::int64_t last = 0;
+        bool all = true;
+        const auto begin = std::lower_bound(
+            history_.begin(), history_.end(), w.next, [](const change& c, std::int64_t from) {
+                return c.revision < from;
+            });
+        for (auto c = begin; c != history_.end(); ++c) {
+            if (!in_range(c->key, w.key, w.range_end) || (c->deleted ? w.no_delete : w.no_put)) {
+                continue;
             }
+            if (c->revision != last && ++revisions > batch) {
+                all = false;
+                w.next = c->revision;
+                break;
+            }
+            last = c->revision;
+            mine.push_back(&*c);
         }
-        w.next = 0;
+        if (all) {
+            --unsynced_;
+            w.synced = true;
+            w.next = 0;
+        }
         send_events(w, mine);
         ++i;
     }

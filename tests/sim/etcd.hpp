@@ -93,6 +93,8 @@ public:
     void expire();
     /// Sends history to watches that began in the past. etcd does so every 100 ms.
     void sync();
+    /// Tells how far it is, to those who want to know. etcd does so every 10 minutes.
+    void tell_progress();
     bool has_unsynced() const { return unsynced_ != 0; }
 
     // The store.
@@ -101,6 +103,8 @@ public:
     std::int64_t revision = 1;
     std::int64_t compacted = 0;
     std::uint64_t term = 2;
+    /// All changes there were, those that were compacted included.
+    const std::vector<change>& history() const { return history_; }
 
     /// The keys that begin with `prefix`.
     std::vector<std::string> under(const std::string& prefix) const;
@@ -146,6 +150,10 @@ public:
     witness* told = nullptr;
 
     std::chrono::seconds shortest_ttl{2};
+    /// How many revisions of history etcd sends at a time: then it attends to others.
+    std::size_t batch = 1000;
+    /// Events in a message, to those who take pieces; 0: all. etcd goes by bytes.
+    std::size_t piece = 0;
     static constexpr std::chrono::seconds election_timeout{1};
     static constexpr std::chrono::milliseconds expiry_interval{500};
     static constexpr std::chrono::milliseconds sync_interval{100};
@@ -173,6 +181,8 @@ private:
         bool no_put;
         bool no_delete;
         bool prev_kv;
+        bool wants_progress;
+        bool takes_pieces;
         bool synced;
         std::int64_t next; // the first revision that was not sent
     };
@@ -220,6 +230,8 @@ private:
     bool end_lease(lease_id id, lease_end how);
     void tell(const std::vector<change>& changes);
     void send_events(const watch& w, const std::vector<const change*>& changes);
+    void
+    send_piece(const watch& w, const change* const* first, const change* const* last, bool more);
     void create_watch(std::uint64_t id, value request);
     std::map<std::string, record> keys_at(std::int64_t then,
                                           const std::vector<change>& pending) const;

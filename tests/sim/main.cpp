@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <stdexcept>
 #include <string>
@@ -13,15 +14,16 @@
 namespace {
 
 constexpr const char* usage =
-    R"(sim [--seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
+    R"(sim [--seconds S] [--cpu-seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
     [--trace]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed.
 
   --seconds S  how long to go on (20)
+  --cpu-seconds S  likewise, of the processor's time: the same on a busy machine
   --seed K     the first seed (1); with --verbose the one to be shown
   --runs N     that many seeds, however long it takes
-  --points     only: cancel and fail at every suspension of a client
+  --points     only: cancel, fail and crash at every suspension of a client
   --first      stop at the first violation
   --verbose    print what happens in each
   --trace      print the hash of each history: the same for all compilers
@@ -31,6 +33,7 @@ Exit status 1 if something was violated.
 
 struct arguments {
     double seconds = 20;
+    bool of_processor = false; // seconds of its time
     std::uint64_t seed = 1;
     std::uint64_t runs = 0;
     bool points = false;
@@ -51,6 +54,9 @@ arguments parse(int argc, char** argv) {
         };
         if (what == "--seconds") {
             a.seconds = std::stod(value());
+        } else if (what == "--cpu-seconds") {
+            a.seconds = std::stod(value());
+            a.of_processor = true;
         } else if (what == "--seed") {
             a.seed = std::stoull(value());
         } else if (what == "--runs") {
@@ -78,6 +84,8 @@ struct totals {
     std::uint64_t calls = 0;
     std::uint64_t grants = 0;
     std::uint64_t cancellations = 0;
+    std::uint64_t told = 0;
+    std::uint64_t compactions = 0;
     std::array<std::uint64_t, sim::fault_kinds> faults{};
     double virtual_seconds = 0;
 };
@@ -86,6 +94,8 @@ std::string describe(const sim::plan& p) {
     std::string text = "seed " + std::to_string(p.seed);
     if (p.what == sim::plan::kind::cancel_at) {
         text += ", cancelled at suspension " + std::to_string(p.point);
+    } else if (p.what == sim::plan::kind::crash_at) {
+        text += ", crashed at suspension " + std::to_string(p.point);
     } else if (p.what == sim::plan::kind::fail_at) {
         text += ", call " + std::to_string(p.point) + " " + std::string(name(p.how));
     }
@@ -107,6 +117,8 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.calls += o.calls;
     t.grants += o.grants;
     t.cancellations += o.cancellations;
+    t.told += o.told;
+    t.compactions += o.compactions;
     t.virtual_seconds += std::chrono::duration<double>(o.duration).count();
     for (std::size_t i = 0; i != o.faults.size(); ++i) {
         t.faults[i] += o.faults[i];
@@ -137,18 +149,24 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     return o;
 }
 
-/// Every suspension of one client is cancelled, and every call of it fails in every way.
+/// One client is cancelled and crashes at every suspension, and every call of it fails in every
+/// way.
 void every_point(std::uint64_t seed, const arguments& a, totals& t) {
     constexpr std::uint64_t most = 2000;
     sim::plan p;
     p.seed = seed;
     const std::uint64_t before = t.violations;
-    p.what = sim::plan::kind::cancel_at;
-    for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
-        if (!examine(p, a, t).reached) {
-            break;
+    const auto all_points = [&] {
+        for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
+            if (!examine(p, a, t).reached) {
+                break;
+            }
         }
-    }
+    };
+    p.what = sim::plan::kind::cancel_at;
+    all_points();
+    p.what = sim::plan::kind::crash_at;
+    all_points();
     p.what = sim::plan::kind::fail_at;
     for (const sim::fault how : {sim::fault::request_lost,
                                  sim::fault::answer_lost,
@@ -156,26 +174,27 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
                                  sim::fault::broken,
                                  sim::fault::late_duplicate}) {
         p.how = how;
-        for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
-            if (!examine(p, a, t).reached) {
-                break;
-            }
-        }
+        all_points();
     }
 }
 
 int simulate(const arguments& a) {
     using clock = std::chrono::steady_clock;
     const clock::time_point began = clock::now();
+    const std::clock_t began_cpu = std::clock();
     const auto elapsed = [&] {
         return std::chrono::duration<double>(clock::now() - began).count();
+    };
+    const auto worked = [&] {
+        return static_cast<double>(std::clock() - began_cpu) / CLOCKS_PER_SEC;
     };
     totals t;
     const std::uint64_t enough = a.first ? 1 : 5; // violations
     std::uint64_t seed = a.seed;
     const auto more = [&] {
         return t.violations < enough &&
-               (a.runs != 0 ? seed < a.seed + a.runs : elapsed() < a.seconds);
+               (a.runs != 0 ? seed < a.seed + a.runs
+                            : (a.of_processor ? worked() : elapsed()) < a.seconds);
     };
     for (; more(); ++seed) {
         sim::plan p;
@@ -188,12 +207,15 @@ int simulate(const arguments& a) {
         }
     }
     const double took = elapsed();
+    const double busy = worked();
     std::cout << "seeds " << a.seed << " to " << seed - 1 << "; " << t.schedules << " schedules in "
-              << took << " s, " << static_cast<double>(t.schedules) / took << " a second, "
-              << t.replays << " of them run twice\n"
-              << t.calls << " calls, " << t.grants << " locks granted, " << t.cancellations
-              << " cancellations, " << t.points << " points of cancellation and failure, "
-              << t.virtual_seconds / 3600 << " h of simulated time\nfaults:";
+              << took << " s, " << static_cast<double>(t.schedules) / busy
+              << " a second of the processor's, " << t.replays << " of them run twice\n"
+              << t.calls << " calls, " << t.grants << " locks granted, " << t.told
+              << " changes told to watchers, " << t.compactions << " compactions, "
+              << t.cancellations << " cancellations, " << t.points
+              << " points of cancellation and failure, " << t.virtual_seconds / 3600
+              << " h of simulated time\nfaults:";
     for (std::size_t i = 0; i != t.faults.size(); ++i) {
         std::cout << ' ' << name(static_cast<sim::fault>(i)) << ' ' << t.faults[i];
     }

@@ -3,6 +3,7 @@
 
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/watch.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -27,6 +28,7 @@ using coetcd::detail::session_impl;
 
 constexpr std::string_view queue_prefix = "lock/";
 constexpr std::string_view resource_prefix = "resource/";
+constexpr std::string_view data_prefix = "data/";
 
 std::string name_of(int lock) {
     return std::string(queue_prefix) + std::to_string(lock);
@@ -60,6 +62,20 @@ struct request {
     bool cancelled = false;
 };
 
+/// What somebody watches, and how much of it he was told.
+struct watching {
+    std::string key;
+    std::string range_end;
+    coetcd::watch_options how;
+    nanoseconds began{0};
+    /// All changes after this one must be told; those of the start revision on, if there is one.
+    std::int64_t after = 0;
+    /// Whether it is known from which change on he was told.
+    bool begun = false;
+    std::size_t at = 0;     ///< The first change that he was not told; an index of the history.
+    std::int64_t up_to = 0; ///< He was told all changes until then.
+};
+
 /// Watches over everything that must be true.
 class referee final : public etcd::witness {
 public:
@@ -71,6 +87,7 @@ public:
     // What etcd does.
 
     void changed(const std::vector<etcd::change>& changes, etcd::cause why) override {
+        changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
         for (const etcd::change& c : changes) {
             if (c.key.starts_with(resource_prefix)) {
                 check_guarded_write(c);
@@ -110,8 +127,14 @@ public:
 
     // What clients do.
 
-    void opened(const std::shared_ptr<session_impl>& s, bool sound_clock) {
-        sessions_[s->lease()] = {s, sound_clock, 0};
+    void opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock) {
+        known_session known(s, in, sound_clock);
+        if (s->reason() != session_end::none) { // the answer to its grant came too late
+            known.ends = 1;
+            known.why = s->reason();
+            known.ended_at = world_.now();
+        }
+        sessions_[s->lease()] = known;
     }
     void session_ended(lease_id id, session_end why) {
         world_.note("session_end", static_cast<std::uint64_t>(why));
@@ -119,14 +142,144 @@ public:
         if (found == sessions_.end()) {
             return; // it ended before it was given to its user
         }
-        if (++found->second.ends > 1) {
+        known_session& s = found->second;
+        if (++s.ends > 1) {
             world_.fail("a session ended twice");
         }
+        s.why = why;
+        s.ended_at = world_.now();
+        s.prompt = !s.in->is_paused();
+        s.pauses_then = s.in->pauses;
         if (why == session_end::expired && world_.store.has_lease(id)) {
             world_.fail("a session ended as expired, and its lease lives");
         }
         if (why == session_end::cleanup_failed && world_.healed() && calm_) {
             world_.fail("a session gave its lease up although nothing goes wrong");
+        }
+    }
+
+    /// Who waited for the end of a session was told of it.
+    void told_of_loss(lease_id id, session_end why) {
+        const known_session& s = sessions_.at(id);
+        if (s.ends == 0 || s.why != why) {
+            world_.fail("lost() tells of another end than the one there was");
+        }
+        if (s.prompt && s.in->pauses == s.pauses_then && world_.now() > s.ended_at + 1ms) {
+            world_.fail("lost() did not tell at once");
+        }
+    }
+    /// A round of renewal is over.
+    void renewed(lease_id id, bool failed) {
+        if (const auto found = sessions_.find(id); found != sessions_.end()) {
+            found->second.failed = failed;
+            look_at_states_ = true;
+        }
+    }
+    /// Whether every session says what it has to say of itself. Looks if something has happened.
+    void look_at_states() {
+        if (!std::exchange(look_at_states_, false)) {
+            return;
+        }
+        for (const auto& [id, known] : sessions_) {
+            const auto s = known.impl.lock();
+            if (!s || s->reason() != session_end::none) {
+                continue;
+            }
+            if (known.ends != 0) {
+                world_.fail("a session that was lost lives again");
+            }
+            // Else the look itself would end it.
+            if (s->certain_until() > s->world.now() && known.failed) {
+                const bool suspect = s->state() == coetcd::session_state::suspect;
+                if (suspect != *known.failed) {
+                    world_.fail(suspect ? "a session that was renewed is still suspect"
+                                        : "a session that was not renewed is not suspect");
+                }
+            }
+        }
+    }
+    /// Its process is no more.
+    void crashed(lease_id id) { crashed_[id] = world_.now(); }
+    bool awaits_expiry() const {
+        return std::any_of(crashed_.begin(), crashed_.end(), [&](const auto& c) {
+            return world_.store.has_lease(c.first);
+        });
+    }
+
+    // Watches.
+
+    std::list<watching>::iterator watches(watching v) {
+        v.began = world_.now();
+        v.begun = v.how.start_revision != 0;
+        v.after = v.begun ? v.how.start_revision - 1 : world_.store.revision;
+        v.up_to = v.begun ? v.after : 0;
+        v.at = first_after(v.after);
+        return watches_.insert(watches_.end(), std::move(v));
+    }
+    void watches_no_more(std::list<watching>::iterator v) { watches_.erase(v); }
+    void told(watching& v, const coetcd::watch_batch& batch) {
+        const std::vector<etcd::change>& all = world_.store.history();
+        for (const coetcd::event& e : batch.events) {
+            ++told_changes;
+            if (!v.begun) {
+                // It may tell some of what happened while it began.
+                v.at = std::min(v.at, first_after(e.kv.mod_revision - 1));
+                v.begun = true;
+            }
+            while (v.at != all.size() &&
+                   (!concerns(v, all[v.at]) || (events_were_lost() && !is(e, all[v.at], v.how)))) {
+                ++v.at;
+            }
+            if (v.at == all.size() || !is(e, all[v.at], v.how)) {
+                world_.fail("a watch tells, of revision " + std::to_string(e.kv.mod_revision) +
+                            ", " + e.kv.key + ", what is not next, or did not happen so");
+                return;
+            }
+            ++v.at;
+        }
+        const std::int64_t last = batch.events.empty() ? 0 : batch.events.back().kv.mod_revision;
+        if (batch.revision < std::max(last, v.up_to)) {
+            world_.fail("a watch goes back to revision " + std::to_string(batch.revision));
+        }
+        v.up_to = batch.revision;
+        if (!v.begun && batch.revision < v.after) {
+            return;
+        }
+        v.begun = true;
+        for (; v.at != all.size() && all[v.at].revision <= batch.revision; ++v.at) {
+            if (concerns(v, all[v.at]) && !events_were_lost()) {
+                world_.fail("a watch is at revision " + std::to_string(batch.revision) +
+                            " and has left out " + all[v.at].key + " of revision " +
+                            std::to_string(all[v.at].revision));
+            }
+        }
+    }
+    void told_of_compaction(const watching& v, std::int64_t compact_revision) {
+        ++told_compactions;
+        const std::int64_t next = v.up_to + 1;
+        if (compact_revision > world_.store.compacted || (v.begun && next >= compact_revision)) {
+            world_.fail("a watch is called compacted, and all that it needs is there");
+        }
+    }
+    /// Whether somebody was not told yet what happened.
+    bool owes_changes() const {
+        return !events_were_lost() &&
+               std::any_of(watches_.begin(), watches_.end(), [&](const watching& v) {
+                   return first_untold(v) != world_.store.history().size();
+               });
+    }
+    void look_for_untold(nanoseconds healed_at, nanoseconds bound) {
+        if (events_were_lost()) {
+            return;
+        }
+        for (const watching& v : watches_) {
+            const std::size_t i = first_untold(v);
+            if (i != changed_at_.size() &&
+                world_.now() > std::max({changed_at_[i], healed_at, v.began}) + bound) {
+                world_.fail(
+                    "a watch does not tell what has happened: " + world_.store.history()[i].key +
+                    " of revision " + std::to_string(world_.store.history()[i].revision));
+            }
         }
     }
 
@@ -203,7 +356,15 @@ public:
     /// Nobody may be first in a queue for long, and not hold the lock.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         calm_ = world_.now() > healed_at + world::longest_delay + 5s;
+        look_at_states_ = true;
         look_for_unnoticed(healed_at);
+        for (const auto& [id, when] : crashed_) {
+            const nanoseconds limit =
+                world::longest_delay + 2 * nanoseconds(longest_ttl) + etcd::election_timeout + 2s;
+            if (world_.store.has_lease(id) && world_.now() > std::max(when, healed_at) + limit) {
+                world_.fail("the lease of a client that crashed lives on");
+            }
+        }
         for (const auto& [name, o] : current_) {
             if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
                 continue;
@@ -232,12 +393,26 @@ public:
     }
 
     std::uint64_t grants = 0;
+    std::uint64_t told_changes = 0;
+    std::uint64_t told_compactions = 0;
+    std::chrono::seconds longest_ttl{0};
 
 private:
     struct known_session {
+        known_session() = default;
+        known_session(const std::shared_ptr<session_impl>& s, const process& p, bool sound)
+            : impl(s)
+            , in(&p)
+            , sound_clock(sound) {}
         std::weak_ptr<session_impl> impl;
-        bool sound_clock;
-        int ends;
+        const process* in = nullptr;
+        bool sound_clock = false;
+        int ends = 0;
+        session_end why = session_end::none;
+        nanoseconds ended_at{0};
+        bool prompt = false; ///< Whoever waits for its end can be told at once.
+        std::uint64_t pauses_then = 0;
+        std::optional<bool> failed; ///< The last renewal.
     };
     struct owner {
         std::string key;
@@ -284,6 +459,45 @@ private:
         }
     }
 
+    /// The first change of a later revision.
+    std::size_t first_after(std::int64_t revision) const {
+        const std::vector<etcd::change>& all = world_.store.history();
+        const auto found = std::upper_bound(
+            all.begin(), all.end(), revision, [](std::int64_t r, const etcd::change& c) {
+                return r < c.revision;
+            });
+        return static_cast<std::size_t>(found - all.begin());
+    }
+    static bool concerns(const watching& v, const etcd::change& c) {
+        const bool wanted =
+            (c.deleted ? !v.how.no_delete : !v.how.no_put) && c.revision >= v.how.start_revision;
+        return wanted &&
+               (v.range_end.empty() ? c.key == v.key : c.key >= v.key && c.key < v.range_end);
+    }
+    std::size_t first_untold(const watching& v) const {
+        const std::vector<etcd::change>& all = world_.store.history();
+        std::size_t i = v.at;
+        while (i != all.size() && !concerns(v, all[i])) {
+            ++i;
+        }
+        return i;
+    }
+    bool events_were_lost() const {
+        return world_.counts()[static_cast<std::size_t>(fault::event_lost)] != 0;
+    }
+    static bool is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r) {
+        return kv.key == key && kv.value == r.value && kv.create_revision == r.create_revision &&
+               kv.mod_revision == r.mod_revision && kv.version == r.version && kv.lease == r.lease;
+    }
+    static bool
+    is(const coetcd::event& e, const etcd::change& c, const coetcd::watch_options& how) {
+        const bool deleted = e.type != coetcd::event_type::put;
+        const bool before = how.prev_kv && c.before.version != 0;
+        return deleted == c.deleted && e.kv.mod_revision == c.revision && e.kv.key == c.key &&
+               (deleted || is(e.kv, c.key, c.now)) && e.prev_kv.has_value() == before &&
+               (!before || is(*e.prev_kv, c.key, c.before));
+    }
+
     void new_owner(const std::string& name) {
         owner now;
         const std::string prefix = name + "/";
@@ -327,6 +541,10 @@ private:
     std::list<request> requests_;
     std::uint64_t last_arrival_ = 0;
     bool calm_ = false;
+    bool look_at_states_ = false;
+    std::map<lease_id, nanoseconds> crashed_;
+    std::list<watching> watches_;
+    std::vector<nanoseconds> changed_at_; // of each change in etcd's history
 };
 
 /// What the library reports of one client.
@@ -334,6 +552,9 @@ class reporter final : public coetcd::observer {
 public:
     explicit reporter(referee& to)
         : to_(to) {}
+    void on_renewal(const coetcd::renewal_report& r) override {
+        to_.renewed(r.lease, bool(r.outcome));
+    }
     void on_session_end(const coetcd::session_report& r) override {
         to_.session_ended(r.lease, r.reason);
     }
@@ -378,6 +599,7 @@ struct stage {
     std::uint32_t cancel_ppm = 0;
     bool reached = false;
     std::uint64_t cancellations = 0;
+    std::uint64_t crashes = 0;
 };
 
 /// A client and what it does.
@@ -394,6 +616,7 @@ public:
             urls.push_back("http://m" + std::to_string(m));
         }
         client_.emplace(p_, coetcd::endpoints(std::move(urls)), options);
+        p_->on_crash = [this] { crashed(); };
     }
 
     void start(int jobs, int rounds, bool sound_clock) {
@@ -411,6 +634,27 @@ public:
     }
     bool finished() const { return jobs_ == 0; }
 
+    /// Watches something, besides, until the end.
+    void start_watch() {
+        ++watches_;
+        auto at_end = [this](std::exception_ptr failure) {
+            --watches_;
+            if (failure) {
+                fail("a watcher", failure);
+            }
+        };
+        asio::co_spawn(p_->executor(), watch(), std::move(at_end));
+    }
+
+    /// Crashes at its n-th suspension.
+    void crash_at(std::uint64_t n) {
+        p_->on_suspension = [this, n] {
+            if (++seen_ == n) {
+                s_.reached = true;
+                p_->crash_soon();
+            }
+        };
+    }
     /// Cancels what is under way at the n-th suspension of this client.
     void cancel_at(std::uint64_t n) {
         p_->on_suspension = [this, n] {
@@ -429,8 +673,8 @@ public:
             drop();
         }
     }
-    bool closed() const { return !client_; }
-    bool counts_match() const { return report_->taken == report_->given_back; }
+    bool closed() const { return !client_ && watches_ == 0 && mourners_ == 0; }
+    bool counts_match() const { return report_->taken == report_->given_back || p_->has_crashed(); }
     process& in() { return *p_; }
     bool has_live_session(lease_id id) const {
         if (!session_) {
@@ -444,7 +688,20 @@ public:
 private:
     void drop() {
         session_.reset();
+        watcher_.reset();
         client_.reset();
+    }
+    void crashed() {
+        p_->on_suspension = nullptr;
+        jobs_ = 0;
+        watches_ = 0;
+        mourners_ = 0;
+        current_ = nullptr;
+        if (session_) {
+            s_.judge.crashed(session_->lease());
+        }
+        drop();
+        ++s_.crashes;
     }
     asio::awaitable<void> close_session() {
         const lease_id lease = session_->lease();
@@ -565,7 +822,8 @@ private:
                 coetcd::session opened =
                     co_await coetcd::session::open(*client_, coetcd::session_options(s_.ttl));
                 session_.emplace(std::move(opened));
-                s_.judge.opened(session_impl::of(*session_), sound_clock_);
+                s_.judge.opened(session_impl::of(*session_), *p_, sound_clock_);
+                mourn();
             } catch (const boost::system::system_error& e) {
                 // A lease may end before its grant is answered.
                 if (e.code() != coetcd::server_errc::not_found) {
@@ -574,6 +832,117 @@ private:
             }
             opening_ = false;
             if (!session_) {
+                (void)co_await p_->sleep(200ms);
+            }
+        }
+    }
+
+    /// Waits for the end of the session.
+    void mourn() {
+        ++mourners_;
+        auto at_end = [this, id = session_->lease()](std::exception_ptr failure, session_end why) {
+            --mourners_;
+            if (failure) {
+                fail("who waits for lost()", failure);
+            } else {
+                s_.judge.told_of_loss(id, why);
+            }
+        };
+        asio::co_spawn(p_->executor(), session_->lost(), std::move(at_end));
+    }
+
+    /// What a watch is of, drawn at random.
+    static watching draw_watch(chance& taste, std::int64_t revision) {
+        watching v;
+        const std::uint64_t what = taste.below(5);
+        if (what == 0) {
+            v.key = "data/0";
+        } else if (what == 1) {
+            v.key = name_of(0) + "/";
+            v.range_end = name_of(0) + "0";
+        } else if (what == 2) {
+            v.key = "a";
+            v.range_end = "z";
+        } else {
+            v.key = data_prefix;
+            v.range_end = "data0";
+        }
+        if (taste.one_in(2)) {
+            v.how.start_revision = std::max<std::int64_t>(1, revision + taste.between(-12, 4));
+        }
+        v.how.prev_kv = taste.one_in(3);
+        v.how.no_put = taste.one_in(8);
+        v.how.no_delete = !v.how.no_put && taste.one_in(8);
+        v.how.progress_notify = taste.one_in(3);
+        v.how.buffer = taste.one_in(3) ? 1 : 1'000'000;
+        return v;
+    }
+
+    /// A watch in the referee's books, until its user does not count on it any more.
+    class watch_entry {
+    public:
+        watch_entry(referee& judge, const watching& v)
+            : judge_(judge)
+            , place_(judge.watches(v)) {}
+        ~watch_entry() { judge_.watches_no_more(place_); }
+        watch_entry(const watch_entry&) = delete;
+        watch_entry& operator=(const watch_entry&) = delete;
+        watching& operator*() const { return *place_; }
+
+    private:
+        referee& judge_;
+        const std::list<watching>::iterator place_;
+    };
+
+    /// Watches, and starts anew if history was compacted.
+    asio::awaitable<void> watch() {
+        chance taste(s_.taste.next());
+        std::int64_t start = -1;
+        while (client_) {
+            watching v = draw_watch(taste, s_.w.store.revision);
+            if (start >= 0) {
+                v.how.start_revision = start;
+            }
+            start = -1;
+            int naps = taste.one_in(2) ? 8 : 0;
+            std::optional<watch_entry> seen;
+            bool again = false;
+            try {
+                coetcd::key_range range(v.key);
+                range.range_end = v.range_end;
+                coetcd::watcher began = co_await client_->watch(std::move(range), v.how);
+                if (!client_) {
+                    co_return;
+                }
+                watcher_.emplace(std::move(began));
+                seen.emplace(s_.judge, v);
+                for (;;) {
+                    const coetcd::watch_batch batch = co_await watcher_->next();
+                    s_.judge.told(**seen, batch);
+                    if (naps > 0 && taste.one_in(2)) {
+                        --naps;
+                        (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
+                    }
+                    if (!watcher_) {
+                        break;
+                    }
+                }
+            } catch (const coetcd::compacted_error& e) {
+                if (seen) {
+                    s_.judge.told_of_compaction(**seen, e.compact_revision());
+                }
+                start = e.compact_revision();
+            } catch (const boost::system::system_error& e) {
+                if (e.code() != asio::error::operation_aborted && seen) {
+                    s_.w.fail(std::string("a watch ended: ") + e.what());
+                } else if (!seen) {
+                    judge(std::current_exception());
+                    again = true;
+                }
+            }
+            seen.reset();
+            watcher_.reset();
+            if (again) {
                 (void)co_await p_->sleep(200ms);
             }
         }
@@ -723,13 +1092,35 @@ private:
         s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed);
     }
 
+    /// A change of several keys, for those who watch.
+    static coetcd::txn draw_data(chance& taste) {
+        coetcd::txn t;
+        for (int i = 0; i != 6; ++i) {
+            const std::string key = std::string(data_prefix) + std::to_string(i);
+            const std::uint64_t what = taste.below(4);
+            if (what == 0) {
+                t.success.push_back(coetcd::op::erase(key));
+            } else if (what != 1) {
+                t.success.push_back(coetcd::op::put(key, std::to_string(taste.below(10))));
+            }
+        }
+        return t;
+    }
+
     /// What a lock is for.
     template<class Lock>
     asio::awaitable<void> use(visit& v, const Lock& l, const std::string& name, chance& taste) {
         const int steps = taste.between(0, 3);
         for (int i = 0; i != steps && l.owns_lock(); ++i) {
-            const std::uint64_t what = taste.below(3);
-            if (what == 0) {
+            const std::uint64_t what = taste.below(4);
+            if (what == 3) {
+                asio::awaitable<coetcd::txn_response> writing = client_->txn(draw_data(taste));
+                try {
+                    (void)co_await std::move(writing);
+                } catch (const coetcd::error&) {
+                    judge(std::current_exception()); // the lock is ours all the same
+                }
+            } else if (what == 0) {
                 const nanoseconds time = taste.skewed(0ms, taste.one_in(8) ? 4s : 60ms);
                 const bool very_long = taste.one_in(128);
                 (void)co_await p_->sleep(very_long ? time + 25s : time);
@@ -762,6 +1153,9 @@ private:
     bool opening_ = false;
     bool sound_clock_ = true;
     int jobs_;
+    std::optional<coetcd::watcher> watcher_;
+    int watches_ = 0;
+    int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
 };
@@ -794,6 +1188,7 @@ weather draw_weather(chance& c) {
     maybe(fault::member_cut, 5, 5'000, 60'000);
     maybe(fault::client_paused, 4, 300, 4'000);
     maybe(fault::client_cut, 5, 5'000, 40'000);
+    maybe(fault::client_crashed, 4, 100, 2'000);
     maybe(fault::token_expired, 6, 10'000, 60'000);
     maybe(fault::no_space, 8, 5'000, 30'000);
     maybe(fault::operator_delete, 6, 5'000, 60'000);
@@ -808,6 +1203,9 @@ outcome run(const plan& p) {
     o.members = luck.one_in(4) ? 1 : 3;
     o.speaks = luck.one_in(2) ? dialect::v1 : dialect::v2;
     o.latency_high = std::chrono::milliseconds(luck.between(1, 30));
+    if (luck.one_in(2)) {
+        o.progress_interval = luck.within(200ms, 10s);
+    }
     const bool random = p.what == plan::kind::random;
 
     stage s(p, o);
@@ -817,6 +1215,9 @@ outcome run(const plan& p) {
     s.locks = luck.between(1, 2);
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
+    s.judge.longest_ttl = s.ttl;
+    w.store.batch = luck.one_in(2) ? 1000 : 2;
+    w.store.piece = luck.one_in(2) ? 0 : 2;
     weather sky = draw_weather(luck);
     if (!random || luck.one_in(16)) {
         sky = weather();
@@ -832,7 +1233,7 @@ outcome run(const plan& p) {
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
-    for (int i = 0; i != clients; ++i) {
+    const auto add_actor = [&]() -> actor& {
         std::shared_ptr<process> of = w.add_process();
         bool sound_clock = true;
         if (random && luck.one_in(6)) {
@@ -842,27 +1243,55 @@ outcome run(const plan& p) {
             w.count(fault::clock_rate);
         }
         actors.push_back(std::make_unique<actor>(s, of, options));
-        if (i == 0 && p.what == plan::kind::cancel_at) {
-            actors.back()->cancel_at(p.point);
+        actor& added = *actors.back();
+        if (actors.size() == 1 && p.what == plan::kind::cancel_at) {
+            added.cancel_at(p.point);
         }
-        if (i == 0 && p.what == plan::kind::fail_at) {
+        if (actors.size() == 1 && p.what == plan::kind::crash_at) {
+            added.crash_at(p.point);
+        }
+        if (actors.size() == 1 && p.what == plan::kind::fail_at) {
             of->failing_call = p.point;
             of->failing_how = p.how;
         }
         const int jobs = luck.one_in(4) ? 2 : 1;
-        actors.back()->start(jobs, luck.between(1, 3), sound_clock);
+        added.start(jobs, luck.between(1, 3), sound_clock);
+        return added;
+    };
+    for (int i = 0; i != clients; ++i) {
+        actor& added = add_actor();
+        if (luck.one_in(6)) {
+            added.start_watch();
+        }
     }
     w.set_weather(sky);
 
     // It goes wrong, for a while.
+    std::uint64_t crashes = 0;
+    int coming_back = 0; // Of those who crash, half do.
     const auto finished = [&] {
-        return std::all_of(
-            actors.begin(), actors.end(), [](const auto& a) { return a->finished(); });
+        return coming_back == 0 && std::all_of(actors.begin(), actors.end(), [](const auto& a) {
+                   return a->finished();
+               });
+    };
+    const auto step = [&] {
+        const bool more = w.step();
+        s.judge.look_at_states();
+        for (; crashes != s.crashes; ++crashes) {
+            if (luck.one_in(2)) {
+                ++coming_back;
+                w.after(luck.within(0ms, 3s), [&] {
+                    --coming_back;
+                    add_actor();
+                });
+            }
+        }
+        return more && w.failure().empty();
     };
     const nanoseconds storm = luck.within(500ms, 8s);
     bool more = true;
     while (more && !finished() && w.now() < storm && !sky.calm()) {
-        more = w.step();
+        more = step();
     }
 
     // Nothing goes wrong any more: all must come to an end.
@@ -872,40 +1301,50 @@ outcome run(const plan& p) {
     // Who was silenced in the storm finds out by and by; a lease that nobody renews ends.
     // Where nothing went wrong at all, a lock is handed over by an event, not by a look.
     const bool calm = p.what != plan::kind::fail_at && s.cancel_ppm == 0 && sky.calm();
-    const nanoseconds bound = calm ? 1s : 2 * nanoseconds(s.ttl) + 2s + recheck + 15s;
+    const nanoseconds bound = !calm ? 2 * nanoseconds(s.ttl) + 2s + recheck + 15s
+                              : p.what == plan::kind::crash_at ? nanoseconds(s.ttl) + 2s
+                                                               : nanoseconds(1s);
+    // A watch whose stream fell silent asks after 10 s.
+    const nanoseconds patience = calm ? 3s : 40s;
     nanoseconds next_look = w.now();
     const auto look = [&] {
         if (w.now() >= next_look) {
             next_look = w.now() + 250ms;
             s.judge.look_for_stuck(healed_at, bound);
+            s.judge.look_for_untold(healed_at, patience);
         }
     };
     const nanoseconds limit = w.now() + 1000s;
     while (more && !finished()) {
-        more = w.step();
+        more = step();
         look();
         if (w.now() > limit) {
             w.fail("no progress although nothing goes wrong");
         }
     }
 
-    // Nothing may stay behind of them, though their sessions live on.
+    // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
+    // its session.
     const nanoseconds finished_at = w.now();
+    const auto left_behind = [&] {
+        std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
+        std::erase_if(keys, [](const std::string& key) {
+            return key.find('/', queue_prefix.size()) == std::string::npos;
+        });
+        return keys;
+    };
     const auto dirty = [&] {
-        return w.in_flight() != 0 || s.judge.has_unnoticed() || w.store.has_any(queue_prefix);
+        return w.in_flight() != 0 || s.judge.has_unnoticed() || s.judge.awaits_expiry() ||
+               s.judge.owes_changes() || !left_behind().empty();
     };
     while (more && dirty()) {
-        more = w.step();
+        more = step();
         look();
         const nanoseconds waited = w.now() - finished_at;
         if (waited < world::longest_delay + 1s) {
             continue;
         }
-        for (const std::string& key : w.store.under(std::string(queue_prefix))) {
-            if (key.find('/', queue_prefix.size()) == std::string::npos) {
-                // A tombstone: it goes with its session.
-                continue;
-            }
+        for (const std::string& key : left_behind()) {
             const lease_id lease = w.store.keys.at(key).lease;
             const bool live = std::any_of(actors.begin(), actors.end(), [&](const auto& a) {
                 return a->has_live_session(lease);
@@ -914,7 +1353,7 @@ outcome run(const plan& p) {
                 w.fail("a key was left behind: " + key);
             }
         }
-        if (waited > world::longest_delay + 2 * nanoseconds(s.ttl) + 6s) {
+        if (waited > world::longest_delay + 2 * nanoseconds(s.ttl) + patience + 6s) {
             break;
         }
     }
@@ -933,7 +1372,7 @@ outcome run(const plan& p) {
         return w.store.streams() != 0;
     };
     while (more && busy()) {
-        more = w.step();
+        more = step();
         if (w.now() > closing_at + 40s) {
             w.fail("work goes on although all is closed");
         }
@@ -957,6 +1396,8 @@ outcome run(const plan& p) {
     result.faults = w.counts();
     result.cancellations = s.cancellations;
     result.grants = s.judge.grants;
+    result.told = s.judge.told_changes;
+    result.compactions = s.judge.told_compactions;
     result.duration = w.now();
     result.notes = w.notes();
     w.shut_down(); // before the actors go

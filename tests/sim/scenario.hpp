@@ -19,6 +19,7 @@ struct plan {
         random,    ///< Cancellations and failures come by chance.
         cancel_at, ///< The first client's operation is cancelled at its n-th suspension.
         fail_at,   ///< The first client's n-th call fails.
+        crash_at,  ///< The first client ends at its n-th suspension.
     } what = kind::random;
     std::uint64_t point = 0;
     fault how = fault::request_lost;
@@ -33,6 +34,8 @@ struct outcome {
     std::array<std::uint64_t, fault_kinds> faults{};
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
+    std::uint64_t told = 0;        ///< Changes, to those who watch.
+    std::uint64_t compactions = 0; ///< That they were told of.
     std::uint64_t calls = 0;
     nanoseconds duration{0};
     std::deque<std::string> notes;

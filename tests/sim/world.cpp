@@ -18,11 +18,11 @@ using coetcd::detail::reply;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
-        "request_lost", "answer_lost",    "duplicated",     "late_duplicate", "delayed",
-        "refused",      "broken",         "stream_dropped", "stream_silent",  "event_lost",
-        "stale_read",   "early_revoke",   "leader_change",  "compaction",     "member_paused",
-        "member_cut",   "client_paused",  "client_cut",     "clock_rate",     "token_expired",
-        "no_space",     "operator_delete"};
+        "request_lost",  "answer_lost",   "duplicated",     "late_duplicate", "delayed",
+        "refused",       "broken",        "stream_dropped", "stream_silent",  "event_lost",
+        "stale_read",    "early_revoke",  "leader_change",  "compaction",     "member_paused",
+        "member_cut",    "client_paused", "client_cut",     "client_crashed", "clock_rate",
+        "token_expired", "no_space",      "operator_delete"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -142,7 +142,13 @@ bool process::is_cut_off() const {
 
 bool process::run_ready() {
     bool any = false;
-    while (!ready_.empty() && !is_paused() && in.failure_.empty()) {
+    while (!ready_.empty() && !is_paused() && !crashed_ && in.failure_.empty()) {
+        if (crashing_ ||
+            (in.counts()[static_cast<std::size_t>(fault::client_crashed)] < world::most_crashes &&
+             in.strikes(fault::client_crashed))) {
+            crash();
+            return true;
+        }
         if (in.strikes(fault::client_paused)) {
             const bool long_one = in.luck.one_in(4);
             pause(in.now() + in.luck.within(1ms, long_one ? 12s : 1s));
@@ -162,7 +168,21 @@ bool process::run_ready() {
         }
         running_ = false;
     }
+    if (crashing_ && !crashed_) {
+        crash();
+    }
     return any;
+}
+
+void process::crash() {
+    in.note("crash", number_);
+    crashed_ = true;
+    shut_down();
+    // What its code holds may begin something when it goes, which comes to nothing.
+    if (on_crash) {
+        on_crash();
+    }
+    shut_down();
 }
 
 void process::shut_down() {
@@ -226,6 +246,9 @@ int member_of(const call_request& request) {
 } // namespace
 
 asio::awaitable<reply> process::call(call_request r) {
+    if (crashed_) {
+        (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
+    }
     struct exchange {
         explicit exchange(process& p)
             : done(std::make_shared<suspension>(p)) {}
@@ -439,6 +462,9 @@ private:
 };
 
 asio::awaitable<open_result> process::open(call_request request) {
+    if (crashed_) {
+        (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
+    }
     open_result result;
     const auto l = std::make_shared<link>(*this, member_of(request));
     in.note("open", number_, request.body);
@@ -496,6 +522,7 @@ world::world(std::uint64_t seed, options o)
     events_.reserve(256);
     store.loses_event = [this] { return strikes(fault::event_lost); };
     after(etcd::expiry_interval, [this] { look_at_leases(); });
+    after(options_.progress_interval, [this] { tell_progress(); });
 }
 
 world::~world() {
@@ -587,8 +614,14 @@ void world::look_at_watches() {
         after(luck.within(0ms, etcd::sync_interval), [this] {
             looking_at_watches_ = false;
             store.sync();
+            look_at_watches();
         });
     }
+}
+
+void world::tell_progress() {
+    store.tell_progress();
+    after(options_.progress_interval, [this] { tell_progress(); });
 }
 
 bool world::strikes(fault f) {

@@ -53,12 +53,13 @@ enum class fault : std::size_t {
     member_cut, // off from the other members
     client_paused,
     client_cut, // off from the cluster
+    client_crashed,
     clock_rate,
     token_expired,
     no_space,
     operator_delete,
 };
-inline constexpr std::size_t fault_kinds = 22;
+inline constexpr std::size_t fault_kinds = 23;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -162,6 +163,13 @@ public:
     /// Nothing runs until then.
     void pause(nanoseconds until);
     bool is_paused() const;
+    /// Ends it where it stands: nothing of it runs any more, and nothing is sent.
+    void crash();
+    /// Likewise, as soon as it waits for something, or another of its handlers is about to run.
+    void crash_soon() { crashing_ = true; }
+    bool has_crashed() const { return crashed_; }
+    /// Drops what its code holds. Called by `crash`.
+    std::function<void()> on_crash;
 
     /// When, by the world's clock, its own clock shows that.
     nanoseconds to_world(time_point when) const;
@@ -216,6 +224,8 @@ private:
     std::deque<std::unique_ptr<task>> ready_;
     std::list<suspension*> waiting_;
     bool running_ = false;
+    bool crashing_ = false;
+    bool crashed_ = false;
 };
 
 /// Everything outside the processes: time, the network, etcd, and what goes wrong. One thread; the
@@ -227,6 +237,7 @@ public:
         dialect speaks = dialect::v1;
         nanoseconds latency_low = std::chrono::microseconds(300);
         nanoseconds latency_high = std::chrono::milliseconds(20);
+        nanoseconds progress_interval = std::chrono::minutes(10); ///< Of watches.
     };
 
     world(std::uint64_t seed, options o);
@@ -259,6 +270,7 @@ public:
     bool healed() const { return healed_; }
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
+    static constexpr std::uint64_t most_crashes = 3;
     /// Requests that have not arrived yet.
     std::uint64_t in_flight() const { return in_flight_; }
     void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
@@ -309,6 +321,7 @@ private:
     void chaos();
     void look_at_leases();
     void look_at_watches();
+    void tell_progress();
     void new_leader();
 
     const options options_;

@@ -87,7 +87,14 @@ asio::awaitable<void> relay(connection_ptr c, error_code& ec) {
 asio::awaitable<void> follow_client(connection_ptr c) {
     const std::shared_ptr<tcp::socket> server = c->server;
     error_code ec;
-    co_await c->client.async_wait(tcp::socket::wait_read, into(ec));
+    c->client.non_blocking(true, ec);
+    do { // what was read already may be reported once more
+        co_await c->client.async_wait(tcp::socket::wait_read, into(ec));
+        if (!ec) {
+            char next = 0;
+            (void)c->client.receive(asio::buffer(&next, 1), tcp::socket::message_peek, ec);
+        }
+    } while (ec == asio::error::would_block);
     server->close(ec);
 }
 

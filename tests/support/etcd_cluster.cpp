@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <signal.h>
 #include <sstream>
 #include <stdexcept>
@@ -32,6 +33,7 @@ constexpr auto patience = 30s;
 constexpr std::uint16_t client_port = 2379;
 constexpr std::uint16_t peer_port = 2380;
 
+// `what` is read when it is too late, so that the condition may say there how far it has come.
 void wait_until(const std::function<bool()>& condition, const std::string& what) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!condition()) {
@@ -393,23 +395,26 @@ std::size_t etcd_cluster::leader_after(std::size_t old) const {
     return found;
 }
 
-bool etcd_cluster::agree() const {
-    std::optional<std::string> leads;
+bool etcd_cluster::agree(std::string& seen) const {
+    seen = "all members agree:";
+    std::set<std::string> leaders;
+    bool serve = true;
     for (const auto& m : members_) {
-        if (!m->runs()) {
-            continue;
+        if (m->runs()) {
+            const auto leads = text_of(json_of(ask(*m, "/v3/maintenance/status", "{}")), "leader");
+            const bool serves_now = serves(*m);
+            seen += ' ' + m->place.name + (serves_now ? " follows " : " does not serve, follows ");
+            seen += leads.empty() ? "nobody" : leads;
+            leaders.insert(leads);
+            serve = serve && serves_now && !leads.empty();
         }
-        const auto its = text_of(json_of(ask(*m, "/v3/maintenance/status", "{}")), "leader");
-        if (!serves(*m) || its.empty() || (leads && *leads != its)) {
-            return false;
-        }
-        leads = its;
     }
-    return leads.has_value();
+    return serve && leaders.size() == 1;
 }
 
 void etcd_cluster::wait_healthy() const {
-    wait_until([&] { return agree(); }, "all members agree");
+    std::string seen;
+    wait_until([&] { return agree(seen); }, seen);
 }
 
 std::size_t etcd_cluster::add_learner() {

@@ -91,7 +91,7 @@ private:
     std::string ask(const member& m, const std::string& path, const std::string& body = {}) const;
     bool serves(const member& m) const;
     std::size_t present_leader() const;
-    bool agree() const;
+    bool agree(std::string& seen) const;
 
     std::filesystem::path directory_;
     std::string number_; // of this cluster, among those of this process

@@ -264,8 +264,9 @@ TEST_CASE("endpoints and options that cannot be right are refused by name", "[cl
     REQUIRE(w.env->calls.empty());
 }
 
-TEST_CASE("a password goes to no other host in the clear unless it is asked for",
-          "[client][auth][security]") {
+TEST_CASE(
+    "sec.token.plain_http: a password goes to no other host in the clear unless it is asked for",
+    "[client][auth][security]") {
     world w;
     coetcd::client_options o;
     o.credentials = coetcd::credentials("root", "canary");
@@ -306,7 +307,8 @@ TEST_CASE("credentials that cannot be right are told at once", "[client][auth]")
     CHECK_THROWS_AS(w.client(o), std::invalid_argument);
 }
 
-TEST_CASE("a password is asked for when it is needed, and goes to etcd alone", "[client][auth]") {
+TEST_CASE("sec.token.password: a password is asked for when it is needed, and goes to etcd alone",
+          "[client][auth]") {
     world w;
     int asked = 0;
     coetcd::client_options o;

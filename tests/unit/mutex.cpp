@@ -323,6 +323,37 @@ TEST_CASE("a broken stream is replaced, and what it missed is read", "[mutex]") 
     waiting.get();
 }
 
+TEST_CASE("a watch that etcd ends is begun anew with the next look", "[mutex]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    std::shared_ptr<scripted_env::server_stream> stream;
+    int begun = 0;
+    w.env->on_open = [&, serve = w.env->on_open](const call_request& request, auto opened) {
+        stream = opened;
+        ++begun;
+        serve(request, opened);
+    };
+    w.env->on_message = [&, serve = w.env->on_message](auto from, const std::string& lines) {
+        begun += lines.find("create_request") != std::string::npos ? 1 : 0;
+        serve(from, lines);
+    };
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
+    w.env->pass(100ms);
+    const int before = begun;
+    w.env->push(stream,
+                R"({"result":{"header":{},"watch_id":"1","canceled":true,"cancel_reason":)"
+                R"("etcdserver: permission denied"}})");
+    w.env->pass(100ms);
+    REQUIRE(begun == before); // nobody insists on it
+    w.env->pass(6s);          // a look by itself comes after half the ttl
+    REQUIRE(begun == before + 1);
+    REQUIRE_FALSE(waiting.ended());
+    REQUIRE(w.await(a.unlock()));
+    w.env->pass(20ms);
+    waiting.get();
+}
+
 TEST_CASE("behind a proxy that completes requests a lock is handed over by its watches",
           "[mutex]") {
     rivals all;

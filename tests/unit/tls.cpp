@@ -132,7 +132,8 @@ TEST_CASE("options of TLS that cannot be right are refused by name", "[tls]") {
     CHECK(make_tls());
 }
 
-TEST_CASE("what TLS allows does not depend on the system's configuration", "[tls]") {
+TEST_CASE("sec.tls.version: what TLS allows does not depend on the system's configuration",
+          "[tls]") {
     namespace tls = coetcd::detail::tls;
     auto context = tls::make_context(tls_options());
     SSL_CTX* const native = context.native_handle();
@@ -148,7 +149,7 @@ TEST_CASE("what TLS allows does not depend on the system's configuration", "[tls
     CHECK(SSL_CTX_get_min_proto_version(any.native_handle()) == TLS1_2_VERSION);
 }
 
-TEST_CASE("the key and the passphrase do not outlive their options", "[tls]") {
+TEST_CASE("sec.wiped: the key and the passphrase do not outlive their options", "[tls]") {
     const std::string secret(100, 's');
     alignas(tls_options) unsigned char place[sizeof(tls_options)];
     auto* const options = new (place) tls_options;
@@ -160,7 +161,8 @@ TEST_CASE("the key and the passphrase do not outlive their options", "[tls]") {
     CHECK_THAT(left, !support::contains("nother one"));
 }
 
-TEST_CASE("an https endpoint without TLS is refused, and says what to do", "[tls]") {
+TEST_CASE("sec.tls.no_fall_back: an https endpoint without TLS is refused, and says what to do",
+          "[tls]") {
     boost::asio::io_context context;
     const auto make = [&](coetcd::endpoints cluster, coetcd::client_options o = {}) {
         return coetcd::client(context.get_executor(), std::move(cluster), o);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -152,6 +153,8 @@ coetcd::watch_options from(std::int64_t revision) {
 }
 
 } // namespace
+
+static_assert(std::is_trivially_destructible_v<coetcd::watch_options>);
 
 TEST_CASE("a watch tells of changes from its start on", "[watch]") {
     world w;
@@ -301,6 +304,7 @@ TEST_CASE("a watch whose history was compacted says so, and from where there is 
         (void)reading.get();
     } catch (const coetcd::compacted_error& e) {
         REQUIRE(e.compact_revision() == 7);
+        REQUIRE_THAT(e.what(), support::contains("begins at revision 7"));
     }
     auto again = w.start(seen.next());
     w.env->pass(10ms);
@@ -536,7 +540,7 @@ TEST_CASE("progress is told to those who want to know, and kept for all", "[watc
     CHECK(both.revision == w.etcd->revision);
 }
 
-TEST_CASE("a slow reader holds little, misses nothing, and slows nobody", "[watch]") {
+TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows nobody", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::watch_options small;
@@ -579,6 +583,39 @@ TEST_CASE("a slow reader holds little, misses nothing, and slows nobody", "[watc
     write(1);
     CHECK(reading.ended());
     CHECK(w.env->opened.size() == 1);
+}
+
+TEST_CASE("sec.limits: a watch holds as much as its buffer, to the byte", "[watch][security]") {
+    // How much two events take is found out, and then is a bit too much.
+    const auto stops = [](std::size_t buffer) {
+        world w;
+        const coetcd::client client = w.client();
+        coetcd::watch_options options;
+        options.buffer = buffer;
+        coetcd::watcher slow = w.await(client.watch("a", options));
+        for (const char* value : {"1", "2"}) {
+            put(w, client, "a", value);
+            w.env->pass(10ms);
+        }
+        return w.etcd->watches() == 0;
+    };
+    std::size_t enough = 1;
+    while (stops(enough)) {
+        REQUIRE(++enough < 2000);
+    }
+    // The same again, and one byte more in one of them.
+    coetcd::watch_options exact;
+    exact.buffer = enough;
+    for (const bool more : {false, true}) {
+        world w;
+        const coetcd::client client = w.client();
+        coetcd::watcher slow = w.await(client.watch("a", exact));
+        put(w, client, "a", "1");
+        put(w, client, "a", more ? "22" : "2");
+        w.env->pass(10ms);
+        CHECK(w.etcd->watches() == (more ? 0 : 1));
+        CHECK(values(now(w, slow).events) == strings{"1", more ? "22" : "2"});
+    }
 }
 
 TEST_CASE("a slow reader that history does not wait for is told so, after what it has", "[watch]") {
@@ -640,7 +677,7 @@ TEST_CASE("a watcher may be destroyed at any moment while it is told to stop", "
     CHECK(aborted);
 }
 
-TEST_CASE("a message that is too large ends the watch that it is for", "[watch]") {
+TEST_CASE("sec.limits: a message that is too large ends the watch that it is for", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     script etcd(w);

@@ -27,8 +27,8 @@
 
 namespace coetcd::detail {
 
-/// Who is told of a watch. Called on the client's executor; must not call back into the hub other
-/// than to add or remove watches.
+/// Who is told of a watch. Called on the client's executor; may call the hub to begin and end
+/// watches.
 class watch_sink {
 public:
     /// The watch is in force. Told again each time that a broken stream was replaced.

@@ -35,7 +35,7 @@ public:
     watcher_impl(const watcher_impl&) = delete;
     watcher_impl& operator=(const watcher_impl&) = delete;
 
-    /// Waits until the watch is in force.
+    /// Waits until the watch is in force. What ends it after that, `next` tells.
     static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
         self->go_on();
         while (!self->created_ && !self->over_) {
@@ -44,7 +44,9 @@ public:
                 throw error(errc::timed_out, "watch: no endpoint confirmed it before the deadline");
             }
         }
-        self->check();
+        if (!self->created_) {
+            self->check();
+        }
     }
 
     static asio::awaitable<watch_batch> next(std::shared_ptr<watcher_impl> self) {
@@ -76,10 +78,12 @@ private:
 
     void check() const {
         if (over_ == errc::watch_compacted) {
-            throw compacted_error(compact_revision_, text_);
+            throw compacted_error(compact_revision_,
+                                  "watch: history begins at revision " +
+                                      std::to_string(compact_revision_));
         }
         if (over_) {
-            throw error(over_, text_);
+            throw error(over_, "watch: " + text_);
         }
     }
 
@@ -133,7 +137,7 @@ private:
     }
     void on_ended(error_code ec, std::string text, std::int64_t compact_revision) override {
         over_ = ec;
-        text_ = "watch: " + text;
+        text_ = std::move(text);
         compact_revision_ = compact_revision;
         changed_.notify_all();
     }

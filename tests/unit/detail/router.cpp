@@ -643,7 +643,7 @@ TEST_CASE("the first request logs in, and the others use its token", "[router][a
     CHECK(f.env->calls[2].token == "token.1");
 }
 
-TEST_CASE("a hundred requests at once log in once", "[router][auth]") {
+TEST_CASE("sec.token.single_flight: a hundred requests at once log in once", "[router][auth]") {
     auth_fixture f;
     for (int round = 1; round != 4; ++round) {
         std::vector<support::background<answer>> all;
@@ -660,7 +660,8 @@ TEST_CASE("a hundred requests at once log in once", "[router][auth]") {
     }
 }
 
-TEST_CASE("a token that is refused is replaced once, also for what must not be repeated",
+TEST_CASE("sec.token.one_retry: a token that is refused is replaced once, also for what must not "
+          "be repeated",
           "[router][auth]") {
     struct {
         int code;
@@ -685,7 +686,8 @@ TEST_CASE("a token that is refused is replaced once, also for what must not be r
     }
 }
 
-TEST_CASE("etcd that refuses each token is not asked for ever", "[router][auth]") {
+TEST_CASE("sec.token.one_retry: etcd that refuses each token is not asked for ever",
+          "[router][auth]") {
     auth_fixture f;
     f.env->on_call = [](const call_request& q, reply& r) {
         const bool login = q.what == rpc::authenticate;
@@ -707,7 +709,7 @@ TEST_CASE("etcd that refuses each token is not asked for ever", "[router][auth]"
     CHECK(calls < 30);
 }
 
-TEST_CASE("a permission that is denied is final", "[router][auth]") {
+TEST_CASE("sec.token.denied: a permission that is denied is final", "[router][auth]") {
     auth_fixture f;
     f.env->on_call = [serve = f.env->on_call](const call_request& q, reply& r) {
         if (q.what == rpc::authenticate) {
@@ -722,7 +724,8 @@ TEST_CASE("a permission that is denied is final", "[router][auth]") {
     CHECK(f.count(rpc::authenticate) == 1);
 }
 
-TEST_CASE("a wrong password fails all calls, and is not tried again at once", "[router][auth]") {
+TEST_CASE("sec.token.backoff: a wrong password fails all calls, and is not tried again at once",
+          "[router][auth]") {
     auth_fixture f;
     f.password = "another";
     const auto begin = f.env->now();
@@ -804,7 +807,8 @@ TEST_CASE("who waits for a login can be cancelled, and the login goes on for the
     CHECK(f.count(rpc::authenticate) == 1);
 }
 
-TEST_CASE("a callback that throws fails the calls, without its words", "[router][auth]") {
+TEST_CASE("sec.canary.callback: a callback that throws fails the calls, without its words",
+          "[router][auth]") {
     auth_fixture f;
     f.ask = []() -> std::string { throw std::runtime_error("canary"); };
     const answer a = f.call();

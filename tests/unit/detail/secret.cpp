@@ -10,7 +10,7 @@
 
 using namespace coetcd::detail;
 
-TEST_CASE("what is wiped leaves nothing behind", "[secret][security]") {
+TEST_CASE("sec.wiped: what is wiped leaves nothing behind", "[secret][security]") {
     for (const std::size_t size :
          {std::size_t{0}, std::size_t{5}, std::size_t{15}, std::size_t{1000}}) {
         std::string text(size, 'x');
@@ -27,7 +27,7 @@ TEST_CASE("what is wiped leaves nothing behind", "[secret][security]") {
     CHECK(std::count(bytes.begin(), bytes.end(), '\0') == 100);
 }
 
-TEST_CASE("a string is wiped at the end of the block", "[secret][security]") {
+TEST_CASE("sec.wiped: a string is wiped at the end of the block", "[secret][security]") {
     std::string text = "short";
     const char* const memory = text.data();
     {
@@ -40,7 +40,8 @@ TEST_CASE("a string is wiped at the end of the block", "[secret][security]") {
     }
 }
 
-TEST_CASE("a secret wipes what it was made of, and is copied on demand", "[secret][security]") {
+TEST_CASE("sec.wiped: a secret wipes what it was made of, and is copied on demand",
+          "[secret][security]") {
     std::string text = "canary";
     const char* const memory = text.data();
     secret first(std::move(text));

@@ -313,8 +313,4 @@ inline std::string encode_watch_cancel(std::int64_t id) {
     return out;
 }
 
-inline std::string encode_watch_progress() {
-    return R"({"progress_request":{}})";
-}
-
 } // namespace coetcd::detail::wire

@@ -145,7 +145,7 @@ TEST_CASE("what is no endpoint is refused with the reason", "[logic][endpoint]")
     CHECK(refusal(std::string(253, 'a')).empty());
 }
 
-TEST_CASE("the quoted input is fit for a log", "[logic][endpoint][security]") {
+TEST_CASE("sec.server_text: the quoted input is fit for a log", "[logic][endpoint][security]") {
     CHECK(refusal("ftp://h").find("\"ftp://h\"") != std::string::npos);
     CHECK(refusal("a\r\n\x1b[1m").find("\"a  ?[1m\"") != std::string::npos);
     CHECK(refusal(std::string(100'000, '@')).size() < 1000);
@@ -161,7 +161,8 @@ TEST_CASE("the quoted input is fit for a log", "[logic][endpoint][security]") {
     }
 }
 
-TEST_CASE("no byte but those of names gets into a host", "[logic][endpoint][security]") {
+TEST_CASE("sec.header_injection: no byte but those of names gets into a host",
+          "[logic][endpoint][security]") {
     for (int c = 0; c != 256; ++c) {
         const auto byte = static_cast<char>(c);
         const bool name = std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -26,7 +26,7 @@ TEST_CASE("without a user there is nothing to do", "[logic][login]") {
     CHECK(s.token().empty());
 }
 
-TEST_CASE("there is one login at a time", "[logic][login]") {
+TEST_CASE("sec.token.single_flight: there is one login at a time", "[logic][login]") {
     state s(true);
     CHECK(s.next(start) == step::log_in);
     s.begin();
@@ -38,7 +38,7 @@ TEST_CASE("there is one login at a time", "[logic][login]") {
     CHECK(s.number() == 1);
 }
 
-TEST_CASE("only the token in use can be rejected", "[logic][login]") {
+TEST_CASE("sec.token.single_flight: only the token in use can be rejected", "[logic][login]") {
     state s(true);
     s.begin();
     s.succeeded("one", start, 0);
@@ -52,7 +52,7 @@ TEST_CASE("only the token in use can be rejected", "[logic][login]") {
     CHECK(s.token() == "two");
 }
 
-TEST_CASE("logins that are of no use become rarer", "[logic][login]") {
+TEST_CASE("sec.token.backoff: logins that are of no use become rarer", "[logic][login]") {
     state s(true);
     time_point now = start;
     for (const auto pause :
@@ -79,7 +79,7 @@ TEST_CASE("logins that are of no use become rarer", "[logic][login]") {
     CHECK(s.not_before() - now <= 25ms);
 }
 
-TEST_CASE("a refusal is told until it is time to ask again", "[logic][login]") {
+TEST_CASE("sec.token.backoff: a refusal is told until it is time to ask again", "[logic][login]") {
     state s(true);
     s.begin();
     s.failed(true, errc::login_failed, "no", start, 0);

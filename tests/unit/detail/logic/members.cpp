@@ -52,7 +52,8 @@ TEST_CASE("only what can be spoken, and was named, is used", "[logic][members]")
     CHECK(usable(members, rules).empty());
 }
 
-TEST_CASE("a password does not follow a member into the clear", "[logic][members][security]") {
+TEST_CASE("sec.token.plain_http: a password does not follow a member into the clear",
+          "[logic][members][security]") {
     const std::vector<wire::member> members{
         member({"http://a:1", "http://127.0.0.1:2", "http://localhost:3", "http://[::1]:4"}),
         member({"http://127.evil.org:5", "https://a:6", "http://127.0.0.1.evil.org:7"})};

@@ -315,7 +315,8 @@ TEST_CASE("a connection that the server closed while idle is not used", "[net][d
     });
 }
 
-TEST_CASE("a connection is dropped after an answer that was not in order", "[net][default_env]") {
+TEST_CASE("sec.smuggling: a connection is dropped after an answer that was not in order",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         net_options o;
@@ -364,7 +365,8 @@ TEST_CASE("a server that closes instead of an answer leaves the outcome open",
     });
 }
 
-TEST_CASE("two requests at once do not get each other's answer", "[net][default_env]") {
+TEST_CASE("sec.smuggling: two requests at once do not get each other's answer",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
@@ -392,7 +394,8 @@ TEST_CASE("two requests at once do not get each other's answer", "[net][default_
     });
 }
 
-TEST_CASE("there are no more connections to an endpoint than allowed", "[net][default_env]") {
+TEST_CASE("sec.limits: there are no more connections to an endpoint than allowed",
+          "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         net_options o;
@@ -441,7 +444,8 @@ TEST_CASE("there are no more connections to an endpoint than allowed", "[net][de
     });
 }
 
-TEST_CASE("a request that is cancelled closes its connection", "[net][default_env][cancellation]") {
+TEST_CASE("sec.smuggling: a request that is cancelled closes its connection",
+          "[net][default_env][cancellation]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
@@ -548,6 +552,35 @@ TEST_CASE("a stream carries messages both ways", "[net][default_env][stream]") {
         const reply end = co_await opened.opened->read();
         CHECK(end.ec == asio::error::eof);
         opened.opened.reset();
+        const bool closed = co_await server->closes();
+        CHECK(closed);
+    });
+}
+
+TEST_CASE("a stream may be opened with a request that is complete", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request request = w.request(30s, rpc::watch);
+        request.how = sending::once;
+        background<open_result> opening(w.env, w.env->open(std::move(request)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await opening.done();
+        const open_result opened = opening.take();
+        REQUIRE(opened.opened);
+        const std::string text = co_await server->read_until(request_end);
+        CHECK(text.starts_with("POST /v3/watch HTTP/1.1\r\n"));
+        CHECK_THAT(text, support::contains("\r\nContent-Length: 2\r\n"));
+        CHECK_THAT(text, !support::contains("Transfer-Encoding"));
+        CHECK_THAT(text, !support::contains("Connection"));
+        CHECK_THAT(text, !support::contains("Grpc-Timeout"));
+        co_await server->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              "8\r\n{1}\n{2}\n\r\n");
+        const reply first = co_await opened.opened->read();
+        CHECK(first.body == "{1}");
+        const reply second = co_await opened.opened->read();
+        CHECK(second.body == "{2}");
+        opened.opened->close();
         const bool closed = co_await server->closes();
         CHECK(closed);
     });

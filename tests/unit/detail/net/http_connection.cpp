@@ -333,7 +333,8 @@ TEST_CASE("a connection serves one request after the other", "[net][http_connect
     }
 }
 
-TEST_CASE("bytes after an answer spoil the connection", "[net][http_connection][security]") {
+TEST_CASE("sec.smuggling: bytes after an answer spoil the connection",
+          "[net][http_connection][security]") {
     for (const shape& s : shapes()) {
         if (s.to_the_end) {
             continue;
@@ -349,7 +350,8 @@ TEST_CASE("bytes after an answer spoil the connection", "[net][http_connection][
     }
 }
 
-TEST_CASE("an answer that is not HTTP is refused", "[net][http_connection][security]") {
+TEST_CASE("sec.smuggling: an answer that is not HTTP is refused",
+          "[net][http_connection][security]") {
     const std::string bad[] = {
         "SSH-2.0-OpenSSH_9.2p1\r\n\r\n",
         "\x15\x03\x01\0\x02\x02\x16 alert\r\n\r\n"s,
@@ -380,7 +382,8 @@ TEST_CASE("an answer that is not HTTP is refused", "[net][http_connection][secur
     }
 }
 
-TEST_CASE("an answer with two lengths is refused", "[net][http_connection][security]") {
+TEST_CASE("sec.smuggling: an answer with two lengths is refused",
+          "[net][http_connection][security]") {
     for (const char* both : {"Content-Length: 2\r\nTransfer-Encoding: chunked",
                              "Transfer-Encoding: chunked\r\nContent-Length: 2"}) {
         const std::string text = "HTTP/1.1 200 OK\r\n"s + both + "\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
@@ -393,7 +396,7 @@ TEST_CASE("an answer with two lengths is refused", "[net][http_connection][secur
     }
 }
 
-TEST_CASE("a header has a limit", "[net][http_connection][security]") {
+TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]") {
     for (const std::size_t size : {100U, 8192U}) {
         // The parser counts without the status line, which has the same limit.
         std::string fields = "Content-Length: 0\r\nX: ";
@@ -427,7 +430,7 @@ TEST_CASE("a header has a limit", "[net][http_connection][security]") {
     CHECK(f.result().ec == errc::too_large);
 }
 
-TEST_CASE("so have the parts between chunks", "[net][http_connection][security]") {
+TEST_CASE("sec.limits: so have the parts between chunks", "[net][http_connection][security]") {
     const std::string filler(40'000, 'x');
     for (const std::string& text : {chunked + "1;" + filler,
                                     chunked + chunk_of("{}") + "0\r\nX: " + filler,
@@ -442,7 +445,7 @@ TEST_CASE("so have the parts between chunks", "[net][http_connection][security]"
     }
 }
 
-TEST_CASE("a body has a limit", "[net][http_connection][security]") {
+TEST_CASE("sec.limits: a body has a limit", "[net][http_connection][security]") {
     limits most;
     most.body = 1000;
     for (const bool fits : {false, true}) {
@@ -631,7 +634,7 @@ TEST_CASE("messages of many pieces arrive whole", "[net][http_connection][stream
     }
 }
 
-TEST_CASE("a message has a limit", "[net][http_connection][stream][security]") {
+TEST_CASE("sec.limits: a message has a limit", "[net][http_connection][stream][security]") {
     limits most;
     most.body = 1000;
     const std::string longest(1000, 'x');

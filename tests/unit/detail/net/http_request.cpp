@@ -68,7 +68,7 @@ TEST_CASE("a request that stays open begins with its first message", "[net][http
                                         "\r\n");
 }
 
-TEST_CASE("a token goes along as it is", "[net][http_request][security]") {
+TEST_CASE("sec.token.raw: a token goes along as it is", "[net][http_request][security]") {
     call_request r = to("h:1", rpc::range, "{}");
     CHECK_THAT(http_request(r, framing::whole, 1s), !support::contains("Authorization"));
     r.token = "canary.17";
@@ -111,7 +111,8 @@ TEST_CASE("each call has its path", "[net][http_request]") {
     }
 }
 
-TEST_CASE("no byte of a host can end the header", "[net][http_request][security]") {
+TEST_CASE("sec.header_injection: no byte of a host can end the header",
+          "[net][http_request][security]") {
     for (int c = 0; c != 256; ++c) {
         const char byte = static_cast<char>(c);
         const bool fits = (c >= 0x20 && c < 0x7f) || c == '\t';

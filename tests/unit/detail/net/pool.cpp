@@ -147,7 +147,7 @@ TEST_CASE("a place that was never filled is given back", "[net][pool]") {
     }
 }
 
-TEST_CASE("there are no more places than the cap, for each key", "[net][pool]") {
+TEST_CASE("sec.limits: there are no more places than the cap, for each key", "[net][pool]") {
     fixture f;
     f.take_now("a");
     f.take_now("b");

@@ -235,7 +235,8 @@ TEST_CASE("requests go over TLS, on one connection", "[tls][connection]") {
     });
 }
 
-TEST_CASE("an answer that is cut off is none, even where HTTP cannot tell", "[tls][connection]") {
+TEST_CASE("sec.tls.truncated: an answer that is cut off is none, even where HTTP cannot tell",
+          "[tls][connection]") {
     const std::string answers[] = {
         "HTTP/1.0 200 OK\r\n\r\n{\"a\":1}", // up to the end
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":1}",
@@ -274,7 +275,8 @@ TEST_CASE("an answer that is cut off is none, even where HTTP cannot tell", "[tl
     }
 }
 
-TEST_CASE("a stream that is cut off has no regular end", "[tls][connection][stream]") {
+TEST_CASE("sec.tls.truncated: a stream that is cut off has no regular end",
+          "[tls][connection][stream]") {
     for (const bool cut : {false, true}) {
         CAPTURE(cut);
         run_test([&]() -> awaitable<void> {
@@ -302,7 +304,8 @@ TEST_CASE("a stream that is cut off has no regular end", "[tls][connection][stre
     }
 }
 
-TEST_CASE("an idle connection is used again only if it is in order", "[tls][connection]") {
+TEST_CASE("sec.smuggling: an idle connection is used again only if it is in order",
+          "[tls][connection]") {
     using action = std::function<awaitable<void>(peer&)>;
     struct row {
         const char* what;
@@ -363,7 +366,7 @@ TEST_CASE("an idle connection is used again only if it is in order", "[tls][conn
     }
 }
 
-TEST_CASE("a server must have the name, and hears it unless it is an address",
+TEST_CASE("sec.tls.wrong_host: a server must have the name, and hears it unless it is an address",
           "[tls][connection]") {
     struct row {
         std::string host;
@@ -427,7 +430,7 @@ TEST_CASE("a server must have the name, and hears it unless it is an address",
     }
 }
 
-TEST_CASE("old versions of TLS are not spoken", "[tls][connection]") {
+TEST_CASE("sec.tls.version: old versions of TLS are not spoken", "[tls][connection]") {
     run_test([]() -> awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         for (const int version : {TLS1_1_VERSION, TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -455,7 +458,8 @@ TEST_CASE("old versions of TLS are not spoken", "[tls][connection]") {
     });
 }
 
-TEST_CASE("a server without TLS is told apart from one that ends", "[tls][connection]") {
+TEST_CASE("sec.tls.plain_server: a server without TLS is told apart from one that ends",
+          "[tls][connection]") {
     run_test([]() -> awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
@@ -628,7 +632,8 @@ TEST_CASE("all may be destroyed in the middle of a handshake", "[tls][connection
     }
 }
 
-TEST_CASE("without TLS set an https endpoint is refused, and nothing sent", "[tls][connection]") {
+TEST_CASE("sec.tls.no_fall_back: without TLS set an https endpoint is refused, and nothing sent",
+          "[tls][connection]") {
     run_test([]() -> awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);

@@ -53,7 +53,7 @@ private:
 
 } // namespace
 
-TEST_CASE("the hosts of a certificate are told, fit for a log", "[tls][explain]") {
+TEST_CASE("sec.server_text: the hosts of a certificate are told, fit for a log", "[tls][explain]") {
     using namespace std::string_view_literals;
     CHECK(certificate().add(GEN_DNS, "localhost").hosts() == "localhost");
     CHECK(certificate()

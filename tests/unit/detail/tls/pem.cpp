@@ -23,7 +23,7 @@ std::string nobody() {
 
 } // namespace
 
-TEST_CASE("a refusal names the field and the file, fit for a log", "[tls][pem]") {
+TEST_CASE("sec.server_text: a refusal names the field and the file, fit for a log", "[tls][pem]") {
     REQUIRE_THROWS_WITH(here.refuse("is bad"), "field: \"dir/file\" is bad");
     REQUIRE_THROWS_WITH(origin("ca:").refuse("is bad"), "ca: is bad");
     REQUIRE_THROWS_WITH(origin("f", "a\nb\x1b[2J").refuse("is bad"), "f: \"a b?[2J\" is bad");

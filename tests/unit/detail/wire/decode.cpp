@@ -157,7 +157,7 @@ void for_each_answer(Visitor visit) {
 
 } // namespace
 
-TEST_CASE("a header is decoded, with ids over the signed range", "[wire][decode]") {
+TEST_CASE("sec.integers: a header is decoded, with ids over the signed range", "[wire][decode]") {
     const auto header = decode<put_response>(range_none).header;
     CHECK(header.cluster_id == 15802999476161674196u);
     CHECK(header.member_id == 4470922990693301824u);
@@ -318,7 +318,7 @@ TEST_CASE("watch messages are decoded", "[wire][decode]") {
     CHECK(streamed<watch_response>(R"({"result":{"header":{},"fragment":true}})").fragment);
 }
 
-TEST_CASE("a watch's reason is fit for a log", "[wire][decode][security]") {
+TEST_CASE("sec.server_text: a watch's reason is fit for a log", "[wire][decode][security]") {
     const auto response = streamed<watch_response>(
         R"({"result":{"header":{},"cancel_reason":"a\nb\u001b)" + std::string(300, 'x') + "\"}}");
     CHECK(response.cancel_reason == "a b?" + std::string(252, 'x'));
@@ -340,7 +340,7 @@ TEST_CASE("a stream's failure is a value, in each form", "[wire][decode]") {
           server_errc::unknown);
 }
 
-TEST_CASE("a login has a token", "[wire][decode]") {
+TEST_CASE("sec.header_injection: a login has a token", "[wire][decode]") {
     CHECK(decode<authenticate_response>(R"({"header":{"revision":"3"},"token":"abc.12"})").token ==
           "abc.12");
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{}})"));
@@ -400,7 +400,8 @@ TEST_CASE("an answer without a header is not etcd's", "[wire][decode][security]"
     CHECK(accepts<put_response>(R"({"header":{}})"));
 }
 
-TEST_CASE("numbers that etcd never sends are protocol errors", "[wire][decode][security]") {
+TEST_CASE("sec.integers: numbers that etcd never sends are protocol errors",
+          "[wire][decode][security]") {
     CHECK_FALSE(accepts<put_response>(R"({"header":{"revision":"-1"}})"));
     CHECK_FALSE(accepts<put_response>(R"({"header":{"cluster_id":"-1"}})"));
     CHECK_FALSE(accepts<put_response>(R"({"header":{"member_id":"18446744073709551616"}})"));
@@ -499,7 +500,21 @@ TEST_CASE("garbage is a value or a protocol error", "[wire][decode][security]") 
     }
 }
 
-TEST_CASE("an answer that nests too deep is a protocol error", "[wire][decode][security]") {
+TEST_CASE("sec.json: of duplicate fields the last one counts, and unknown ones do not",
+          "[wire][decode][security]") {
+    const auto twice =
+        decode<range_response>(R"({"header":{"revision":"1"},"count":"7","count":"8",)"
+                               R"("header":{"revision":"2"}})");
+    CHECK(twice.count == 8);
+    CHECK(twice.header.revision == 2);
+    CHECK_FALSE(accepts<range_response>(R"({"header":{},"count":"7","count":"-1"})"));
+    CHECK(decode<range_response>(
+              R"({"header":{"x":[{}]},"count":"7","Count":"8","x":{"count":"9"},"":null})")
+              .count == 7);
+}
+
+TEST_CASE("sec.json_depth: an answer that nests too deep is a protocol error",
+          "[wire][decode][security]") {
     CHECK_FALSE(accepts<txn_response>(std::string(200'000, '[')));
     std::string bomb;
     for (int i = 0; i != 50'000; ++i) {

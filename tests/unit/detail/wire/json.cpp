@@ -68,7 +68,8 @@ TEST_CASE("text that is no JSON is a protocol error", "[wire][json]") {
     }
 }
 
-TEST_CASE("JSON that nests too deep is refused before it is parsed", "[wire][json][security]") {
+TEST_CASE("sec.json_depth: JSON that nests too deep is refused before it is parsed",
+          "[wire][json][security]") {
     CHECK(parses(nested(max_json_depth)));
     CHECK_FALSE(parses(nested(max_json_depth + 1)));
     CHECK_FALSE(parses(std::string(200'000, '[')));
@@ -88,7 +89,7 @@ TEST_CASE("JSON that nests too deep is refused before it is parsed", "[wire][jso
     CHECK(parses(siblings + "]"));
 }
 
-TEST_CASE("brackets in a string do not nest", "[wire][json][security]") {
+TEST_CASE("sec.json_depth: brackets in a string do not nest", "[wire][json][security]") {
     const auto brackets = std::string(100, '[') + std::string(100, '{');
     CHECK(parses("[\"" + brackets + "\"]"));
     CHECK(parses("[\"\\\"" + brackets + "\"]"));
@@ -122,7 +123,7 @@ TEST_CASE("a field of something that is no object is a protocol error", "[wire][
     }
 }
 
-TEST_CASE("64-bit integers are read from strings and from numbers", "[wire][json]") {
+TEST_CASE("sec.integers: 64-bit integers are read from strings and from numbers", "[wire][json]") {
     CHECK(field("\"12\"", read_int64) == 12);
     CHECK(field("12", read_int64) == 12);
     CHECK(field("\"-1\"", read_int64) == -1);
@@ -141,7 +142,8 @@ TEST_CASE("64-bit integers are read from strings and from numbers", "[wire][json
     CHECK(field("\"9223372036854775807\"", read_count) == max);
 }
 
-TEST_CASE("integers that are out of range or no integers are protocol errors", "[wire][json]") {
+TEST_CASE("sec.integers: integers that are out of range or no integers are protocol errors",
+          "[wire][json]") {
     for (const auto text : {"\"9223372036854775808\"",
                             "9223372036854775808",
                             "\"-9223372036854775809\"",
@@ -212,7 +214,8 @@ TEST_CASE("enumerators are read by name and by number", "[wire][json]") {
     }
 }
 
-TEST_CASE("a protocol error names the field but not its value", "[wire][json][security]") {
+TEST_CASE("sec.server_text: a protocol error names the field but not its value",
+          "[wire][json][security]") {
     try {
         read_int64(parse(R"({"lease":"secret"})"), "lease");
         FAIL("no exception");

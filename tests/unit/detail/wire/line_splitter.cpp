@@ -143,7 +143,8 @@ TEST_CASE("slicing never changes the verdict on a line's length", "[wire][stream
     }
 }
 
-TEST_CASE("a line may be as long as the limit and no longer", "[wire][stream][security]") {
+TEST_CASE("sec.limits: a line may be as long as the limit and no longer",
+          "[wire][stream][security]") {
     for (const std::size_t limit : {1u, 2u, 1000u}) {
         const std::string fits(limit, 'x');
         const auto exact = split({fits, "\n", fits, "\n", fits}, limit);

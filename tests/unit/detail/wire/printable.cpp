@@ -16,7 +16,7 @@ TEST_CASE("printable text stays as it is", "[wire][security]") {
           "\xc2\xa0 \xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x94\x92");
 }
 
-TEST_CASE("printable text has no control characters", "[wire][security]") {
+TEST_CASE("sec.server_text: printable text has no control characters", "[wire][security]") {
     CHECK(printable("a\r\nb\tc") == "a  b c");
     CHECK(printable("\0\x1b[31m\x7f"s) == "??[31m?");
     CHECK(printable("\xc2\x9b"
@@ -39,7 +39,7 @@ TEST_CASE("printable text is valid UTF-8", "[wire][security]") {
     CHECK(printable("\xf4\x8f\xbf\xbf") == "\xf4\x8f\xbf\xbf");
 }
 
-TEST_CASE("printable text has at most 256 bytes and ends with a whole character",
+TEST_CASE("sec.server_text: printable text has at most 256 bytes and ends with a whole character",
           "[wire][security]") {
     CHECK(printable(std::string(256, 'x')) == std::string(256, 'x'));
     CHECK(printable(std::string(257, 'x')) == std::string(256, 'x'));

@@ -131,7 +131,7 @@ TEST_CASE("the HTTP status decides where the body has no code", "[wire][status]"
     }
 }
 
-TEST_CASE("an error's message is fit for a log", "[wire][status][security]") {
+TEST_CASE("sec.server_text: an error's message is fit for a log", "[wire][status][security]") {
     CHECK(says(400,
                R"({"code":3,"message":"a\r\nb\u001b[31m\u0000"})",
                server_errc::invalid_argument,
