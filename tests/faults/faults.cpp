@@ -178,15 +178,23 @@ TEST_CASE("member replaced", "[faults]") {
         co_await a.blocking(add);
         a.expect(added == 3 && a.etcd.healthy(added), "there is another member");
         nlohmann::json learner;
-        for (const auto& m : ask("list", nlohmann::json::object()).at("members")) {
+        const auto list = ask("list", nlohmann::json::object());
+        for (const auto& m : list.at("members")) {
             if (m.value("isLearner", false)) {
                 learner["ID"] = m.at("ID");
             }
         }
+        std::string answer;
         const auto promoted = [&]() -> awaitable<bool> {
-            co_return ask("promote", learner).contains("members");
+            const auto r = ask("promote", learner);
+            answer = r.dump();
+            co_return r.contains("members");
         };
-        co_await support::eventually(promoted, 10s, "the new member votes");
+        try {
+            co_await support::eventually(promoted, 10s, "promotion");
+        } catch (const std::runtime_error&) {
+            a.expect(false, "the new member votes: " + answer);
+        }
         const std::function<void()> remove = [&] { a.etcd.remove(a.victim); };
         co_await a.blocking(remove);
         a.expect(!a.etcd.healthy(a.victim), "the old member is gone");
@@ -655,7 +663,7 @@ TEST_CASE("cancelled at any moment", "[faults][short]") {
         co_await a.last(8s);
         for (const auto what : {operation::lock, operation::try_lock, operation::unlock}) {
             const auto n = a.seen(what, ended::canceled);
-            a.expect(n > 5, "many were cancelled: " + std::to_string(n) + ' ' + to_string(what));
+            a.expect(n > 10, "many were cancelled: " + std::to_string(n) + ' ' + to_string(what));
         }
         a.heal();
     };
