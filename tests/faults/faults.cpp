@@ -6,7 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -208,10 +211,10 @@ TEST_CASE("snapshot restored", "[faults]") {
     auto f = fault_of("snapshot restored",
                       {cell("OTAX", "O"),
                        cell("OSL", "L"),
-                       cell("OL", "L"),
+                       cell("OLK"),
                        cell("OFTALX", "O"),
                        cell("ONTL", "O"),
-                       cell("OL", "L"),
+                       cell("OLK"),
                        cell("OWV", "")});
     f.fresh_cluster = true;
     f.history = false; // that is the fault
@@ -603,11 +606,20 @@ TEST_CASE("client stopped", "[faults][short]") {
                        cell("OS", "L", 12s),
                        cell("O", "L", 12s),
                        cell("OFTL", "", 12s),
-                       cell("ONTL", "", 12s),
+                       cell("OTL", "N", 12s),
                        cell("O", "L", 12s),
                        cell("O", "", 12s)});
     f.separate = true;
     const auto body = [](arena& a) -> awaitable<void> {
+        // The moment when it has got the lock that it is about to give back.
+        const auto written = a.tells.writes.size();
+        const auto held = [&]() -> awaitable<bool> {
+            const auto from = a.tells.writes.begin() + static_cast<std::ptrdiff_t>(written);
+            co_return std::any_of(from, a.tells.writes.end(), [&](const auto& w) {
+                return w.key == a.prefix + "w/U";
+            });
+        };
+        co_await support::eventually(held, 5s, "it gets a lock");
         a.strike();
         a.process->signal(SIGSTOP);
         co_await a.last(8s);

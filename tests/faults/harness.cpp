@@ -482,6 +482,16 @@ awaitable<void> arena::validate(std::int64_t last) {
         }
     }
     if (!fault_.history) {
+        const auto missed =
+            std::count_if(tells.writes.begin(), tells.writes.end(), [&](const written& w) {
+                const auto is_it = [&](const change& c) {
+                    return c.key == w.key && c.value == w.value;
+                };
+                return w.outcome == ended::well && w.key.starts_with(prefix + "w/") &&
+                       std::none_of(tells.told.begin(), tells.told.end(), is_it);
+            });
+        std::cout << fault_.name << ": of " << tells.writes.size() << " changes the watch has not "
+                  << "told of " << missed << std::endl;
         co_return;
     }
     std::vector<change> all;
