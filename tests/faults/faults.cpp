@@ -813,10 +813,14 @@ TEST_CASE("password changed", "[faults]") {
     f.prepare = [&](etcd_cluster& etcd) {
         const auto ctl = etcdctl + " --endpoints " + etcd.url(0) + ' ';
         support::run_script(ctl + "user add root:one\n" + ctl + "role add root\n" + ctl +
-                            "user grant-role root root\n" + ctl + "auth enable");
+                            "user grant-role root root");
     };
     const auto body = [&](arena& a) -> awaitable<void> {
         const auto ctl = etcdctl + " --endpoints " + a.etcd.url(a.victim) + " --user root:";
+        // Until now it was off.
+        const std::function<void()> enable = [&] {
+            support::run_script(etcdctl + " --endpoints " + a.etcd.url(a.victim) + " auth enable");
+        };
         const std::function<void()> change = [&] {
             support::run_script("echo two | " + ctl + "one user passwd root --interactive=false");
         };
@@ -830,6 +834,8 @@ TEST_CASE("password changed", "[faults]") {
             a.expect(refused, "the old password is not accepted");
         };
         a.strike();
+        co_await a.blocking(enable);
+        co_await a.last(1s);
         co_await a.blocking(change);
         *password = "two";
         co_await a.blocking(is_changed);
@@ -838,7 +844,6 @@ TEST_CASE("password changed", "[faults]") {
         const std::function<void()> restart = [&] {
             a.etcd.kill(a.victim);
             a.etcd.start(a.victim);
-            a.etcd.wait_healthy();
         };
         co_await a.blocking(restart);
         co_await a.last(2s);

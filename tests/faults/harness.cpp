@@ -577,6 +577,7 @@ awaitable<void> arena::validate(std::int64_t last) {
 }
 
 void arena::check_outcomes() {
+    const auto before = problems_.size();
     for (std::size_t i = 0; i < operations; ++i) {
         const auto what = static_cast<operation>(i);
         const cell& c = fault_.cells.at(i);
@@ -601,6 +602,16 @@ void arena::check_outcomes() {
         for (const char r : c.required) {
             const bool there = all.contains(r) || (r == ended::well && all.contains('R'));
             expect(there, std::string(to_string(what)) + " also ends as: " + word(r));
+        }
+    }
+    if (problems_.size() == before) {
+        return;
+    }
+    std::set<std::string> known;
+    for (const attempt& a : tells.attempts) {
+        if (overlaps(a) && !a.text.empty() &&
+            known.insert(std::string(to_string(a.what)) + a.text).second) {
+            problem("besides: " + describe(a, struck_));
         }
     }
 }
@@ -700,7 +711,7 @@ void run_fault(const fault& what, std::function<awaitable<void>(arena&)> body) {
         print_head();
     }
     print_row(table().back());
-    constexpr std::size_t most = 12;
+    constexpr std::size_t most = 20;
     for (std::size_t i = 0; i < problems.size() && i < most; ++i) {
         FAIL_CHECK(problems[i]);
     }
