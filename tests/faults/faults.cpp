@@ -672,11 +672,18 @@ TEST_CASE("cancelled at any moment", "[faults][short]") {
     f.work.cancels = true;
     const auto body = [](arena& a) -> awaitable<void> {
         a.strike();
-        co_await a.last(8s);
-        for (const auto what : {operation::lock, operation::try_lock, operation::unlock}) {
-            const auto n = a.seen(what, ended::canceled);
-            a.expect(n > 10, "many were cancelled: " + std::to_string(n) + ' ' + to_string(what));
-        }
+        const auto many = [&]() -> awaitable<bool> {
+            const auto all = {operation::create,
+                              operation::lock,
+                              operation::try_lock,
+                              operation::unlock,
+                              operation::with_lock};
+            co_return std::all_of(all.begin(), all.end(), [&](operation what) {
+                return a.seen(what, ended::canceled) > 10;
+            });
+        };
+        co_await a.last(4s);
+        co_await support::eventually(many, 30s, "many of all are cancelled");
         a.heal();
     };
     run_fault(f, body);

@@ -389,8 +389,9 @@ awaitable<char> workload::await_attempt(operation what, awaitable<char> work) {
     try {
         if (options_.cancels && !stop_) {
             task<char> running(executor_, std::move(work));
-            const bool brief = what == operation::try_lock || what == operation::unlock;
-            std::uniform_int_distribution<int> choice(0, brief ? 3000 : 15000);
+            const bool brief = what != operation::lock && what != operation::with_lock;
+            const int most = brief ? (random_() % 2 == 0 ? 300 : 3000) : 15000;
+            std::uniform_int_distribution<int> choice(0, most);
             co_await sleep_for(std::chrono::microseconds(choice(random_)));
             running.cancel();
             outcome = co_await running.result();
@@ -655,7 +656,7 @@ awaitable<void> workload::unlock() {
         if (owner) {
             co_await write_guarded(c, "U", *owner, fence);
         }
-        co_await hold(*p->lock, 60ms);
+        co_await hold(*p->lock, options_.cancels ? 5ms : 60ms);
         (void)co_await await_attempt(operation::unlock, give_back(*p->lock));
         co_await sleep_for(5ms);
     }
