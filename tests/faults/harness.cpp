@@ -62,7 +62,7 @@ std::vector<table_row>& table() {
     return rows;
 }
 
-constexpr int name_width = 26;
+constexpr int name_width = 28;
 constexpr int cell_width = 24;
 
 void print_head() {
