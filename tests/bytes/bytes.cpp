@@ -609,9 +609,11 @@ TEST_CASE("bytes.garbled: one wrong byte gives an answer or a failure, and no mo
     std::set<std::pair<bool, packing>> seen;
     for (const answer& a : one_for_each_call(context)) {
         std::string text = a.text;
-        // All headers are alike.
+        // All headers are alike, and the packing makes no difference to what is in a body.
         const bool first = seen.insert({a.stream, a.how}).second;
-        for (std::size_t at = first ? 0 : a.header - 8; at != text.size(); ++at) {
+        const std::size_t from = first ? 0 : a.header - 8;
+        const std::size_t to = a.how == packing::length && !first ? a.header : text.size();
+        for (std::size_t at = from; at != to; ++at) {
             const char right = text[at];
             for (const char other : others(right)) {
                 text[at] = other;
