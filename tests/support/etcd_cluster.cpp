@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -209,6 +210,21 @@ std::vector<std::string> etcd_cluster::urls() const {
     return all;
 }
 
+std::string etcd_cluster::address(std::size_t i) const {
+    return at(i).address;
+}
+
+std::string etcd_cluster::address_of_questions() const {
+    return address_in(number_, host_of_questions);
+}
+
+std::string
+etcd_cluster::post(std::size_t i, const std::string& path, const std::string& json) const {
+    const auto answer = ask(at(i), path, json);
+    const auto body = answer.find("\r\n\r\n");
+    return body == answer.npos ? std::string() : answer.substr(body + 4);
+}
+
 void etcd_cluster::kill(std::size_t i) {
     at(i).process->signal(SIGKILL);
     at(i).process->wait();
@@ -240,6 +256,39 @@ void etcd_cluster::pause(std::size_t i) {
 void etcd_cluster::resume(std::size_t i) {
     at(i).process->signal(SIGCONT);
     at(i).paused = false;
+}
+
+pid_t etcd_cluster::pid(std::size_t i) const {
+    return at(i).process->pid();
+}
+
+void etcd_cluster::restore(const std::filesystem::path& snapshot) {
+    const char* program = std::getenv("COETCD_ETCDCTL");
+    for (std::size_t i = 0; i < size(); ++i) {
+        kill(i);
+    }
+    for (const auto& m : members_) {
+        std::filesystem::remove_all(m->place.data);
+        process_options options;
+        options.environment = {"ETCDCTL_API=3"};
+        options.output_file = m->log_file();
+        const auto result = run_process({program != nullptr ? program : "etcdctl",
+                                         "snapshot",
+                                         "restore",
+                                         snapshot.string(),
+                                         "--name=" + m->place.name,
+                                         "--initial-cluster=" + m->place.cluster,
+                                         "--initial-advertise-peer-urls=" + m->place.peer_url,
+                                         "--data-dir=" + m->place.data.string()},
+                                        std::move(options));
+        if (result.exit_code != 0) {
+            throw std::runtime_error("etcd_cluster: etcdctl snapshot restore failed");
+        }
+        launch(*m);
+    }
+    for (auto& m : members_) {
+        await_serving(*m);
+    }
 }
 
 void etcd_cluster::lose(std::size_t i, const std::string& chain, const std::string& which) {

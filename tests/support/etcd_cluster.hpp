@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace support {
@@ -31,6 +32,11 @@ public:
     std::size_t size() const; ///< Also counts members that were removed.
     std::string url(std::size_t i) const;
     std::vector<std::string> urls() const;
+    std::string address(std::size_t i) const;
+    /// The address of this end that faults do not concern.
+    std::string address_of_questions() const;
+    /// The body of a member's answer to a POST; from there.
+    std::string post(std::size_t i, const std::string& path, const std::string& json) const;
 
     // Processes
 
@@ -39,6 +45,9 @@ public:
     void start(std::size_t i);  ///< After `kill` or `stop`; waits until it serves.
     void pause(std::size_t i);  ///< SIGSTOP; returns when it has stopped.
     void resume(std::size_t i); ///< SIGCONT.
+    pid_t pid(std::size_t i) const;
+    /// Kills all members and starts them with what `etcdctl snapshot save` wrote to this file.
+    void restore(const std::filesystem::path& snapshot);
 
     // The network. Each of these lasts until `heal`.
 
