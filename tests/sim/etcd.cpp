@@ -107,10 +107,13 @@ void etcd::check_token(rpc what, const std::string& token) const {
     if (!auth_ || what == rpc::authenticate) {
         return;
     }
+    const bool open_to_all = what == rpc::lease_grant || what == rpc::lease_revoke ||
+                             what == rpc::lease_keep_alive || what == rpc::lease_time_to_live ||
+                             what == rpc::lease_leases || what == rpc::compact;
     if (!token.empty() && !tokens_.contains(token)) {
         throw refusal{16, "etcdserver: invalid auth token"};
     }
-    if (token.empty()) {
+    if (token.empty() && (guards_leases || !open_to_all)) {
         throw refusal{3, "etcdserver: user name is empty"};
     }
 }
@@ -771,6 +774,14 @@ std::vector<lease_id> etcd::lease_ids() const {
         all.push_back(id);
     }
     return all;
+}
+
+std::size_t etcd::watching_streams() const {
+    std::set<std::uint64_t> all;
+    for (const watch& w : watches_) {
+        all.insert(w.stream);
+    }
+    return all.size();
 }
 
 void etcd::write(const std::string& key, const std::string& text) {

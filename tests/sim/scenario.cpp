@@ -355,7 +355,7 @@ public:
 
     /// Nobody may be first in a queue for long, and not hold the lock.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
-        calm_ = world_.now() > healed_at + world::longest_delay + 5s;
+        calm_ = !one_fails && world_.now() > healed_at + world::longest_delay + 5s;
         look_at_states_ = true;
         look_for_unnoticed(healed_at);
         for (const auto& [id, when] : crashed_) {
@@ -396,6 +396,7 @@ public:
     std::uint64_t told_changes = 0;
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
+    bool one_fails = false; ///< A call does, although all else goes well.
 
 private:
     struct known_session {
@@ -1216,6 +1217,7 @@ outcome run(const plan& p) {
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
+    s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
     weather sky = draw_weather(luck);
@@ -1269,6 +1271,7 @@ outcome run(const plan& p) {
     // It goes wrong, for a while.
     std::uint64_t crashes = 0;
     int coming_back = 0; // Of those who crash, half do.
+    bool ending = false;
     const auto finished = [&] {
         return coming_back == 0 && std::all_of(actors.begin(), actors.end(), [](const auto& a) {
                    return a->finished();
@@ -1278,7 +1281,7 @@ outcome run(const plan& p) {
         const bool more = w.step();
         s.judge.look_at_states();
         for (; crashes != s.crashes; ++crashes) {
-            if (luck.one_in(2)) {
+            if (!ending && luck.one_in(2)) {
                 ++coming_back;
                 w.after(luck.within(0ms, 3s), [&] {
                     --coming_back;
@@ -1326,6 +1329,7 @@ outcome run(const plan& p) {
     // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
     // its session.
     const nanoseconds finished_at = w.now();
+    ending = true;
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
         std::erase_if(keys, [](const std::string& key) {
