@@ -482,6 +482,16 @@ awaitable<void> arena::validate(std::int64_t last) {
         }
     }
     if (!fault_.history) {
+        const auto missed =
+            std::count_if(tells.writes.begin(), tells.writes.end(), [&](const written& w) {
+                const auto is_it = [&](const change& c) {
+                    return c.key == w.key && c.value == w.value;
+                };
+                return w.outcome == ended::well && w.key.starts_with(prefix + "w/") &&
+                       std::none_of(tells.told.begin(), tells.told.end(), is_it);
+            });
+        std::cout << fault_.name << ": of " << tells.writes.size() << " changes the watch has not "
+                  << "told of " << missed << std::endl;
         co_return;
     }
     std::vector<change> all;
@@ -567,6 +577,7 @@ awaitable<void> arena::validate(std::int64_t last) {
 }
 
 void arena::check_outcomes() {
+    const auto before = problems_.size();
     for (std::size_t i = 0; i < operations; ++i) {
         const auto what = static_cast<operation>(i);
         const cell& c = fault_.cells.at(i);
@@ -591,6 +602,16 @@ void arena::check_outcomes() {
         for (const char r : c.required) {
             const bool there = all.contains(r) || (r == ended::well && all.contains('R'));
             expect(there, std::string(to_string(what)) + " also ends as: " + word(r));
+        }
+    }
+    if (problems_.size() == before) {
+        return;
+    }
+    std::set<std::string> known;
+    for (const attempt& a : tells.attempts) {
+        if (overlaps(a) && !a.text.empty() &&
+            known.insert(std::string(to_string(a.what)) + a.text).second) {
+            problem("besides: " + describe(a, struck_));
         }
     }
 }
@@ -690,7 +711,7 @@ void run_fault(const fault& what, std::function<awaitable<void>(arena&)> body) {
         print_head();
     }
     print_row(table().back());
-    constexpr std::size_t most = 12;
+    constexpr std::size_t most = 20;
     for (std::size_t i = 0; i < problems.size() && i < most; ++i) {
         FAIL_CHECK(problems[i]);
     }

@@ -389,7 +389,8 @@ awaitable<char> workload::await_attempt(operation what, awaitable<char> work) {
     try {
         if (options_.cancels && !stop_) {
             task<char> running(executor_, std::move(work));
-            std::uniform_int_distribution<int> choice(0, 15000);
+            const bool brief = what == operation::try_lock || what == operation::unlock;
+            std::uniform_int_distribution<int> choice(0, brief ? 3000 : 15000);
             co_await sleep_for(std::chrono::microseconds(choice(random_)));
             running.cancel();
             outcome = co_await running.result();
