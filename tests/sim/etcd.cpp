@@ -224,7 +224,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         if (before > revision) {
             throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
         }
-        if (before <= compacted) {
+        if (before < 0 || (before <= compacted && compacted != 0)) {
             throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
         }
         compact(before);
@@ -368,10 +368,10 @@ void etcd::range(value in,
     if (then > now) {
         throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
     }
-    if (then != 0 && then < compacted) {
+    if (then > 0 && then < compacted) {
         throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
     }
-    const std::int64_t at = then != 0 ? then : now;
+    const std::int64_t at = then > 0 ? then : now;
     const bool is_past = at < (pending.empty() ? revision : pending.back().revision);
     std::map<std::string, record> past;
     if (is_past) {

@@ -44,6 +44,7 @@ struct hold {
     std::shared_ptr<session_impl> session;
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
+    bool guards_body; ///< It was taken by `with_lock`.
 
     bool valid() const {
         // The first two first: a look at a lock may end a session, and this is only a look.
@@ -150,6 +151,9 @@ public:
         s.ended_at = world_.now();
         s.prompt = !s.in->is_paused();
         s.pauses_then = s.in->pauses;
+        // A body is cancelled at once; a waiter may have a request under way.
+        world_.after(2ms, [this, id] { look_for_untold_loss(id, true); });
+        world_.after(6s, [this, id] { look_for_untold_loss(id, false); });
         if (why == session_end::expired && world_.store.has_lease(id)) {
             world_.fail("a session ended as expired, and its lease lives");
         }
@@ -432,6 +436,24 @@ private:
         const auto lease = ended_.find(h.lease);
         const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
         return !h.sound_clock || revoked || robbed_.contains(h.lease);
+    }
+
+    /// Whether somebody goes on although his session is over, with a body or waiting for a lock.
+    void look_for_untold_loss(lease_id id, bool bodies) {
+        const known_session& s = sessions_.at(id);
+        if (!s.prompt || s.in->has_crashed() || s.in->pauses != s.pauses_then || !s.sound_clock) {
+            return;
+        }
+        if (bodies && std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+                return h.lease == id && h.guards_body;
+            })) {
+            world_.fail("a body goes on although its lock is lost");
+        }
+        if (!bodies && std::any_of(requests_.begin(), requests_.end(), [&](const request& r) {
+                return r.lease == id;
+            })) {
+            world_.fail("somebody waits for a lock although his session is lost");
+        }
     }
 
     static bool is_alive(const known_session& known) {
@@ -956,6 +978,7 @@ private:
             : actor_(a)
             , session_(session_impl::of(*a.session_))
             , operation_(std::move(o))
+            , how_(how)
             , request_(a.s_.judge.wants({a.p_.get(),
                                          name,
                                          session_->lease(),
@@ -982,7 +1005,8 @@ private:
                    session_->lease(),
                    session_,
                    [&l] { return l.owns_lock(); },
-                   actor_.sound_clock_};
+                   actor_.sound_clock_,
+                   how_ == way::with_lock};
             hold_ = actor_.s_.judge.granted(*request_, std::move(h));
             no_more();
         }
@@ -1007,6 +1031,7 @@ private:
         actor& actor_;
         const std::shared_ptr<session_impl> session_;
         const std::shared_ptr<operation> operation_;
+        const way how_;
         std::optional<std::list<request>::iterator> request_;
         std::optional<std::list<hold>::iterator> hold_;
     };
