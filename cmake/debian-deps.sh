@@ -66,6 +66,7 @@ _missing() {
 }
 
 _apt_install() (
+    exec {turn}>"/tmp/coetcd-install.$UID" && flock "$turn" # two may want to install at once
     as_root=()
     if ((EUID != 0)); then
         as_root=(sudo)

@@ -30,6 +30,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -184,11 +185,12 @@ struct outcome {
     unsigned status = 0;
     std::vector<std::string> bodies; ///< One, or the lines.
     bool reusable = false;           ///< And silent.
+    bool used_again = false;         ///< Then the next answer was that to the next request.
     std::size_t memory = 0;          ///< The most that it took.
 
     friend bool operator==(const outcome& a, const outcome& b) {
         return a.ended == b.ended && a.ec == b.ec && a.status == b.status && a.bodies == b.bodies &&
-               a.reusable == b.reusable;
+               a.reusable == b.reusable && a.used_again == b.used_again;
     }
 };
 
@@ -202,7 +204,12 @@ void run(asio::io_context& context, asio::awaitable<void> work) {
     });
     context.restart();
     // What reads without getting anywhere is stopped here.
-    for (int turns = 0; turns != 10'000'000 && context.run_one() != 0; ++turns) {
+    int turns = 0;
+    while (turns != 1'000'000 && context.run_one() != 0) {
+        ++turns;
+    }
+    if (turns == 1'000'000) {
+        throw std::runtime_error("it runs in circles");
     }
 }
 
@@ -224,6 +231,15 @@ outcome exchange(asio::io_context& context, script& s, limits most = {}) {
         run(context, exchange_into(c, out));
         out.memory = most_in_use - before;
         out.reusable = c.reusable() && c.is_quiet();
+        if (out.reusable) {
+            // Nothing of this answer is taken for the next one.
+            script next;
+            next.text = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext";
+            s = next;
+            outcome then;
+            run(context, exchange_into(c, then));
+            out.used_again = then.ended && !then.ec && then.bodies[0] == "next";
+        }
     }
     return out;
 }
@@ -421,6 +437,7 @@ std::vector<answer> load(asio::io_context& context, const std::string& version) 
             }
             REQUIRE(all == body);
             REQUIRE(a.right.ec == (a.stream ? error_code(asio::error::eof) : error_code()));
+            REQUIRE(a.right.reusable == a.right.used_again);
             REQUIRE(a.right.reusable == (!a.stream && how != packing::to_the_end));
             out.push_back(std::move(a));
         }
@@ -592,9 +609,11 @@ TEST_CASE("bytes.garbled: one wrong byte gives an answer or a failure, and no mo
     std::set<std::pair<bool, packing>> seen;
     for (const answer& a : one_for_each_call(context)) {
         std::string text = a.text;
-        // All headers are alike.
+        // All headers are alike, and the packing makes no difference to what is in a body.
         const bool first = seen.insert({a.stream, a.how}).second;
-        for (std::size_t at = first ? 0 : a.header - 8; at != text.size(); ++at) {
+        const std::size_t from = first ? 0 : a.header - 8;
+        const std::size_t to = a.how == packing::length && !first ? a.header : text.size();
+        for (std::size_t at = from; at != to; ++at) {
             const char right = text[at];
             for (const char other : others(right)) {
                 text[at] = other;
@@ -607,8 +626,7 @@ TEST_CASE("bytes.garbled: one wrong byte gives an answer or a failure, and no mo
                 const outcome o = receive(context, a, s);
                 const bool is_known =
                     std::find(std::begin(known), std::end(known), o.ec) != std::end(known);
-                const bool in_order = !o.ec && s.taken == text.size();
-                if ((ends && !o.ended) || !is_known || (o.reusable && (ends || !in_order))) {
+                if ((ends && !o.ended) || !is_known || (o.reusable && (ends || !o.used_again))) {
                     complain(a, "another byte at " + std::to_string(at), o);
                 }
                 for (const std::string& each : o.bodies) {

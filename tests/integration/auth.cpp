@@ -3,7 +3,10 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -275,5 +278,47 @@ TEST_CASE("A server that comes back without its tokens gets new ones", "[auth]")
         (void)co_await w.next();
         CHECK(m.owns_lock());
         co_await m.unlock();
+    });
+}
+
+namespace {
+
+/// Whether an etcd of this version asks those who have a lease for their user.
+bool guards_leases(const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    if (std::sscanf(version.c_str(), "%d.%d.%d", &major, &minor, &patch) != 3) {
+        throw std::runtime_error("no version: " + version);
+    }
+    const int since = minor == 4 ? 42 : minor == 5 ? 28 : minor == 6 ? 9 : 0;
+    return major > 3 || minor > 6 || patch >= since;
+}
+
+} // namespace
+
+TEST_CASE("sec.old_servers: before 3.4.42, 3.5.28 and 3.6.9 leases need no user", "[auth]") {
+    auth_server server;
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const std::string about = co_await http_get(server.etcd.port(), "/version");
+        const auto version = nlohmann::json::parse(about).at("etcdserver").get<std::string>();
+        INFO(version);
+        const bool guarded = guards_leases(version);
+        const client app(executor, server.etcd.url(), as("app", app_password));
+        const auto lease = co_await app.lease_grant(30s);
+
+        const client nobody(executor, server.etcd.url());
+        const auto granted = co_await ending_of(nobody.lease_grant(30s));
+        const auto renewed = co_await ending_of(nobody.lease_keep_alive_once(lease.id));
+        const auto asked = co_await ending_of(nobody.lease_time_to_live(lease.id));
+        const auto revoked = co_await ending_of(nobody.lease_revoke(lease.id));
+        const auto gone = co_await ending_of(app.lease_revoke(lease.id));
+        const coetcd::error_code fine;
+        const coetcd::error_code refused = server_errc::invalid_argument; // user name is empty
+        for (const ending& each : {granted, renewed, asked, revoked}) {
+            CHECK(each.code == (guarded ? refused : fine));
+        }
+        CHECK(gone.code == (guarded ? fine : coetcd::error_code(server_errc::not_found)));
     });
 }

@@ -107,10 +107,13 @@ void etcd::check_token(rpc what, const std::string& token) const {
     if (!auth_ || what == rpc::authenticate) {
         return;
     }
+    const bool open_to_all = what == rpc::lease_grant || what == rpc::lease_revoke ||
+                             what == rpc::lease_keep_alive || what == rpc::lease_time_to_live ||
+                             what == rpc::lease_leases || what == rpc::compact;
     if (!token.empty() && !tokens_.contains(token)) {
         throw refusal{16, "etcdserver: invalid auth token"};
     }
-    if (token.empty()) {
+    if (token.empty() && (guards_leases || !open_to_all)) {
         throw refusal{3, "etcdserver: user name is empty"};
     }
 }
@@ -221,7 +224,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         if (before > revision) {
             throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
         }
-        if (before <= compacted) {
+        if (before < 0 || (before <= compacted && compacted != 0)) {
             throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
         }
         compact(before);
@@ -365,10 +368,10 @@ void etcd::range(value in,
     if (then > now) {
         throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
     }
-    if (then != 0 && then < compacted) {
+    if (then > 0 && then < compacted) {
         throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
     }
-    const std::int64_t at = then != 0 ? then : now;
+    const std::int64_t at = then > 0 ? then : now;
     const bool is_past = at < (pending.empty() ? revision : pending.back().revision);
     std::map<std::string, record> past;
     if (is_past) {
@@ -771,6 +774,14 @@ std::vector<lease_id> etcd::lease_ids() const {
         all.push_back(id);
     }
     return all;
+}
+
+std::size_t etcd::watching_streams() const {
+    std::set<std::uint64_t> all;
+    for (const watch& w : watches_) {
+        all.insert(w.stream);
+    }
+    return all.size();
 }
 
 void etcd::write(const std::string& key, const std::string& text) {

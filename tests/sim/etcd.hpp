@@ -117,6 +117,7 @@ public:
     std::vector<lease_id> lease_ids() const;
     std::size_t watches() const { return watches_.size(); }
     std::size_t streams() const { return streams_.size(); }
+    std::size_t watching_streams() const; ///< Those that have a watch.
 
     // What an operator does.
 
@@ -125,6 +126,8 @@ public:
     void revoke(lease_id lease);
     void compact(std::int64_t before);
     bool no_space = false; ///< Puts and grants are refused; what only deletes is not.
+    /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9.
+    bool guards_leases = true;
     /// Turns authentication on.
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }

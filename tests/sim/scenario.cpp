@@ -44,6 +44,7 @@ struct hold {
     std::shared_ptr<session_impl> session;
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
+    bool guards_body; ///< It was taken by `with_lock`.
 
     bool valid() const {
         // The first two first: a look at a lock may end a session, and this is only a look.
@@ -150,6 +151,9 @@ public:
         s.ended_at = world_.now();
         s.prompt = !s.in->is_paused();
         s.pauses_then = s.in->pauses;
+        // A body is cancelled at once; a waiter may have a request under way.
+        world_.after(2ms, [this, id] { look_for_untold_loss(id, true); });
+        world_.after(6s, [this, id] { look_for_untold_loss(id, false); });
         if (why == session_end::expired && world_.store.has_lease(id)) {
             world_.fail("a session ended as expired, and its lease lives");
         }
@@ -355,7 +359,7 @@ public:
 
     /// Nobody may be first in a queue for long, and not hold the lock.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
-        calm_ = world_.now() > healed_at + world::longest_delay + 5s;
+        calm_ = !one_fails && world_.now() > healed_at + world::longest_delay + 5s;
         look_at_states_ = true;
         look_for_unnoticed(healed_at);
         for (const auto& [id, when] : crashed_) {
@@ -396,6 +400,7 @@ public:
     std::uint64_t told_changes = 0;
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
+    bool one_fails = false; ///< A call does, although all else goes well.
 
 private:
     struct known_session {
@@ -431,6 +436,24 @@ private:
         const auto lease = ended_.find(h.lease);
         const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
         return !h.sound_clock || revoked || robbed_.contains(h.lease);
+    }
+
+    /// Whether somebody goes on although his session is over, with a body or waiting for a lock.
+    void look_for_untold_loss(lease_id id, bool bodies) {
+        const known_session& s = sessions_.at(id);
+        if (!s.prompt || s.in->has_crashed() || s.in->pauses != s.pauses_then || !s.sound_clock) {
+            return;
+        }
+        if (bodies && std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+                return h.lease == id && h.guards_body;
+            })) {
+            world_.fail("a body goes on although its lock is lost");
+        }
+        if (!bodies && std::any_of(requests_.begin(), requests_.end(), [&](const request& r) {
+                return r.lease == id;
+            })) {
+            world_.fail("somebody waits for a lock although his session is lost");
+        }
     }
 
     static bool is_alive(const known_session& known) {
@@ -955,6 +978,7 @@ private:
             : actor_(a)
             , session_(session_impl::of(*a.session_))
             , operation_(std::move(o))
+            , how_(how)
             , request_(a.s_.judge.wants({a.p_.get(),
                                          name,
                                          session_->lease(),
@@ -981,7 +1005,8 @@ private:
                    session_->lease(),
                    session_,
                    [&l] { return l.owns_lock(); },
-                   actor_.sound_clock_};
+                   actor_.sound_clock_,
+                   how_ == way::with_lock};
             hold_ = actor_.s_.judge.granted(*request_, std::move(h));
             no_more();
         }
@@ -1006,6 +1031,7 @@ private:
         actor& actor_;
         const std::shared_ptr<session_impl> session_;
         const std::shared_ptr<operation> operation_;
+        const way how_;
         std::optional<std::list<request>::iterator> request_;
         std::optional<std::list<hold>::iterator> hold_;
     };
@@ -1216,6 +1242,7 @@ outcome run(const plan& p) {
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
+    s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
     weather sky = draw_weather(luck);
@@ -1269,6 +1296,7 @@ outcome run(const plan& p) {
     // It goes wrong, for a while.
     std::uint64_t crashes = 0;
     int coming_back = 0; // Of those who crash, half do.
+    bool ending = false;
     const auto finished = [&] {
         return coming_back == 0 && std::all_of(actors.begin(), actors.end(), [](const auto& a) {
                    return a->finished();
@@ -1278,7 +1306,7 @@ outcome run(const plan& p) {
         const bool more = w.step();
         s.judge.look_at_states();
         for (; crashes != s.crashes; ++crashes) {
-            if (luck.one_in(2)) {
+            if (!ending && luck.one_in(2)) {
                 ++coming_back;
                 w.after(luck.within(0ms, 3s), [&] {
                     --coming_back;
@@ -1326,6 +1354,7 @@ outcome run(const plan& p) {
     // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
     // its session.
     const nanoseconds finished_at = w.now();
+    ending = true;
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
         std::erase_if(keys, [](const std::string& key) {

@@ -420,6 +420,17 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
+TEST_CASE("a read from before the lock was taken does not cost its holder the lock", "[mutex]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    w.await(mutex.lock());
+    w.etcd->stale_by = 1;
+    w.env->pass(20s); // several rounds of renewal
+    REQUIRE(mutex.owns_lock());
+    w.etcd->stale_by = 0;
+    REQUIRE(w.await(mutex.unlock()));
+}
+
 TEST_CASE("unlock() tells if the lock was not ours any more", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;

@@ -380,6 +380,28 @@ TEST_CASE("arguments that cannot be right are refused before anything is sent", 
     REQUIRE(w.env->calls.empty());
 }
 
+TEST_CASE("a watch goes on with another token when etcd refuses the old one", "[watch][auth]") {
+    world w;
+    w.etcd->require_user("root", "secret");
+    coetcd::client_options options;
+    options.credentials.emplace("root", std::string("secret"));
+    options.insecure_plain_text_credentials = true;
+    const coetcd::client client = w.client(options);
+    coetcd::watcher seen = w.await(client.watch("a"));
+    w.etcd->write("a", "1");
+    REQUIRE(values(w.await(seen.next()).events) == strings{"1"});
+    w.etcd->expire_tokens();
+    w.env->break_streams();
+    w.env->pass(1s);
+    w.etcd->write("a", "2");
+    REQUIRE(values(w.await(seen.next()).events) == strings{"2"});
+    // One that is created on a stream whose token has expired meanwhile.
+    w.etcd->expire_tokens();
+    coetcd::watcher other = w.await(client.watch("b"));
+    w.etcd->write("b", "3");
+    REQUIRE(values(w.await(other.next()).events) == strings{"3"});
+}
+
 TEST_CASE("a refusal ends the watch that it is for, with etcd's code", "[watch]") {
     const auto [reason, code] = GENERATE(table<std::string, coetcd::error_code>(
         {{"rpc error: code = PermissionDenied desc = etcdserver: permission denied",
