@@ -280,34 +280,37 @@ asio::awaitable<reply> process::call(call_request r) {
             there += in.luck.within(10ms, 4s);
         }
         // A second copy is made by what stands between and tries again, because it got no answer to
-        // the first: then that is the one that may be answered.
+        // the first: then that is the one that may be answered. It does not overtake the first.
         const bool twice = !is_cut_off() && strikes(fault::duplicated);
         const bool twice_late = !is_cut_off() && strikes(fault::late_duplicate);
-        if (twice || twice_late) {
+        const bool copied = twice || twice_late;
+        nanoseconds behind{0};
+        if (copied) {
             ++repeated_calls;
-            if (!lost) {
-                in.send(there, to, request, [](const etcd::answer&) {});
-            }
-            there += twice_late ? in.luck.within(100ms, world::longest_delay) : in.latency();
+            behind = twice_late ? in.luck.within(100ms, world::longest_delay) : in.latency();
         }
         if (breaks) {
-            in.after(in.luck.within(0s, 2 * there),
+            in.after(in.luck.within(0s, 2 * (there + behind)),
                      [ends] { ends(asio::error::connection_reset, true); });
         }
-        if (!lost || twice || twice_late) {
-            auto answered = [x, ends, w = &in, answer_lost](etcd::answer a) {
-                if (answer_lost) {
-                    return;
+        auto answered = [x, ends, w = &in, answer_lost](etcd::answer a) {
+            if (answer_lost) {
+                return;
+            }
+            w->after(w->latency(), [x, ends, a = std::move(a)] {
+                if (!x->done->resumed()) {
+                    x->result.status = a.status;
+                    x->result.body = a.body;
+                    ends({}, true);
                 }
-                w->after(w->latency(), [x, ends, a = std::move(a)] {
-                    if (!x->done->resumed()) {
-                        x->result.status = a.status;
-                        x->result.body = a.body;
-                        ends({}, true);
-                    }
-                });
-            };
-            in.send(there, to, request, std::move(answered));
+            });
+        };
+        if (copied && !lost) {
+            in.send(there, to, request, [=, w = &in](const etcd::answer&) {
+                w->send(behind, to, request, answered);
+            });
+        } else if (copied || !lost) {
+            in.send(there + behind, to, request, std::move(answered));
         }
     }
     in.at(to_world(request->deadline), [ends] { ends(errc::timed_out, true); });
