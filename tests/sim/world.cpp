@@ -306,8 +306,14 @@ asio::awaitable<reply> process::call(call_request r) {
             });
         };
         if (copied && !lost) {
-            in.send(there, to, request, [=, w = &in](const etcd::answer&) {
-                w->send(behind, to, request, answered);
+            in.send(there, to, request, [=, w = &in](const etcd::answer& first) {
+                // If the token has ended since, the second answer would say that nothing was done.
+                const bool done = first.status == 200;
+                w->send(behind, to, request, [=](etcd::answer second) {
+                    if (!done || second.status != 401) {
+                        answered(std::move(second));
+                    }
+                });
             });
         } else if (copied || !lost) {
             in.send(there + behind, to, request, std::move(answered));
