@@ -281,6 +281,7 @@ TEST_CASE("The simulator's etcd answers requests as a real one does", "[conforma
     int differences = 0;
     int compared = 0;
     int failures = 0;
+    std::string differ;
     support::run_test([&]() -> asio::awaitable<void> {
         const asio::any_io_executor executor = co_await asio::this_coro::executor;
         coetcd::detail::net::net_options options;
@@ -312,14 +313,15 @@ TEST_CASE("The simulator's etcd answers requests as a real one does", "[conforma
                 const bool same = same_status && (theirs == ours || unordered);
                 if (!same && !(is_either_reason(theirs) && is_either_reason(ours))) {
                     ++differences;
-                    UNSCOPED_INFO("seed " << seed << " step " << step << " " << name(next.what)
-                                          << " " << body << "\nreal:  " << real.status << " "
-                                          << theirs.dump() << "\nmodel: " << model.status << " "
-                                          << ours.dump());
+                    differ += "seed " + std::to_string(seed) + " step " + std::to_string(step) +
+                              " " + std::string(name(next.what)) + " " + body +
+                              "\nreal:  " + std::to_string(real.status) + " " + theirs.dump() +
+                              "\nmodel: " + std::to_string(model.status) + " " + ours.dump() + "\n";
                 }
             }
         }
     });
+    INFO(differ);
     CHECK(compared > 3000);
     CHECK(failures > 100);
     CHECK(differences == 0);

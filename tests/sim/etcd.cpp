@@ -211,7 +211,11 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         std::vector<bool> taken;
         decide(in, taken);
         std::size_t at = 0;
-        check_branches(in, taken, at);
+        std::string_view unreadable;
+        check_branches(in, taken, at, unreadable);
+        if (!unreadable.empty()) {
+            throw refusal{11, std::string(unreadable)};
+        }
         at = 0;
         if (only_reads(in)) {
             shown = std::max<std::int64_t>(1, revision - stale_by);
@@ -588,19 +592,27 @@ void etcd::decide(value t, std::vector<bool>& taken) const {
     });
 }
 
-void etcd::check_branches(value t, const std::vector<bool>& taken, std::size_t& at) const {
+/// `unreadable`: why a read is refused. A gateway of the first dialect belongs to an etcd that
+/// looks at all puts before it looks at reads; one of the second, to an etcd that goes by their
+/// order.
+void etcd::check_branches(value t,
+                          const std::vector<bool>& taken,
+                          std::size_t& at,
+                          std::string_view& unreadable) const {
     t[taken[at++] ? "success" : "failure"].each([&](value op) {
+        if (speaks_ == dialect::v2 && !unreadable.empty()) {
+            return;
+        }
         if (const value inner = op["request_txn"]) {
-            check_branches(inner, taken, at);
+            check_branches(inner, taken, at, unreadable);
         } else if (const value request = op["request_put"]) {
             check_put(request, true);
-        } else if (const value read = op["request_range"]) {
+        } else if (const value read = op["request_range"]; read && unreadable.empty()) {
             const std::int64_t then = read["revision"].number();
             if (then > revision) {
-                throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
-            }
-            if (then != 0 && then < compacted) {
-                throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
+                unreadable = "etcdserver: mvcc: required revision is a future revision";
+            } else if (then != 0 && then < compacted) {
+                unreadable = "etcdserver: mvcc: required revision has been compacted";
             }
         }
     });

@@ -220,7 +220,10 @@ private:
     static void check_put_shape(value request);
     void check_put(value request, bool in_txn) const;
     void decide(value txn, std::vector<bool>& taken) const;
-    void check_branches(value txn, const std::vector<bool>& taken, std::size_t& at) const;
+    void check_branches(value txn,
+                        const std::vector<bool>& taken,
+                        std::size_t& at,
+                        std::string_view& unreadable) const;
     void txn(value request,
              const std::vector<bool>& taken,
              std::size_t& at,
