@@ -764,6 +764,29 @@ TEST_CASE("a key that cannot be deleted costs the session its lease", "[mutex]")
     REQUIRE(w.etcd->keys.empty());
 }
 
+TEST_CASE("a password that is changed under way does not cost the session its lease", "[mutex]") {
+    world w;
+    w.etcd->require_user("root", "old");
+    coetcd::client_options options;
+    auto password = std::make_shared<std::string>("old");
+    options.credentials.emplace("root", [password] { return *password; });
+    options.insecure_plain_text_credentials = true;
+    const coetcd::client client = w.client(options);
+    coetcd::session session = w.await(coetcd::session::open(client, {20s}));
+    {
+        coetcd::mutex mutex(session, "m");
+        w.await(mutex.lock());
+        w.etcd->require_user("root", "new");
+        w.etcd->expire_tokens();
+    }
+    w.env->pass(5s); // to give the lock back may take half the ttl
+    REQUIRE(session.state() != coetcd::session_state::lost);
+    *password = "new";
+    w.env->pass(6s);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE(session.state() == coetcd::session_state::active);
+}
+
 TEST_CASE("a tombstone that is forbidden costs the session its lease", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;

@@ -364,7 +364,11 @@ session_impl::clean_up(std::shared_ptr<session_impl> self, logic::lock_keys keys
         if (a.ec == server_errc::not_found) {
             co_return; // no lease for the tombstone: then no late request can enter either
         }
-        if (!logic::is_passing(a.ec)) {
+        if (a.ec == errc::login_failed) { // there may be another password soon
+            notifier pause(self->world);
+            const time_point next = after(self->world.now(), std::chrono::milliseconds(100));
+            (void)co_await pause.wait(std::min(next, give_up));
+        } else if (!logic::is_passing(a.ec)) {
             break; // refused, for good
         }
     }
