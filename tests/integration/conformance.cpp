@@ -7,13 +7,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/etcd.hpp"
 #include "sim/random.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
+#include "support/process.hpp"
 #include "support/run_test.hpp"
 
 // The simulator's etcd is worth what these tests say: the same requests, at random, to it and to a
@@ -264,8 +268,9 @@ bool has_ties(const sim::etcd& model) {
 
 /// A real etcd, and a model that starts as it does.
 struct pair {
-    pair()
-        : model([] { return std::chrono::steady_clock::now().time_since_epoch(); }) {
+    explicit pair(std::vector<std::string> arguments = {})
+        : server(std::move(arguments))
+        , model([] { return std::chrono::steady_clock::now().time_since_epoch(); }) {
         where.host = "127.0.0.1";
         where.port = server.port();
     }
@@ -273,6 +278,109 @@ struct pair {
     coetcd::detail::logic::endpoint where;
     sim::etcd model;
 };
+
+/// What both say to the same requests.
+class comparison {
+public:
+    explicit comparison(pair& b)
+        : both_(b) {}
+
+    int failures = 0; ///< What the model refused.
+
+    struct tokens {
+        tokens() {}
+        explicit tokens(const std::string& same)
+            : real(same)
+            , model(same) {}
+        std::string real;
+        std::string model;
+    };
+
+    /// Finds out how the real one speaks: by a request that is refused, and changes nothing.
+    asio::awaitable<void> begin(asio::any_io_executor executor) {
+        coetcd::detail::net::net_options options;
+        env_ = std::make_shared<coetcd::detail::net::default_env>(executor, options);
+        call_request probe(both_.where, rpc::put, "{}", env_->now() + 5s);
+        const coetcd::detail::reply told = co_await env_->call(std::move(probe));
+        const bool v1 = json::parse(told.body).contains("error");
+        both_.model.speak(v1 ? sim::dialect::v1 : sim::dialect::v2);
+    }
+
+    asio::awaitable<coetcd::detail::reply> ask_real(rpc what, std::string body, tokens with) {
+        call_request request(both_.where, what, std::move(body), env_->now() + 5s);
+        request.token = with.real;
+        coetcd::detail::reply real = co_await env_->call(std::move(request));
+        REQUIRE_FALSE(real.ec);
+        co_return real;
+    }
+    /// @returns The answer of the real one.
+    asio::awaitable<coetcd::detail::reply>
+    ask(rpc what, std::string body, tokens with, bool compare = true) {
+        coetcd::detail::reply real = co_await ask_real(what, body, with);
+        const sim::etcd::answer model = both_.model.call(0, what, body, with.model);
+        failures += model.status == 200 ? 0 : 1;
+        if (compare) {
+            json theirs = json::parse(real.body);
+            json ours = json::parse(model.body);
+            normalise(theirs);
+            normalise(ours);
+            INFO(name(what) << ' ' << body.substr(0, 300) << "\nreal:  " << real.status << ' '
+                            << theirs.dump() << "\nmodel: " << model.status << ' ' << ours.dump());
+            // Gateways differ in the HTTP status of code 9.
+            const bool same_status = real.status == model.status || ours.value("code", 0) == 9;
+            CHECK(same_status);
+            CHECK((theirs == ours || (is_either_reason(theirs) && is_either_reason(ours))));
+        }
+        last_model_ = model.body;
+        co_return real;
+    }
+    asio::awaitable<tokens> log_in(std::string body) {
+        tokens nobody;
+        const coetcd::detail::reply real =
+            co_await ask(rpc::authenticate, std::move(body), nobody, false);
+        tokens got;
+        got.real = json::parse(real.body).value("token", "");
+        got.model = json::parse(last_model_).value("token", "");
+        co_return got;
+    }
+    /// The answer to the first message of a stream.
+    asio::awaitable<void> watch(std::string create, tokens with) {
+        call_request request(both_.where, rpc::watch, create, env_->now() + 5s);
+        request.token = with.real;
+        coetcd::detail::open_result opened = co_await env_->open(std::move(request));
+        REQUIRE_FALSE(opened.ec);
+        const coetcd::detail::reply line = co_await opened.opened->read();
+        opened.opened->close();
+        std::string told;
+        sim::etcd::listener to;
+        to.on_line = [&](std::string l) { told = std::move(l); };
+        const std::uint64_t stream = both_.model.open(0, std::move(to), with.model);
+        both_.model.listen(stream, create);
+        both_.model.close(stream);
+        json theirs = json::parse(line.body);
+        json ours = json::parse(told);
+        theirs.at("result").erase("header");
+        ours.at("result").erase("header");
+        CHECK(theirs == ours);
+    }
+
+private:
+    pair& both_;
+    std::shared_ptr<coetcd::detail::net::default_env> env_;
+    std::string last_model_;
+};
+
+/// @param input What it reads from stdin.
+void etcdctl(const support::etcd_server& server,
+             const std::string& arguments,
+             const std::string& input = {}) {
+    const char* const other = std::getenv("COETCD_ETCDCTL");
+    const std::string command = "printf '%s\\n' '" + input + "' | ETCDCTL_API=3 " +
+                                (other ? other : "etcdctl") + " --endpoints " + server.url() + ' ' +
+                                arguments + " >/dev/null";
+    const std::vector<std::string> shell{"sh", "-c", command};
+    REQUIRE(support::run_process(shell).exit_code == 0);
+}
 
 } // namespace
 
@@ -434,4 +542,120 @@ TEST_CASE("The simulator's etcd tells watches what a real one tells them", "[con
             REQUIRE(of[0][i] == of[1][i]);
         }
     }
+}
+
+TEST_CASE("The simulator's etcd knows its users as a real one does", "[conformance][auth]") {
+    pair both;
+    support::run_test([&]() -> asio::awaitable<void> {
+        const asio::any_io_executor executor = co_await asio::this_coro::executor;
+        comparison compare(both);
+        co_await compare.begin(executor);
+        using tokens = comparison::tokens;
+        const tokens nobody;
+        const tokens bad("no.token");
+        const std::string right = R"({"name":"root","password":"secret"})";
+        const std::string wrong = R"({"name":"root","password":"guess"})";
+        const std::string unknown = R"({"name":"toor","password":"secret"})";
+        const std::string put = R"({"key":"YQ==","value":"MQ=="})";
+        const std::string get = R"({"key":"YQ=="})";
+        (void)co_await compare.ask(rpc::authenticate, right, nobody);
+
+        etcdctl(both.server, "user add root:secret");
+        etcdctl(both.server, "user grant-role root root");
+        etcdctl(both.server, "auth enable");
+        both.model.require_user("root", "secret");
+        (void)co_await compare.ask(rpc::authenticate, wrong, nobody);
+        (void)co_await compare.ask(rpc::authenticate, unknown, nobody);
+        tokens good = co_await compare.log_in(right);
+        REQUIRE_FALSE(good.real.empty());
+        REQUIRE_FALSE(good.model.empty());
+
+        const std::string grant = R"({"TTL":"60","ID":"77"})";
+        const coetcd::detail::reply granted =
+            co_await compare.ask(rpc::lease_grant, grant, nobody, false);
+        both.model.guards_leases = granted.status != 200;
+        if (granted.status == 200) {
+            const sim::etcd::answer again = both.model.call(0, rpc::lease_grant, grant);
+            CHECK(again.status == 200);
+        }
+        const std::vector<std::pair<rpc, std::string>> all{
+            {rpc::put, put},
+            {rpc::range, get},
+            {rpc::txn, R"({"success":[{"request_put":)" + put + "}]}"},
+            {rpc::txn, R"({"success":[{"request_range":)" + get + "}]}"},
+            {rpc::delete_range, get},
+            {rpc::lease_grant, R"({"TTL":"60","ID":"78"})"},
+            {rpc::lease_keep_alive, R"({"ID":"78"})"},
+            {rpc::lease_time_to_live, R"({"ID":"78"})"},
+            {rpc::lease_leases, "{}"},
+            {rpc::lease_revoke, R"({"ID":"78"})"},
+            {rpc::lease_revoke, R"({"ID":"79"})"},
+            {rpc::compact, R"({"revision":"2"})"},
+        };
+        const std::vector<tokens> senders{good, bad, nobody};
+        for (const tokens& with : senders) {
+            for (const auto& [what, body] : all) {
+                (void)co_await compare.ask(what, body, with);
+            }
+            co_await compare.watch(R"({"create_request":{"key":"YQ==","watch_id":"1"}})", with);
+        }
+        // A token ends with its password.
+        etcdctl(both.server, "--user root:secret user passwd --interactive=false root", "other");
+        both.model.require_user("root", "other");
+        both.model.expire_tokens();
+        (void)co_await compare.ask(rpc::range, get, good);
+        co_await compare.watch(R"({"create_request":{"key":"YQ==","watch_id":"1"}})", good);
+        (void)co_await compare.ask(rpc::authenticate, right, nobody);
+        good = co_await compare.log_in(R"({"name":"root","password":"other"})");
+        (void)co_await compare.ask(rpc::range, get, good);
+        CHECK(compare.failures > 15);
+    });
+}
+
+TEST_CASE("The simulator's etcd without space refuses what a real one refuses", "[conformance]") {
+    pair both({"--quota-backend-bytes=1000000"});
+    support::run_test([&]() -> asio::awaitable<void> {
+        const asio::any_io_executor executor = co_await asio::this_coro::executor;
+        comparison compare(both);
+        co_await compare.begin(executor);
+        const comparison::tokens nobody;
+        script before(1);
+        for (int i = 0; i != 60; ++i) {
+            const script::request next = before.next(both.model.revision);
+            if (!has_ties(both.model)) {
+                (void)co_await compare.ask(next.what, next.body.dump(), nobody);
+            }
+        }
+        // It raises the alarm, and is not stored itself.
+        json huge{{"key", base64("a")}, {"value", base64(std::string(1'100'000, 'v'))}};
+        both.model.no_space = true;
+        (void)co_await compare.ask(rpc::put, huge.dump(), nobody);
+        // The alarm takes effect a moment later.
+        const std::string small = json{{"key", base64("z")}, {"value", base64("v")}}.dump();
+        both.model.no_space = false;
+        for (int i = 0; i != 1000; ++i) {
+            const coetcd::detail::reply r = co_await compare.ask_real(rpc::put, small, nobody);
+            if (r.status != 200) {
+                break;
+            }
+            (void)both.model.call(0, rpc::put, small);
+        }
+        both.model.no_space = true;
+        // An older etcd does not see what is put in a transaction within a transaction.
+        const std::string inner =
+            R"({"success":[{"request_txn":{"success":[{"request_put":)" + small + "}]}}]}";
+        const coetcd::detail::reply put = co_await compare.ask_real(rpc::txn, inner, nobody);
+        both.model.counts_inner_puts = put.status != 200;
+        CHECK((both.model.call(0, rpc::txn, inner).status == put.status));
+        script after(2);
+        const int failed = compare.failures;
+        for (int i = 0; i != 150; ++i) {
+            const script::request next = after.next(both.model.revision);
+            const std::string body = next.body.dump();
+            if (!has_ties(both.model) || body.find("sort_target") == std::string::npos) {
+                (void)co_await compare.ask(next.what, body, nobody);
+            }
+        }
+        CHECK(compare.failures > failed + 50);
+    });
 }

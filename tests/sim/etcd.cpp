@@ -59,6 +59,29 @@ unsigned http_status(int code) {
     }
 }
 
+std::string_view http_text(unsigned status) {
+    switch (status) {
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 429:
+        return "Too Many Requests";
+    case 500:
+        return "Internal Server Error";
+    case 501:
+        return "Not Implemented";
+    case 503:
+        return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
+    default:
+        return "Bad Request";
+    }
+}
+
 } // namespace
 
 etcd::etcd(clock now, int members, dialect speaks)
@@ -79,11 +102,13 @@ void etcd::header(json_writer& out, int of, bool with_revision) const {
     out.close();
 }
 
-etcd::answer etcd::refuse(const refusal& no) const {
+etcd::answer etcd::refuse(rpc what, const refusal& no) const {
     const std::string code = std::to_string(no.code);
     answer a;
     a.status = http_status(no.code);
-    if (speaks_ == dialect::v1) {
+    if (what == rpc::lease_keep_alive) { // a stream, to the gateway
+        a.body = stream_error(no.code, no.message);
+    } else if (speaks_ == dialect::v1) {
         a.body = R"({"error":")" + no.message + R"(","message":")" + no.message + R"(","code":)" +
                  code + "}";
     } else {
@@ -96,9 +121,10 @@ std::string etcd::stream_error(int code, std::string_view message) const {
     const std::string number = std::to_string(code);
     const std::string text(message);
     if (speaks_ == dialect::v1) {
-        return R"({"error":{"grpc_code":)" + number + R"(,"http_code":)" +
-               std::to_string(http_status(code)) + R"(,"message":")" + text +
-               R"(","http_status":"Error"}})";
+        const unsigned status = http_status(code);
+        return R"({"error":{"grpc_code":)" + number + R"(,"http_code":)" + std::to_string(status) +
+               R"(,"message":")" + text + R"(","http_status":")" + std::string(http_text(status)) +
+               R"("}})";
     }
     return R"({"error":{"code":)" + number + R"(,"message":")" + text + R"("}})";
 }
@@ -107,14 +133,20 @@ void etcd::check_token(rpc what, const std::string& token) const {
     if (!auth_ || what == rpc::authenticate) {
         return;
     }
-    const bool open_to_all = what == rpc::lease_grant || what == rpc::lease_revoke ||
-                             what == rpc::lease_keep_alive || what == rpc::lease_time_to_live ||
-                             what == rpc::lease_leases || what == rpc::compact;
-    if (!token.empty() && !tokens_.contains(token)) {
-        throw refusal{16, "etcdserver: invalid auth token"};
+    if (!guards_leases) {
+        const bool of_no_concern = what == rpc::lease_keep_alive ||
+                                   what == rpc::lease_time_to_live || what == rpc::lease_leases;
+        const bool open_to_all =
+            what == rpc::lease_grant || what == rpc::lease_revoke || what == rpc::compact;
+        if (of_no_concern || (open_to_all && token.empty())) {
+            return;
+        }
     }
-    if (token.empty() && (guards_leases || !open_to_all)) {
+    if (token.empty()) {
         throw refusal{3, "etcdserver: user name is empty"};
+    }
+    if (!tokens_.contains(token)) {
+        throw refusal{16, "etcdserver: invalid auth token"};
     }
 }
 
@@ -129,7 +161,8 @@ etcd::answer etcd::call(int at, rpc what, std::string_view body, const std::stri
             a.wait = true;
             return a;
         }
-        return refuse({14,
+        return refuse(what,
+                      {14,
                        what == rpc::lease_keep_alive ? "etcdserver: no leader"
                                                      : "etcdserver: request timed out"});
     }
@@ -161,9 +194,9 @@ etcd::answer etcd::call(int at, rpc what, std::string_view body, const std::stri
         serve(at, what, request.root(), out);
         a.body = out.take();
     } catch (const refusal& no) {
-        return refuse(no);
+        return refuse(what, no);
     } catch (const std::invalid_argument& no) {
-        return refuse({3, "malformed request"});
+        return refuse(what, {3, "malformed request"});
     }
     return a;
 }
@@ -629,11 +662,12 @@ bool etcd::only_reads(value t) {
     return only;
 }
 
-bool etcd::puts(value t) {
+bool etcd::puts(value t) const {
     bool any = false;
     for (const char* branch : {"success", "failure"}) {
         t[branch].each([&](value op) {
-            any = any || op["request_put"] || (op["request_txn"] && puts(op["request_txn"]));
+            any = any || op["request_put"] ||
+                  (counts_inner_puts && op["request_txn"] && puts(op["request_txn"]));
         });
     }
     return any;

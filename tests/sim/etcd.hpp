@@ -126,7 +126,10 @@ public:
     void revoke(lease_id lease);
     void compact(std::int64_t before);
     bool no_space = false; ///< Puts and grants are refused; what only deletes is not.
-    /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9.
+    /// Else a transaction without space may put in a transaction that it holds, as in 3.4.23.
+    bool counts_inner_puts = true;
+    /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9:
+    /// a bad one is refused only where something is to be stored.
     bool guards_leases = true;
     /// Turns authentication on.
     void require_user(std::string name, std::string password);
@@ -202,7 +205,7 @@ private:
     std::size_t index(int m) const { return static_cast<std::size_t>(m); }
     json_writer writer() const { return json_writer(speaks_ == dialect::v2); }
     void header(json_writer& out, int of, bool with_revision = true) const;
-    answer refuse(const refusal& no) const;
+    answer refuse(rpc what, const refusal& no) const;
     std::string stream_error(int code, std::string_view message) const;
     void check_token(rpc what, const std::string& token) const;
 
@@ -231,7 +234,7 @@ private:
              std::int64_t before,
              json_writer& out);
     static bool only_reads(value txn);
-    static bool puts(value txn);
+    bool puts(value txn) const;
     void apply(edit& e, cause why);
     bool end_lease(lease_id id, lease_end how);
     void tell(const std::vector<change>& changes);
