@@ -884,6 +884,7 @@ void etcd::depose() {
 
 void etcd::elect(int m) {
     leader_ = m;
+    deposed_ = deposed_ == m ? -1 : deposed_;
     ++term;
     for (auto& [id, l] : leases_) {
         l.ends = now_() + l.ttl + election_timeout;

@@ -125,9 +125,6 @@ public:
 
     /// Once; a request to grant it that is repeated on the way may bring it back.
     bool has_ended(lease_id id) const { return ended_.contains(id); }
-    /// Whether a late copy of the request for it has granted it again: what it took along when it
-    /// ended does not keep late requests out any more.
-    bool has_returned(lease_id id) const { return has_ended(id) && world_.store.has_lease(id); }
 
     // What clients do.
 
@@ -379,7 +376,7 @@ public:
             const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
                 return h.key == o.key && h.fence == o.create_revision;
             });
-            if (held || has_returned(o.lease)) {
+            if (held) {
                 continue;
             }
             const auto s = sessions_.find(o.lease);
@@ -1360,9 +1357,8 @@ outcome run(const plan& p) {
     ending = true;
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
-        std::erase_if(keys, [&](const std::string& key) {
-            return key.find('/', queue_prefix.size()) == std::string::npos ||
-                   s.judge.has_returned(w.store.keys.at(key).lease);
+        std::erase_if(keys, [](const std::string& key) {
+            return key.find('/', queue_prefix.size()) == std::string::npos;
         });
         return keys;
     };

@@ -15,6 +15,7 @@ using coetcd::errc;
 using coetcd::detail::call_request;
 using coetcd::detail::open_result;
 using coetcd::detail::reply;
+using coetcd::detail::sending;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
@@ -282,7 +283,9 @@ asio::awaitable<reply> process::call(call_request r) {
         // A second copy is made by what stands between and tries again, because it got no answer to
         // the first: then that is the one that may be answered. It does not overtake the first.
         const bool twice = !is_cut_off() && strikes(fault::duplicated);
-        const bool twice_late = !is_cut_off() && strikes(fault::late_duplicate);
+        // A lease that was revoked meanwhile would return, without what it held.
+        const bool twice_late = !is_cut_off() && request->what != rpc::lease_grant &&
+                                strikes(fault::late_duplicate);
         const bool copied = twice || twice_late;
         nanoseconds behind{0};
         if (copied) {
@@ -335,10 +338,11 @@ asio::awaitable<reply> process::call(call_request r) {
 
 /// A stream, with both of its ends.
 struct process::link : std::enable_shared_from_this<process::link> {
-    link(process& p, int m)
+    link(process& p, int m, sending how)
         : in(p.in)
         , of(p)
-        , member(m) {}
+        , member(m)
+        , once(how == sending::once) {}
 
     void arrive(reply r) {
         if (!over) {
@@ -368,11 +372,13 @@ struct process::link : std::enable_shared_from_this<process::link> {
         if (silent || over) {
             return;
         }
-        if (of.is_cut_off() || in.strikes(fault::stream_silent)) {
+        const bool lost = of.is_cut_off() || in.strikes(fault::stream_silent);
+        if (lost && !once) {
             silent = true;
             return;
         }
-        if (in.strikes(fault::stream_dropped)) {
+        // Without a question the other way, silence would be noticed after minutes only.
+        if (lost || in.strikes(fault::stream_dropped)) {
             drop();
             return;
         }
@@ -408,6 +414,7 @@ struct process::link : std::enable_shared_from_this<process::link> {
     world& in;
     process& of;
     const int member;
+    const bool once;
     std::uint64_t server = 0;
     std::deque<reply> lines;
     std::shared_ptr<suspension> reader;
@@ -475,7 +482,7 @@ asio::awaitable<open_result> process::open(call_request request) {
         (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
     }
     open_result result;
-    const auto l = std::make_shared<link>(*this, member_of(request));
+    const auto l = std::make_shared<link>(*this, member_of(request), request.how);
     in.note("open", number_, request.body);
     const auto connected = std::make_shared<suspension>(*this);
     const bool refused = is_cut_off() || in.strikes(fault::refused);
