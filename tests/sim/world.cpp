@@ -284,8 +284,8 @@ asio::awaitable<reply> process::call(call_request r) {
         // the first: then that is the one that may be answered. It does not overtake the first.
         const bool twice = !is_cut_off() && strikes(fault::duplicated);
         // A lease that was revoked meanwhile would return, without what it held.
-        const bool twice_late = !is_cut_off() && request->what != rpc::lease_grant &&
-                                strikes(fault::late_duplicate);
+        const bool twice_late =
+            !is_cut_off() && request->what != rpc::lease_grant && strikes(fault::late_duplicate);
         const bool copied = twice || twice_late;
         nanoseconds behind{0};
         if (copied) {
