@@ -29,6 +29,7 @@ enum class errc {
     tls_failed,      ///< No secure connection: an endpoint is not trusted, or does not trust us.
     login_failed,    ///< etcd refused the user or the password.
     cn_auth_unsupported, ///< The client certificate names a user, which the gateway refuses.
+    revision_regressed,  ///< etcd's store is older than what was seen of it: it was restored.
 };
 
 /// Failures that etcd reports: its gRPC codes.

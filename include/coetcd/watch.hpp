@@ -81,6 +81,8 @@ public:
     /// throws `operation_aborted`.
     ///
     /// @throws compacted_error if history that it needs was compacted.
+    /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
+    ///   older than what this watch has told of.
     /// @throws error with `errc::watch_canceled` or a `server_errc` if etcd ended or refused the
     ///   watch, `errc::too_large` if a message exceeds the limit of `client_options`. It then goes
     ///   on throwing that.

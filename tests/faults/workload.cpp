@@ -86,6 +86,9 @@ char outcome_of(const system_error& e) {
     if (code == errc::watch_compacted) {
         return ended::compacted;
     }
+    if (code == errc::revision_regressed) {
+        return ended::regressed;
+    }
     if (code == errc::too_large) {
         return ended::too_large;
     }
@@ -734,6 +737,9 @@ awaitable<void> workload::watch() {
             text = e.what();
             if (outcome == ended::canceled) {
                 co_return;
+            }
+            if (outcome == ended::regressed) {
+                next_revision_ = 0; // from now on
             }
         }
         if (outcome == ended::well && heard.failures() != before) {

@@ -172,6 +172,11 @@ etcd::answer etcd::call(int at, rpc what, std::string_view body, const std::stri
         if (what == rpc::lease_keep_alive) {
             const lease_id id = request["ID"].number();
             const auto found = leases_.find(id);
+            if (found != leases_.end() && still_leads && leader_ >= 0 &&
+                found->second.term == term) {
+                a.wait = true; // the new leader's, of which the old one does not know
+                return a;
+            }
             if (found != leases_.end() && !still_leads) {
                 if (found->second.ends <= now_()) {
                     a.wait = true; // until it is revoked, or there is a new leader
@@ -283,7 +288,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
             throw refusal{9, "etcdserver: lease already exists"};
         }
         const std::chrono::seconds ttl = std::max(shortest_ttl, std::chrono::seconds(asked));
-        leases_[id] = {ttl, now_() + ttl};
+        leases_[id] = {ttl, now_() + ttl, term};
         rest.number("ID", id);
         rest.number("TTL", ttl.count());
         break;

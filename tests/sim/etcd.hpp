@@ -169,6 +169,7 @@ private:
     struct lease {
         std::chrono::seconds ttl;
         std::chrono::nanoseconds ends;
+        std::uint64_t term; // in which it was granted
     };
     struct peer {
         bool cut = false;

@@ -25,7 +25,8 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::watch_canceled,
                              errc::tls_failed,
                              errc::login_failed,
-                             errc::cn_auth_unsupported};
+                             errc::cn_auth_unsupported,
+                             errc::revision_regressed};
 constexpr int last_server_errc = 16;
 
 } // namespace
@@ -87,6 +88,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::tls_failed, false, false, false},
         {errc::login_failed, false, false, false},
         {errc::cn_auth_unsupported, false, false, false},
+        {errc::revision_regressed, false, false, false},
         {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

@@ -430,6 +430,62 @@ TEST_CASE("a refusal ends the watch that it is for, with etcd's code", "[watch]"
     REQUIRE(w.env->opened.size() == 1);
 }
 
+TEST_CASE("a watch that has told of more than there is ends, and does not wait for it", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    for (int i = 0; i != 5; ++i) {
+        w.etcd->write("a", std::to_string(i));
+    }
+    coetcd::watcher ahead = w.await(client.watch("a", from(2)));
+    const coetcd::watch_batch told = now(w, ahead);
+    REQUIRE(told.revision == w.etcd->revision);
+    coetcd::watcher waiting = w.await(client.watch("a", from(100)));
+    auto reading = w.start(ahead.next());
+    auto patient = w.start(waiting.next());
+
+    SECTION("it was restored from a snapshot") {
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+        try {
+            (void)reading.get();
+        } catch (const coetcd::error& e) {
+            REQUIRE_THAT(e.what(), support::contains("at revision 3, and revision 6 was told of"));
+        }
+    }
+    SECTION("only one read says so") {
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        int reads = 0;
+        w.env->decide = [&](const coetcd::detail::call_request& r) {
+            if (r.what == coetcd::detail::rpc::range && ++reads == 2) {
+                w.etcd->revision = 6;
+            }
+            return scripted_env::fate();
+        };
+        w.env->pass(5s);
+        REQUIRE(reads == 2);
+        REQUIRE_FALSE(reading.ended());
+    }
+    SECTION("nobody can say so") {
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        bool answers = false;
+        w.env->decide = [&](const coetcd::detail::call_request&) {
+            scripted_env::fate f;
+            f.answered = answers;
+            return f;
+        };
+        w.env->pass(30s);
+        REQUIRE_FALSE(reading.ended());
+        answers = true;
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+    }
+    REQUIRE_FALSE(patient.ended()); // for it has told of nothing
+}
+
 TEST_CASE("a watch resumes after the last event or progress, whatever headers say", "[watch]") {
     world w;
     const coetcd::client client = w.client();

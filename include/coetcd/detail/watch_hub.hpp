@@ -10,15 +10,18 @@
 #include <coetcd/detail/spawn.hpp>
 #include <coetcd/detail/watch_link.hpp>
 #include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -448,6 +451,10 @@ private:
                                                           : errc::watch_canceled;
             end(found, ec, std::move(m.cancel_reason), m.compact_revision);
         } else if (m.created) {
+            if (w.history.told() > m.header.revision && !looks_back_) {
+                looks_back_ = true;
+                spawn(env_, look_back(shared_from_this(), w.history.told()));
+            }
             w.sink->on_created();
         } else if (!m.events.empty()) {
             std::vector<event> complete = w.history.take(m.events, m.fragment);
@@ -459,6 +466,52 @@ private:
             w.sink->on_progress(w.history.next() - 1);
         }
         return true;
+    }
+
+    /// A member has not got as far as some watch has told of. It may be behind the others, and
+    /// catch up; or the store is another one, restored from a snapshot, and a watch that goes on
+    /// would be silent until that one is as far again. Asks twice: a member that stood still may
+    /// answer a read with what it had then.
+    static asio::awaitable<void> look_back(std::shared_ptr<watch_hub> self, std::int64_t told) {
+        struct looking {
+            watch_hub& hub;
+            ~looking() { hub.looks_back_ = false; }
+        };
+        const looking until_the_end{*self};
+        env& world = self->env_;
+        std::int64_t revision = 0;
+        for (int agreed = 0; agreed != 2 && !self->watches_.empty();) {
+            range_options how;
+            how.count_only = true;
+            range_request any(std::string(1, '\0'), how);
+            std::string body = wire::encode(any);
+            decoder decode = [&revision](const std::string& text) -> std::optional<wire::status> {
+                revision = wire::decode<range_response>(text).header.revision;
+                return std::nullopt;
+            };
+            const call_spec spec{rpc::range, after(world.now(), short_patience), true, false};
+            const answer a = co_await self->router_->call(spec, std::move(body), std::move(decode));
+            if (!a.ec && revision >= told) {
+                co_return;
+            }
+            agreed += a.ec ? 0 : 1;
+            notifier pause(world);
+            (void)co_await pause.wait(after(world.now(), short_patience));
+        }
+        // Telling a sink may remove others.
+        for (;;) {
+            const auto ahead =
+                std::find_if(self->watches_.begin(), self->watches_.end(), [&](const auto& w) {
+                    return w.second.on && w.second.history.told() > revision;
+                });
+            if (ahead == self->watches_.end()) {
+                break;
+            }
+            self->end(ahead,
+                      errc::revision_regressed,
+                      "etcd is at revision " + std::to_string(revision) + ", and revision " +
+                          std::to_string(ahead->second.history.told()) + " was told of");
+        }
     }
 
     /// The watch of this name, if it is on that stream.
@@ -520,6 +573,7 @@ private:
     std::int64_t last_id_ = 0;
     int holds_ = 0;
     bool running_ = false;
+    bool looks_back_ = false;
     logic::watch_path<time_point> path_;
     std::shared_ptr<watch_link> link_; // the one for all, or a question that decides about it
     notifier wanted_;

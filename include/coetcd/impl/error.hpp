@@ -40,6 +40,9 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::cn_auth_unsupported:
             return "etcd's gateway refuses a client certificate with a CommonName while "
                    "authentication is on; use one without, and a user and password";
+        case errc::revision_regressed:
+            return "etcd's store is older than what was seen of it, as after a snapshot was "
+                   "restored; read the keys and watch again";
         }
         return "unknown coetcd error";
     }

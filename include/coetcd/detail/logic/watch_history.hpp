@@ -57,14 +57,19 @@ public:
     void reached(std::int64_t revision) {
         if (next_ != 0) {
             next_ = std::max(next_, revision + 1);
+            told_ = std::max(told_, revision);
         }
     }
+
+    /// The last revision that etcd is known to have had; 0 if none is.
+    std::int64_t told() const { return told_; }
 
     /// The watch begins anew at `next`: what was incomplete comes again.
     void restart() { incomplete_.clear(); }
 
 private:
     std::int64_t next_;
+    std::int64_t told_ = 0;
     std::vector<event> incomplete_; // of one revision
 };
 
