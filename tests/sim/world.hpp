@@ -334,6 +334,7 @@ private:
     std::vector<nanoseconds> member_paused_until_;
     int ill_member_ = -1;
     std::uint64_t in_flight_ = 0;
+    std::uint64_t grants_in_flight_ = 0;
     bool looking_at_watches_ = false;
     weather weather_;
     bool healed_ = true;
