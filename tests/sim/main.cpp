@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -8,10 +11,42 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "sim/scenario.hpp"
 
 namespace {
+
+/// Ends the program if one history takes ten seconds of the processor's time, which is a thousand
+/// times what the longest take: code that goes round in circles comes to no check.
+class watchdog {
+public:
+    explicit watchdog(std::uint64_t seed) {
+        const int n = std::snprintf(text_,
+                                    sizeof text_,
+                                    "VIOLATION, seed %llu: it does not end\n",
+                                    static_cast<unsigned long long>(seed));
+        size_ = static_cast<std::size_t>(n);
+        std::signal(SIGVTALRM, [](int) {
+            (void)!::write(STDOUT_FILENO, text_, size_);
+            ::_exit(1);
+        });
+        set(10);
+    }
+    ~watchdog() { set(0); }
+    watchdog(const watchdog&) = delete;
+    watchdog& operator=(const watchdog&) = delete;
+
+private:
+    static void set(int seconds) {
+        itimerval timer{};
+        timer.it_value.tv_sec = seconds;
+        ::setitimer(ITIMER_VIRTUAL, &timer, nullptr);
+    }
+    static inline char text_[80];
+    static inline std::size_t size_;
+};
 
 constexpr const char* usage =
     R"(sim [--seconds S] [--cpu-seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
@@ -112,6 +147,7 @@ void show(const sim::outcome& o) {
 sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     sim::plan wordy = p;
     wordy.notes = a.verbose ? 100'000 : 0;
+    const watchdog bites_in_the_end(p.seed);
     sim::outcome o = sim::run(wordy);
     ++t.schedules;
     t.calls += o.calls;
