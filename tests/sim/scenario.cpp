@@ -1281,7 +1281,7 @@ outcome run(const plan& p) {
             of->failing_call = p.point;
             of->failing_how = p.how;
         }
-        const int jobs = luck.one_in(4) ? 2 : 1;
+        const int jobs = luck.one_in(4) ? luck.between(2, 3) : 1;
         added.start(jobs, luck.between(1, 3), sound_clock);
         return added;
     };
