@@ -149,9 +149,9 @@ public:
         return asio::async_initiate<Token, void(error_code, std::size_t)>(
             [this](auto handler, auto buffers) {
                 error_code ec;
-                const std::size_t n = read_some(buffers, ec);
+                const std::size_t n = this->read_some(buffers, ec);
                 if (ec != asio::error::would_block) { // else it never ends
-                    complete(std::move(handler), ec, n);
+                    this->complete(std::move(handler), ec, n);
                 }
             },
             token,
@@ -161,7 +161,7 @@ public:
     auto async_write_some(const Buffers& from, Token&& token) {
         return asio::async_initiate<Token, void(error_code, std::size_t)>(
             [this](auto handler, auto buffers) {
-                complete(std::move(handler), error_code(), asio::buffer_size(buffers));
+                this->complete(std::move(handler), error_code(), asio::buffer_size(buffers));
             },
             token,
             from);
