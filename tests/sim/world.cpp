@@ -277,8 +277,9 @@ asio::awaitable<reply> process::call(call_request r) {
         const bool breaks = strikes(fault::broken);
         const bool answer_lost = strikes(fault::answer_lost);
         nanoseconds there = in.latency();
+        nanoseconds back{0};
         if (strikes(fault::delayed)) {
-            there += in.luck.within(10ms, 4s);
+            (in.luck.one_in(2) ? there : back) += in.luck.within(10ms, 4s);
         }
         // A second copy is made by what stands between and tries again, because it got no answer to
         // the first: then that is the one that may be answered. It does not overtake the first.
@@ -294,11 +295,11 @@ asio::awaitable<reply> process::call(call_request r) {
             in.after(in.luck.within(0s, 2 * (there + behind)),
                      [ends] { ends(asio::error::connection_reset, true); });
         }
-        auto answered = [x, ends, w = &in, answer_lost](etcd::answer a) {
+        auto answered = [x, ends, w = &in, answer_lost, back](etcd::answer a) {
             if (answer_lost) {
                 return;
             }
-            w->after(w->latency(), [x, ends, a = std::move(a)] {
+            w->after(back + w->latency(), [x, ends, a = std::move(a)] {
                 if (!x->done->resumed()) {
                     x->result.status = a.status;
                     x->result.body = a.body;
