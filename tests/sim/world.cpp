@@ -279,7 +279,9 @@ asio::awaitable<reply> process::call(call_request r) {
         nanoseconds there = in.latency();
         nanoseconds back{0};
         if (strikes(fault::delayed)) {
-            (in.luck.one_in(2) ? there : back) += in.luck.within(10ms, 4s);
+            // Often by so much that a renewal still succeeds.
+            const nanoseconds longest = in.luck.one_in(2) ? 600ms : 4s;
+            (in.luck.one_in(2) ? there : back) += in.luck.within(10ms, longest);
         }
         // A second copy is made by what stands between and tries again, because it got no answer to
         // the first: then that is the one that may be answered. It does not overtake the first.
