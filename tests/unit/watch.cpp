@@ -462,10 +462,24 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
             if (r.what == coetcd::detail::rpc::range && ++reads == 2) {
                 w.etcd->revision = 6;
             }
+            CHECK_THAT(r.body, support::contains(R"("YQ==")")); // what the user may read
             return scripted_env::fate();
         };
         w.env->pass(5s);
         REQUIRE(reads == 2);
+        REQUIRE_FALSE(reading.ended());
+    }
+    SECTION("etcd refuses to say so") {
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        int reads = 0;
+        w.env->on_call = [&](const coetcd::detail::call_request&, coetcd::detail::reply& r) {
+            ++reads;
+            r.status = 403;
+            r.body = R"({"error":"etcdserver: permission denied","code":7})";
+        };
+        w.env->pass(10s);
+        REQUIRE(reads == 1);
         REQUIRE_FALSE(reading.ended());
     }
     SECTION("nobody can say so") {

@@ -453,7 +453,10 @@ private:
         } else if (m.created) {
             if (w.history.told() > m.header.revision && !looks_back_) {
                 looks_back_ = true;
-                spawn(env_, look_back(shared_from_this(), w.history.told()));
+                spawn(env_,
+                      look_back(shared_from_this(),
+                                wire::encode(wire::least_of(w.request)),
+                                w.history.told()));
             }
             w.sink->on_created();
         } else if (!m.events.empty()) {
@@ -471,8 +474,10 @@ private:
     /// A member has not got as far as some watch has told of. It may be behind the others, and
     /// catch up; or the store is another one, restored from a snapshot, and a watch that goes on
     /// would be silent until that one is as far again. Asks twice: a member that stood still may
-    /// answer a read with what it had then.
-    static asio::awaitable<void> look_back(std::shared_ptr<watch_hub> self, std::int64_t told) {
+    /// answer a read with what it had then. A read that is refused tells nothing; the next stream
+    /// gives another occasion.
+    static asio::awaitable<void>
+    look_back(std::shared_ptr<watch_hub> self, std::string read, std::int64_t told) {
         struct looking {
             watch_hub& hub;
             ~looking() { hub.looks_back_ = false; }
@@ -481,17 +486,13 @@ private:
         env& world = self->env_;
         std::int64_t revision = 0;
         for (int agreed = 0; agreed != 2 && !self->watches_.empty();) {
-            range_options how;
-            how.count_only = true;
-            range_request any(std::string(1, '\0'), how);
-            std::string body = wire::encode(any);
             decoder decode = [&revision](const std::string& text) -> std::optional<wire::status> {
                 revision = wire::decode<range_response>(text).header.revision;
                 return std::nullopt;
             };
             const call_spec spec{rpc::range, after(world.now(), short_patience), true, false};
-            const answer a = co_await self->router_->call(spec, std::move(body), std::move(decode));
-            if (!a.ec && revision >= told) {
+            const answer a = co_await self->router_->call(spec, read, std::move(decode));
+            if (a.ec ? !logic::is_passing(a.ec) : revision >= told) {
                 co_return;
             }
             agreed += a.ec ? 0 : 1;

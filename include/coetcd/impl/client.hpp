@@ -213,11 +213,7 @@ inline asio::awaitable<watcher> watch(std::shared_ptr<client_impl> impl,
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,
     // its events come at once; else the first ones come up to 100 ms late.
     if (request.start_revision == 0) {
-        range_options least; // of the very keys that the user may read
-        least.keys_only = true;
-        least.limit = 1;
-        const range_request any(request.range, least);
-        std::string body = wire::encode(any);
+        std::string body = wire::encode(wire::least_of(request));
         const range_response r = co_await unary<range_response>(impl, spec, std::move(body));
         request.start_revision = r.header.revision + 1;
     }

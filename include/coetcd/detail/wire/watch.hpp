@@ -24,6 +24,15 @@ struct watch_create_request {
     bool no_delete = false;
 };
 
+/// The least that can be read of the very keys that a watch is for, and that its user may read:
+/// for the revision in the answer's header.
+inline range_request least_of(const watch_create_request& watched) {
+    range_options least;
+    least.keys_only = true;
+    least.limit = 1;
+    return range_request(watched.range, least);
+}
+
 /// Any message that etcd sends on a watch stream.
 struct watch_response {
     response_header header;
