@@ -656,6 +656,27 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
     REQUIRE(w.etcd->under("m/").empty());
 }
 
+TEST_CASE("an enter that arrives after its key was deleted by hand does not put it again",
+          "[mutex]") {
+    owner all(coetcd::session_options(12s));
+    auto& [w, client, session, mutex] = all;
+    bool first = true;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        if (is_enter(r) && std::exchange(first, false)) {
+            f.late = 20s;
+        }
+        return f;
+    };
+    w.await(mutex.lock()); // by the second attempt
+    REQUIRE(w.etcd->under("m/").size() == 1);
+    w.etcd->erase(mutex.key());
+    w.env->pass(30s); // it is neither given back nor let go of
+    REQUIRE_FALSE(mutex.owns_lock());
+    REQUIRE(session.reason() == coetcd::session_end::none);
+    REQUIRE(w.etcd->under("m/").empty());
+}
+
 TEST_CASE("unlock() after the lease has ended says so, whatever came before", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;

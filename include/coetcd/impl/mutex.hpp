@@ -89,7 +89,9 @@ public:
     const std::string& key() const override { return keys.key; }
     std::int64_t create_revision() const override { return create_revision_; }
     void on_missing() override {
-        missing_ = true;
+        if (!std::exchange(missing_, true) && left_ == logic::effect::unresolved) {
+            session->clean_up(keys, true); // a late request must not put it again
+        }
         on_loss();
     }
 
