@@ -8,7 +8,7 @@ namespace sim {
 namespace {
 
 constexpr std::string_view ids[] = {
-    "10276657743932975437", "9372538179322589801", "13803658152347727308", "8211f1d0f64f3269"};
+    "10276657743932975437", "9372538179322589801", "13803658152347727308"};
 
 bool in_range(const std::string& key, const std::string& first, const std::string& end) {
     if (end.empty()) {
@@ -351,6 +351,20 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         rest.word("token", token);
         break;
     }
+    case rpc::member_list:
+        rest.name("members").open('[');
+        for (int m = 0; m != members(); ++m) {
+            std::string name("m");
+            name += json_writer::digits(m);
+            rest.item();
+            rest.open().word("ID", ids[index(m) % std::size(ids)]);
+            rest.word("name", name);
+            rest.name("peerURLs").raw(R"(["http://)" + name + R"(:2380"])");
+            rest.name("clientURLs").raw(R"(["http://)" + name + R"("])");
+            rest.close();
+        }
+        rest.close(']');
+        break;
     default:
         throw refusal{12, "Method Not Allowed"};
     }
@@ -359,7 +373,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
     }
     out.open();
     const std::int64_t newest = std::exchange(revision, shown != 0 ? shown : revision);
-    header(out, of);
+    header(out, of, what != rpc::member_list);
     revision = newest;
     if (rest.text().size() != empty) {
         out.item();

@@ -639,7 +639,8 @@ public:
         , jobs_(1) {
         options.observer = report_;
         std::vector<std::string> urls;
-        for (int m = 0; m != s.w.store.members(); ++m) {
+        const int known = options.member_refresh ? 1 : s.w.store.members();
+        for (int m = 0; m != known; ++m) {
             urls.push_back("http://m" + std::to_string(m));
         }
         client_.emplace(p_, coetcd::endpoints(std::move(urls)), options);
@@ -1260,6 +1261,9 @@ outcome run(const plan& p) {
         options.credentials.emplace("root", std::string("secret"));
         options.insecure_plain_text_credentials = true;
         w.store.require_user("root", "secret");
+    }
+    if (luck.one_in(4)) {
+        options.member_refresh = std::chrono::seconds(luck.between(1, 10));
     }
 
     const int clients = random ? luck.between(2, 4) : 2;
