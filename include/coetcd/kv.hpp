@@ -68,8 +68,8 @@ enum class sort_target { key, version, create, mod, value };
 
 /// Options of a range read. Trivially destructible, so that a call may spell them in braces.
 struct range_options {
-    std::int64_t limit = 0;    ///< The most keys to return; 0 for all.
-    std::int64_t revision = 0; ///< Read as of this revision; 0 for the newest.
+    std::int64_t limit = 0;    ///< The most keys to return; 0 for all; never negative.
+    std::int64_t revision = 0; ///< Read as of this revision; 0 for the newest; never negative.
     sort_order order = sort_order::none;
     sort_target target = sort_target::key;
     bool serializable = false; ///< Answer from one member's memory: faster, perhaps stale.

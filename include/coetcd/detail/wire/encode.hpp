@@ -88,6 +88,9 @@ private:
 
 inline void append(std::string& out, const range_request& request) {
     const auto& options = request.options;
+    if (options.limit < 0 || options.revision < 0) {
+        throw std::invalid_argument("range_options: limit and revision must not be negative");
+    }
     object_writer object(out);
     object.range(request.range);
     object.number("limit", options.limit);
@@ -193,7 +196,8 @@ inline void append(std::string& out, const txn& request, int level = 0) {
     object.end();
 }
 
-/// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep.
+/// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep, or if a
+///   range asks for fewer than none, or for a time before the first.
 template<class Request>
 std::string encode(const Request& request) {
     std::string out;

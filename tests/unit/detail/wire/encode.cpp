@@ -134,6 +134,18 @@ TEST_CASE("transactions nest only as deep as their answers can be read", "[wire]
     CHECK_THROWS_AS(encode(nest(max_nested_txns + 1)), std::invalid_argument);
 }
 
+TEST_CASE("no range asks for fewer keys than none, or for a time before the first",
+          "[wire][encode]") {
+    range_options fewer;
+    fewer.limit = -1;
+    range_options before;
+    before.revision = -1;
+    for (const range_options& how : {fewer, before}) {
+        CHECK_THROWS_AS(encode(range_request("k", how)), std::invalid_argument);
+        CHECK_THROWS_AS(encode(txn().then(op::get("k", how))), std::invalid_argument);
+    }
+}
+
 TEST_CASE("a compaction is written", "[wire][encode]") {
     CHECK(encode_compaction(5, false) == R"({"revision":"5"})");
     CHECK(encode_compaction(5, true) == R"({"revision":"5","physical":true})");
