@@ -18,15 +18,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <malloc.h>
 #include <memory>
-#include <new>
 #include <optional>
 #include <random>
 #include <set>
@@ -37,6 +34,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/memory_seen.hpp"
 
 // All of this program's memory is counted.
 namespace {
@@ -44,46 +42,14 @@ namespace {
 std::size_t bytes_in_use = 0;
 std::size_t most_in_use = 0;
 
-void* take(std::size_t size) {
-    void* const at = std::malloc(size);
-    if (!at) {
-        throw std::bad_alloc();
-    }
-    bytes_in_use += ::malloc_usable_size(at);
-    most_in_use = std::max(most_in_use, bytes_in_use);
-    return at;
-}
-
-void give_back(void* at) noexcept {
-    bytes_in_use -= at ? ::malloc_usable_size(at) : 0;
-    std::free(at);
-}
-
 } // namespace
 
-void* operator new(std::size_t size) {
-    return take(size);
+void support::memory_taken(void*, std::size_t size) noexcept {
+    bytes_in_use += size;
+    most_in_use = std::max(most_in_use, bytes_in_use);
 }
-void* operator new[](std::size_t size) {
-    return take(size);
-}
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-    return take(size);
-}
-void operator delete(void* at) noexcept {
-    give_back(at);
-}
-void operator delete(void* at, const std::nothrow_t&) noexcept {
-    give_back(at);
-}
-void operator delete[](void* at) noexcept {
-    give_back(at);
-}
-void operator delete(void* at, std::size_t) noexcept {
-    give_back(at);
-}
-void operator delete[](void* at, std::size_t) noexcept {
-    give_back(at);
+void support::memory_given_back(void*, std::size_t size) noexcept {
+    bytes_in_use -= size;
 }
 
 using namespace coetcd;

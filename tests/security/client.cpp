@@ -22,12 +22,9 @@
 #include <charconv>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring> // memmem
 #include <functional>
-#include <malloc.h>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +33,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/memory_seen.hpp"
 #include "support/run_test.hpp"
 
 namespace {
@@ -46,48 +44,13 @@ constexpr char password[] = "canary-password-0123456789";
 int passwords_left = 0;
 bool looking = false;
 
-void* take(std::size_t size) noexcept {
-    return std::malloc(size);
-}
-void* take_or_throw(std::size_t size) {
-    void* const at = take(size);
-    if (!at) {
-        throw std::bad_alloc();
-    }
-    return at;
-}
-void give_back(void* at) noexcept {
-    if (at && looking && ::memmem(at, ::malloc_usable_size(at), password, sizeof password - 1)) {
-        ++passwords_left;
-    }
-    std::free(at);
-}
-
 } // namespace
 
-void* operator new(std::size_t size) {
-    return take_or_throw(size);
-}
-void* operator new[](std::size_t size) {
-    return take_or_throw(size);
-}
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-    return take(size);
-}
-void operator delete(void* at) noexcept {
-    give_back(at);
-}
-void operator delete[](void* at) noexcept {
-    give_back(at);
-}
-void operator delete(void* at, std::size_t) noexcept {
-    give_back(at);
-}
-void operator delete[](void* at, std::size_t) noexcept {
-    give_back(at);
-}
-void operator delete(void* at, const std::nothrow_t&) noexcept {
-    give_back(at);
+void support::memory_taken(void*, std::size_t) noexcept {}
+void support::memory_given_back(void* at, std::size_t size) noexcept {
+    if (looking && ::memmem(at, size, password, sizeof password - 1)) {
+        ++passwords_left;
+    }
 }
 
 using namespace std::chrono_literals;
