@@ -624,6 +624,7 @@ struct stage {
     int locks = 1;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
+    bool sluggish = false; ///< Who has lost a lock is long in letting go of it.
     bool reached = false;
     std::uint64_t cancellations = 0;
     std::uint64_t crashes = 0;
@@ -1174,6 +1175,12 @@ private:
                 });
             }
         }
+        if (s_.sluggish) {
+            (void)co_await p_->sleep(taste.skewed(0s, 10s));
+            if (!l.owns_lock()) {
+                (void)co_await p_->sleep(150s); // nobody may have to wait for that
+            }
+        }
     }
 
     stage& s_;
@@ -1253,6 +1260,12 @@ outcome run(const plan& p) {
     weather sky = draw_weather(luck);
     if (!random || luck.one_in(16)) {
         sky = weather();
+    }
+    s.sluggish = random && luck.one_in(32);
+    if (s.sluggish) {
+        sky = weather();
+        sky[fault::late_duplicate] = 500'000;
+        sky[fault::operator_delete] = 100'000;
     }
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
