@@ -65,6 +65,17 @@ std::size_t count(const world& w, bool (*which)(const call_request&)) {
     return static_cast<std::size_t>(std::count_if(w.env->calls.begin(), w.env->calls.end(), which));
 }
 
+/// The first such call arrives late.
+void delay_first(world& w, bool (*which)(const call_request&), std::chrono::nanoseconds late) {
+    w.env->decide = [which, late, first = true](const call_request& r) mutable {
+        scripted_env::fate f;
+        if (which(r) && std::exchange(first, false)) {
+            f.late = late;
+        }
+        return f;
+    };
+}
+
 } // namespace
 
 TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in one", "[mutex]") {
@@ -534,14 +545,7 @@ TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex
                 if (busy) {
                     w.await(a.lock());
                 }
-                bool first = true;
-                w.env->decide = [&](const call_request& r) {
-                    scripted_env::fate f;
-                    if (is_enter(r) && std::exchange(first, false)) {
-                        f.late = late;
-                    }
-                    return f;
-                };
+                delay_first(w, is_enter, late);
                 auto locking = w.start(b.lock());
                 w.env->pass(when);
                 const bool before = locking.ended();
@@ -621,14 +625,7 @@ TEST_CASE("an unlock that arrives late does not touch a newer lock", "[mutex]") 
     auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
     const std::int64_t old_token = mutex.fencing_token();
-    bool first = true;
-    w.env->decide = [&](const call_request& r) {
-        scripted_env::fate f;
-        if (is_release(r) && std::exchange(first, false)) {
-            f.late = 4s; // the caller has given up on it by then, and asked again
-        }
-        return f;
-    };
+    delay_first(w, is_release, 4s); // the caller has given up on it by then, and asked again
     REQUIRE(w.await(mutex.unlock()));
     w.await(mutex.lock());
     REQUIRE(mutex.fencing_token() > old_token);
@@ -642,14 +639,7 @@ TEST_CASE("an enter that arrives after its lock was released does not come back 
           "[mutex]") {
     owner all(coetcd::session_options(60s));
     auto& [w, client, session, mutex] = all;
-    bool first = true;
-    w.env->decide = [&](const call_request& r) {
-        scripted_env::fate f;
-        if (is_enter(r) && std::exchange(first, false)) {
-            f.late = 8s;
-        }
-        return f;
-    };
+    delay_first(w, is_enter, 8s);
     w.await(mutex.lock()); // by the second attempt
     REQUIRE(w.await(mutex.unlock()));
     w.env->pass(20s);
@@ -660,14 +650,7 @@ TEST_CASE("an enter that arrives after its key was deleted by hand does not put 
           "[mutex]") {
     owner all(coetcd::session_options(12s));
     auto& [w, client, session, mutex] = all;
-    bool first = true;
-    w.env->decide = [&](const call_request& r) {
-        scripted_env::fate f;
-        if (is_enter(r) && std::exchange(first, false)) {
-            f.late = 20s;
-        }
-        return f;
-    };
+    delay_first(w, is_enter, 20s);
     w.await(mutex.lock()); // by the second attempt
     REQUIRE(w.etcd->under("m/").size() == 1);
     w.etcd->erase(mutex.key());
