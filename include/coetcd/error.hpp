@@ -84,4 +84,6 @@ struct boost::system::is_error_code_enum<coetcd::server_errc> : std::true_type {
 template<>
 struct boost::system::is_error_condition_enum<coetcd::condition> : std::true_type {};
 
+#ifndef COETCD_SEPARATE_COMPILATION
 #include <coetcd/impl/error.hpp>
+#endif

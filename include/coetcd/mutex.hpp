@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/recipe/guarded.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
+#include <coetcd/lock_entry.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -19,19 +21,14 @@
 
 namespace coetcd {
 
+class held_lock;
+
 namespace detail {
+class access;
 class acquisition;
 class mutex_impl;
-class mutex_access;
+std::shared_ptr<ownership> ownership_of(const held_lock& held);
 } // namespace detail
-
-/// A key in the queue of a lock: its holder, or somebody who waits for it.
-struct lock_entry {
-    std::string key;
-    std::string label;                ///< See `session_options::label`.
-    lease_id lease = 0;               ///< 0: a stray key; it blocks everybody until it is deleted.
-    std::int64_t create_revision = 0; ///< The fencing token, of the holder.
-};
 
 /// A lock that is held, from `mutex::scoped_lock`. Its destruction gives the lock back in the
 /// background, also when it is lost already; await `unlock` to know that it happened.
@@ -64,7 +61,7 @@ public:
     boost::asio::awaitable<bool> unlock();
 
 private:
-    friend class detail::mutex_access;
+    friend class detail::access;
     held_lock(std::shared_ptr<detail::mutex_impl> m, std::shared_ptr<detail::acquisition> a);
 
     std::shared_ptr<detail::mutex_impl> mutex_;
@@ -173,7 +170,7 @@ public:
     boost::asio::awaitable<std::vector<lock_entry>> waiters() const;
 
 private:
-    friend class detail::mutex_access;
+    friend class detail::access;
     std::shared_ptr<detail::mutex_impl> impl_;
 };
 
@@ -190,8 +187,12 @@ private:
 /// @par Cancellation
 /// `terminal`: passed on to `body`, whose end is awaited.
 template<class Body>
-auto with_lock(mutex& m, Body body);
+auto with_lock(mutex& m, Body body) {
+    return detail::run_guarded(m.scoped_lock(), &detail::ownership_of, std::move(body));
+}
 
 } // namespace coetcd
 
+#ifndef COETCD_SEPARATE_COMPILATION
 #include <coetcd/impl/mutex.hpp>
+#endif

@@ -4,50 +4,11 @@
 // The only public header that needs OpenSSL: link coetcd::tls.
 
 #include <coetcd/client.hpp>
+#include <coetcd/tls_options.hpp>
 
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 
 namespace coetcd {
-
-/// Whom to trust, and who we are. All texts and files are in PEM. The destructor wipes `key` and
-/// `passphrase`.
-class tls_options {
-public:
-    tls_options() {} // user-provided, so that this is no aggregate
-    tls_options(const tls_options&) = default;
-    tls_options& operator=(const tls_options&) = default;
-    ~tls_options();
-
-    // Whom to trust. Certificates of authorities, or of the servers themselves, from any of these
-    // places; from the system if none is given.
-
-    std::optional<std::string> ca_file;
-    std::optional<std::string> ca_directory; ///< All files in it; the names do not matter.
-    std::optional<std::string> ca;           ///< The text itself.
-
-    // Who we are, for servers that want a client certificate.
-
-    /// The certificate, followed by those between it and the authority that the servers trust.
-    std::optional<std::string> certificate_file;
-    std::optional<std::string> certificate; ///< The text itself.
-    std::optional<std::string> key_file;
-    std::optional<std::string> key; ///< The text itself.
-    /// Opens the key, if it is encrypted.
-    std::optional<std::string> passphrase;
-    /// Called for the passphrase when it is needed and `passphrase` is not set. What it returns is
-    /// wiped after use.
-    std::function<std::string()> ask_passphrase;
-
-    /// The name, or address, that the certificate of every server must have, instead of the one in
-    /// its endpoint; sent to it as well, unless it is an address.
-    std::optional<std::string> server_name;
-
-    /// Talk to anybody, whoever it may be: to find out what is wrong, never in production.
-    bool insecure_skip_verify = false;
-};
 
 /// Makes what `client_options::tls` takes; clients and threads may share it.
 ///
@@ -62,4 +23,6 @@ std::shared_ptr<const detail::net::secure_layer> make_tls(tls_options options = 
 
 } // namespace coetcd
 
+#ifndef COETCD_SEPARATE_COMPILATION
 #include <coetcd/impl/tls.hpp>
+#endif

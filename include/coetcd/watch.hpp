@@ -1,62 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/error.hpp>
-#include <coetcd/kv.hpp>
+#include <coetcd/watch_options.hpp>
 
 #include <boost/asio/awaitable.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace coetcd {
 
 namespace detail {
+class access;
 class watcher_impl;
-}
-
-/// Options of a watch. Trivially destructible, so that a call may spell them in braces.
-struct watch_options {
-    /// The first revision to tell of; 0 for all that happens from the call on. Older history
-    /// exists back to the last compaction.
-    std::int64_t start_revision = 0;
-    bool prev_kv = false;   ///< Tell what a key was before, too.
-    bool no_put = false;    ///< Leave puts out.
-    bool no_delete = false; ///< Leave erases out.
-    /// Tell also how far it has come when nothing happens: about every ten minutes, unless etcd is
-    /// configured otherwise.
-    bool progress_notify = false;
-    /// How much may wait to be read, in bytes of keys, values and what holds them. Beyond it, etcd
-    /// is told to stop, and goes on where it stopped when all that waits was read. Must be
-    /// positive.
-    std::size_t buffer = 1024 * 1024;
-};
-
-/// Changes, in the order in which they happened.
-struct watch_batch {
-    /// All changes up to this revision were told: a watch from `revision + 1` on tells of all
-    /// others, in any client.
-    std::int64_t revision = 0;
-    /// The changes of one revision are never split. None: nothing has happened up to `revision`.
-    std::vector<event> events;
-};
-
-/// What a watch throws with `errc::watch_compacted`: history that it needs is gone.
-class compacted_error : public error {
-public:
-    compacted_error(std::int64_t compact_revision, const std::string& text)
-        : error(errc::watch_compacted, text)
-        , compact_revision_(compact_revision) {}
-
-    /// The first revision from which a watch can start.
-    std::int64_t compact_revision() const noexcept { return compact_revision_; }
-
-private:
-    std::int64_t compact_revision_;
-};
+} // namespace detail
 
 /// The changes of a range of keys, in order, each once, from `client::watch`.
 ///
@@ -90,15 +46,19 @@ public:
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<watch_batch> next();
 
-    explicit watcher(std::shared_ptr<detail::watcher_impl> impl);
     watcher(watcher&&) noexcept = default;
     watcher& operator=(watcher&&) noexcept;
     ~watcher();
 
 private:
+    friend class detail::access;
+    explicit watcher(std::shared_ptr<detail::watcher_impl> impl);
+
     std::shared_ptr<detail::watcher_impl> impl_;
 };
 
 } // namespace coetcd
 
+#ifndef COETCD_SEPARATE_COMPILATION
 #include <coetcd/impl/watch.hpp>
+#endif

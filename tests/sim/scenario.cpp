@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "sim/scenario.hpp"
 
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/service/session.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 #include <coetcd/watch.hpp>
@@ -709,7 +711,7 @@ public:
         if (!session_) {
             return false;
         }
-        const session_impl& impl = *session_impl::of(*session_);
+        const session_impl& impl = *coetcd::detail::access::impl(*session_);
         return impl.lease() == id && impl.reason() == session_end::none &&
                impl.certain_until() > impl.world.now();
     }
@@ -851,7 +853,7 @@ private:
                 coetcd::session opened =
                     co_await coetcd::session::open(*client_, coetcd::session_options(s_.ttl));
                 session_.emplace(std::move(opened));
-                s_.judge.opened(session_impl::of(*session_), *p_, sound_clock_);
+                s_.judge.opened(coetcd::detail::access::impl(*session_), *p_, sound_clock_);
                 mourn();
             } catch (const boost::system::system_error& e) {
                 // A lease may end before its grant is answered.
@@ -982,7 +984,7 @@ private:
     public:
         visit(actor& a, std::shared_ptr<operation> o, const std::string& name, way how)
             : actor_(a)
-            , session_(session_impl::of(*a.session_))
+            , session_(coetcd::detail::access::impl(*a.session_))
             , operation_(std::move(o))
             , how_(how)
             , request_(a.s_.judge.wants({a.p_.get(),

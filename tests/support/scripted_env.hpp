@@ -2,7 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
-#include <coetcd/detail/notifier.hpp>
+#include <coetcd/detail/async/notifier.hpp>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/tls/context.hpp>
 #include <coetcd/tls.hpp>
 
 #include <boost/asio/io_context.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/config.hpp>
 #include <coetcd/error.hpp>
 
 namespace coetcd {
@@ -117,30 +118,30 @@ struct condition_category_impl final : boost::system::error_category {
 
 } // namespace detail
 
-inline const boost::system::error_category& coetcd_category() noexcept {
+COETCD_DECL const boost::system::error_category& coetcd_category() noexcept {
     static const detail::coetcd_category_impl instance;
     return instance;
 }
 
-inline const boost::system::error_category& server_category() noexcept {
+COETCD_DECL const boost::system::error_category& server_category() noexcept {
     static const detail::server_category_impl instance;
     return instance;
 }
 
-inline const boost::system::error_category& condition_category() noexcept {
+COETCD_DECL const boost::system::error_category& condition_category() noexcept {
     static const detail::condition_category_impl instance;
     return instance;
 }
 
-inline error_code make_error_code(errc e) noexcept {
+COETCD_DECL error_code make_error_code(errc e) noexcept {
     return {static_cast<int>(e), coetcd_category()};
 }
 
-inline error_code make_error_code(server_errc e) noexcept {
+COETCD_DECL error_code make_error_code(server_errc e) noexcept {
     return {static_cast<int>(e), server_category()};
 }
 
-inline boost::system::error_condition make_error_condition(condition c) noexcept {
+COETCD_DECL boost::system::error_condition make_error_condition(condition c) noexcept {
     return {static_cast<int>(c), condition_category()};
 }
 

@@ -1,182 +1,31 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/notifier.hpp>
-#include <coetcd/detail/router.hpp>
-#include <coetcd/detail/watch_hub.hpp>
+#include <coetcd/detail/config.hpp>
+#include <coetcd/detail/service/watcher.hpp>
 #include <coetcd/watch.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace coetcd {
 
-namespace detail {
-
-class watcher_impl final : public watch_sink {
-public:
-    watcher_impl(const std::shared_ptr<router>& r,
-                 std::shared_ptr<watch_hub> hub,
-                 wire::watch_create_request request,
-                 const watch_options& options)
-        : world_(r->world())
-        , hub_(std::move(hub))
-        , request_(std::move(request))
-        , buffer_(options.buffer)
-        , tells_progress_(options.progress_notify)
-        , changed_(*world_) {
-        unread_.revision = request_.start_revision - 1;
-    }
-    ~watcher_impl() { end(); }
-    watcher_impl(const watcher_impl&) = delete;
-    watcher_impl& operator=(const watcher_impl&) = delete;
-
-    /// Waits until the watch is in force. What ends it after that, `next` tells.
-    static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
-        self->go_on();
-        while (!self->created_ && !self->over_) {
-            const bool in_time = co_await self->changed_.wait(deadline);
-            if (!in_time) {
-                throw error(errc::timed_out, "watch: no endpoint confirmed it before the deadline");
-            }
-        }
-        if (!self->created_) {
-            self->check();
-        }
-    }
-
-    static asio::awaitable<watch_batch> next(std::shared_ptr<watcher_impl> self) {
-        while (!self->news_) {
-            self->check();
-            (void)co_await self->changed_.wait();
-        }
-        co_return self->take();
-    }
-
-    /// Ends the watch; whoever waits is told that it was aborted.
-    void end() {
-        if (!over_) {
-            if (std::exchange(paused_, false)) {
-                hub_->release();
-            } else {
-                hub_->remove(id_);
-            }
-            on_ended(asio::error::operation_aborted, "the watcher was destroyed", 0);
-        }
-    }
-
-private:
-    static std::size_t footprint(const event& e) {
-        const std::size_t before =
-            e.prev_kv ? e.prev_kv->key.size() + e.prev_kv->value.size() : std::size_t{0};
-        return sizeof e + e.kv.key.size() + e.kv.value.size() + before;
-    }
-
-    void check() const {
-        if (over_ == errc::watch_compacted) {
-            throw compacted_error(compact_revision_,
-                                  "watch: history begins at revision " +
-                                      std::to_string(compact_revision_));
-        }
-        if (over_) {
-            throw error(over_, "watch: " + text_);
-        }
-    }
-
-    /// Has etcd send all from the first revision on that is not told yet.
-    void go_on() {
-        request_.start_revision = unread_.revision + 1;
-        id_ = hub_->add(request_, *this);
-    }
-    /// Has it send nothing for now. The hub is kept as it is: this is not the last that it sees of
-    /// us.
-    void pause() {
-        paused_ = true;
-        hub_->hold();
-        hub_->remove(id_);
-    }
-
-    watch_batch take() {
-        watch_batch taken = std::exchange(unread_, {});
-        unread_.revision = taken.revision;
-        held_ = 0;
-        news_ = false;
-        if (std::exchange(paused_, false)) {
-            go_on();
-            hub_->release();
-        }
-        return taken;
-    }
-
-    void on_created() override {
-        created_ = true;
-        changed_.notify_all();
-    }
-    void on_events(std::vector<event>& events) override {
-        unread_.revision = events.back().kv.mod_revision;
-        for (event& e : events) {
-            held_ += footprint(e);
-            unread_.events.push_back(std::move(e));
-        }
-        news_ = true;
-        if (held_ > buffer_) {
-            pause();
-        }
-        changed_.notify_all();
-    }
-    void on_progress(std::int64_t revision) override {
-        unread_.revision = revision;
-        if (tells_progress_) {
-            news_ = true;
-            changed_.notify_all();
-        }
-    }
-    void on_ended(error_code ec, std::string text, std::int64_t compact_revision) override {
-        over_ = ec;
-        text_ = std::move(text);
-        compact_revision_ = compact_revision;
-        changed_.notify_all();
-    }
-
-    const std::shared_ptr<env> world_;
-    const std::shared_ptr<watch_hub> hub_;
-    wire::watch_create_request request_;
-    const std::size_t buffer_;
-    const bool tells_progress_;
-    std::int64_t id_ = 0;
-    bool created_ = false;
-    bool paused_ = false; // too much is unread
-    watch_batch unread_;
-    std::size_t held_ = 0; // bytes in `unread_`
-    bool news_ = false;    // `unread_` is worth telling
-    error_code over_;      // set once the watch has ended
-    std::string text_;
-    std::int64_t compact_revision_ = 0;
-    notifier changed_;
-};
-
-} // namespace detail
-
-inline watcher::watcher(std::shared_ptr<detail::watcher_impl> impl)
+COETCD_DECL watcher::watcher(std::shared_ptr<detail::watcher_impl> impl)
     : impl_(std::move(impl)) {}
 
-inline watcher& watcher::operator=(watcher&& other) noexcept {
+COETCD_DECL watcher& watcher::operator=(watcher&& other) noexcept {
     watcher old(std::move(*this)); // ends the watch that this one was
     impl_ = std::move(other.impl_);
     return *this;
 }
 
-inline watcher::~watcher() {
+COETCD_DECL watcher::~watcher() {
     if (impl_) {
         impl_->end();
     }
 }
 
-inline boost::asio::awaitable<watch_batch> watcher::next() {
+COETCD_DECL boost::asio::awaitable<watch_batch> watcher::next() {
     return detail::watcher_impl::next(impl_);
 }
 

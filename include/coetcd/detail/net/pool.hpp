@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/notifier.hpp>
+#include <coetcd/detail/async/notifier.hpp>
 
 #include <cstddef>
 #include <map>

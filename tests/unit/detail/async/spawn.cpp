@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/spawn.hpp>
+#include <coetcd/detail/async/spawn.hpp>
 
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/logic/login.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/watch_history.hpp>
 #include <coetcd/detail/logic/watch_path.hpp>
-#include <coetcd/detail/notifier.hpp>
-#include <coetcd/detail/router.hpp>
-#include <coetcd/detail/spawn.hpp>
-#include <coetcd/detail/watch_link.hpp>
+#include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/service/watch_link.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>

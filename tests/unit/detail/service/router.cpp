@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/router.hpp>
+#include <coetcd/detail/service/router.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>

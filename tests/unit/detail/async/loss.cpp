@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/loss.hpp>
+#include <coetcd/detail/async/loss.hpp>
 
 #include <memory>
 #include <optional>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
 #include <coetcd/detail/logic/login.hpp>
 #include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/retry.hpp>
-#include <coetcd/detail/notifier.hpp>
 #include <coetcd/detail/secret.hpp>
-#include <coetcd/detail/spawn.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>

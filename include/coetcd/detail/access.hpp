@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// What the public handles let the library's own code do.
+class access {
+public:
+    template<class Handle>
+    static const auto& impl(const Handle& handle) {
+        return handle.impl_;
+    }
+    template<class Held>
+    static const auto& held(const Held& handle) {
+        return handle.held_;
+    }
+    template<class Handle, class... Args>
+    static Handle make(Args&&... args) {
+        return Handle(std::forward<Args>(args)...);
+    }
+};
+
+/// What `work` makes, as the user is to have it.
+template<class Handle, class Impl>
+boost::asio::awaitable<Handle> as_handle(boost::asio::awaitable<std::shared_ptr<Impl>> work) {
+    std::shared_ptr<Impl> impl = co_await std::move(work);
+    co_return access::make<Handle>(std::move(impl));
+}
+
+} // namespace coetcd::detail

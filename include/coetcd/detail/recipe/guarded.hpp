@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/loss.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/recipe/ownership.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/this_coro.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace coetcd::detail {
+
+/// What `body()`, or `body(held)` if that is what it takes, returns.
+template<class Body, class Held>
+auto start(Body& body, const Held& held) {
+    if constexpr (std::is_invocable_v<Body&, const Held&>) {
+        return body(held);
+    } else {
+        return body();
+    }
+}
+
+/// A body that runs under a lock. Shared with the handler of its end, which may come later than
+/// the end of whoever waits for it.
+template<class Body, class Held>
+struct guarded_body final : loss_listener {
+    using value_type =
+        typename decltype(start(std::declval<Body&>(), std::declval<const Held&>()))::value_type;
+    using stored_type = std::conditional_t<std::is_void_v<value_type>, std::monostate, value_type>;
+
+    guarded_body(Body b, Held l, env& world)
+        : body(std::move(b))
+        , held(std::move(l))
+        , done(world) {}
+
+    void on_loss() override { stop.emit(asio::cancellation_type::terminal); }
+
+    Body body;
+    Held held;
+    asio::cancellation_signal stop;
+    notifier done;
+    bool ended = false;
+    std::exception_ptr failure;
+    std::optional<stored_type> value;
+};
+
+template<class Body, class Held>
+asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
+    try {
+        auto work = start(guarded->body, guarded->held);
+        if constexpr (std::is_void_v<typename guarded_body<Body, Held>::value_type>) {
+            co_await std::move(work);
+        } else {
+            guarded->value.emplace(co_await std::move(work));
+        }
+    } catch (...) {
+        guarded->failure = std::current_exception();
+    }
+    // Asio 1.26 awaits once more behind a coroutine that never waited; cancelled by its own doing,
+    // as one that closes its session is, that would throw into the event loop.
+    co_await asio::this_coro::throw_if_cancelled(false);
+}
+
+/// Reports that the lock was lost under a body, and how the body ended.
+[[noreturn]] inline void throw_loss(const ownership& lost, const std::exception_ptr& failure) {
+    if (!failure) {
+        throw lost.loss();
+    }
+    try {
+        std::rethrow_exception(failure);
+    } catch (...) {
+        std::throw_with_nested(lost.loss());
+    }
+}
+
+/// Runs `body` under what `lock` brings.
+/// @param owned Tells what it stands for.
+template<class Held, class Body>
+asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
+    asio::awaitable<Held> lock, std::shared_ptr<ownership> (*owned)(const Held&), Body body) {
+    Held taken = co_await std::move(lock);
+    const std::shared_ptr<ownership> held = owned(taken);
+    const auto guarded = std::make_shared<guarded_body<Body, Held>>(
+        std::move(body), std::move(taken), held->world());
+    const loss_source::subscription listening(held->losses, *guarded);
+
+    auto at_end = [guarded](std::exception_ptr defect) {
+        guarded->failure = defect ? defect : guarded->failure;
+        guarded->ended = true;
+        guarded->done.notify_all();
+    };
+    asio::any_io_executor executor = co_await asio::this_coro::executor;
+    asio::co_spawn(executor,
+                   run(guarded),
+                   asio::bind_cancellation_slot(guarded->stop.slot(), std::move(at_end)));
+
+    // A cancellation of ours goes on to the body, whose end is then still to be awaited.
+    const bool throws = co_await asio::this_coro::throw_if_cancelled();
+    co_await asio::this_coro::throw_if_cancelled(false);
+    while (!guarded->ended) {
+        try {
+            (void)co_await guarded->done.wait();
+        } catch (const boost::system::system_error&) {
+            guarded->stop.emit(asio::cancellation_type::terminal);
+        }
+    }
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    co_await asio::this_coro::throw_if_cancelled(throws);
+
+    if (!held->held()) {
+        throw_loss(*held, guarded->failure);
+    }
+    if (state.cancelled() == asio::cancellation_type::none) {
+        bool was_ours = true;
+        try {
+            was_ours = co_await guarded->held.unlock();
+        } catch (const boost::system::system_error&) {
+            // It is being cleaned up; what `body` did stands.
+        }
+        if (!was_ours) {
+            throw_loss(*held, guarded->failure);
+        }
+    } else {
+        held->abandon();
+    }
+    if (guarded->failure) {
+        std::rethrow_exception(guarded->failure);
+    }
+    if constexpr (!std::is_void_v<typename guarded_body<Body, Held>::value_type>) {
+        co_return std::move(*guarded->value);
+    }
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client_options.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/default_env.hpp>
+#include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/detail/service/watcher.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// Makes requests for a token.
+class password_source {
+public:
+    explicit password_source(credentials who)
+        : who_(std::move(who)) {}
+
+    std::string operator()() const {
+        std::string password = who_.password_();
+        const wipe_at_end no_trace(password);
+        return wire::encode_authenticate(who_.user_, password);
+    }
+
+private:
+    credentials who_;
+};
+
+/// What all handles of one client share, and its sessions and watchers with them.
+class client_impl {
+public:
+    client_impl(std::shared_ptr<env> w,
+                const std::vector<logic::endpoint>& cluster,
+                const client_options& o)
+        : world(std::move(w))
+        , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
+        , hub(std::make_shared<watch_hub>(cluster_router))
+        , options(o) {}
+
+    const std::shared_ptr<env> world;
+    const std::shared_ptr<router> cluster_router;
+    const std::shared_ptr<watch_hub> hub;
+    const client_options options;
+
+    call_spec
+    spec(rpc what, std::chrono::nanoseconds timeout, bool idempotent, bool changes) const {
+        call_spec s{what, after(world->now(), timeout), idempotent, changes};
+        s.attempt_timeout = options.attempt_timeout;
+        return s;
+    }
+
+private:
+    static router_options to_router_options(const std::vector<logic::endpoint>& cluster,
+                                            const client_options& o) {
+        router_options r;
+        if (o.credentials) {
+            r.login = password_source(*o.credentials);
+        }
+        r.login_timeout = o.request_timeout;
+        r.member_refresh = o.member_refresh;
+        r.observer = o.observer;
+        r.rules.tls = o.tls != nullptr;
+        r.rules.plain = std::any_of(
+            cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
+        r.rules.secrets = o.credentials.has_value();
+        r.rules.secrets_in_the_clear = o.insecure_plain_text_credentials;
+        return r;
+    }
+};
+
+/// A decoder that puts the answer where it is wanted.
+template<class Response>
+decoder decode_into(Response& out) {
+    return [&out](const std::string& body) -> std::optional<wire::status> {
+        out = wire::decode<Response>(body);
+        return std::nullopt;
+    };
+}
+
+/// The same for a call whose answer is a stream of one message.
+template<class Response>
+decoder decode_stream_into(Response& out) {
+    return [&out](const std::string& body) -> std::optional<wire::status> {
+        auto message = wire::decode_stream<Response>(body);
+        if (auto* failure = std::get_if<wire::status>(&message)) {
+            return std::move(*failure);
+        }
+        out = std::get<Response>(std::move(message));
+        return std::nullopt;
+    };
+}
+
+/// One call: what every unary service comes down to.
+template<class Response>
+asio::awaitable<Response>
+unary(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
+    Response response;
+    decoder decode = decode_into(response);
+    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
+    a.check();
+    co_return response;
+}
+
+inline asio::awaitable<std::optional<key_value>>
+get(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
+    range_response r = co_await unary<range_response>(std::move(impl), spec, std::move(body));
+    std::optional<key_value> found;
+    if (!r.kvs.empty()) {
+        found = std::move(r.kvs.front());
+    }
+    co_return found;
+}
+
+inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<client_impl> impl,
+                                                            call_spec spec,
+                                                            wire::watch_create_request request,
+                                                            watch_options options) {
+    // Not from when etcd registers it: what happens until then would be missed. If nothing does,
+    // its events come at once; else the first ones come up to 100 ms late.
+    if (request.start_revision == 0) {
+        std::string body = wire::encode(wire::least_of(request));
+        const range_response r = co_await unary<range_response>(impl, spec, std::move(body));
+        request.start_revision = r.header.revision + 1;
+    }
+    auto started = std::make_shared<watcher_impl>(
+        impl->cluster_router, impl->hub, std::move(request), options);
+    co_await watcher_impl::start(started, spec.deadline);
+    co_return started;
+}
+
+inline void require_key(const std::string& key) {
+    if (key.empty()) {
+        throw std::invalid_argument("key: is empty");
+    }
+}
+
+/// Whether a transaction changes nothing, whatever it comes to.
+inline bool is_read_only(const std::vector<op>& ops) {
+    return std::all_of(ops.begin(), ops.end(), [](const op& o) {
+        if (const auto* inner = std::get_if<txn>(&o)) {
+            return is_read_only(inner->success) && is_read_only(inner->failure);
+        }
+        return std::holds_alternative<range_request>(o);
+    });
+}
+
+inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client_options& o) {
+    std::vector<logic::endpoint> parsed;
+    for (const std::string& url : cluster.urls()) {
+        parsed.push_back(logic::parse_endpoint(url));
+        if (parsed.back().tls && !o.tls) {
+            throw std::invalid_argument("endpoints: \"" + parsed.back().text() +
+                                        "\" needs TLS: include <coetcd/tls.hpp>, link coetcd::tls "
+                                        "(OpenSSL), and set client_options::tls to "
+                                        "coetcd::make_tls()");
+        }
+        if (o.credentials &&
+            !logic::may_get_secrets(parsed.back(), o.insecure_plain_text_credentials)) {
+            throw std::invalid_argument(
+                "endpoints: \"" + parsed.back().text() +
+                "\" would carry the password in the clear; use https, or set "
+                "insecure_plain_text_credentials");
+        }
+    }
+    if (parsed.empty()) {
+        throw std::invalid_argument("endpoints: there are none; expected http://host:port");
+    }
+    return parsed;
+}
+
+inline const client_options& checked(const client_options& o) {
+    const auto require = [](bool holds, const char* field) {
+        if (!holds) {
+            throw std::invalid_argument(std::string(field) + ": must be positive");
+        }
+    };
+    require(o.request_timeout.count() > 0, "request_timeout");
+    require(o.attempt_timeout.count() > 0, "attempt_timeout");
+    require(o.connect_timeout.count() > 0, "connect_timeout");
+    require(o.max_answer > 0, "max_answer");
+    require(o.connections > 0, "connections");
+    require(!o.member_refresh || o.member_refresh->count() > 0, "member_refresh");
+    return o;
+}
+
+inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
+                                             const client_options& o) {
+    net::net_options n;
+    n.connect_timeout = o.connect_timeout;
+    n.connections = o.connections;
+    n.most.body = o.max_answer;
+    n.tls = o.tls;
+    n.observer = o.observer;
+    return std::make_shared<net::default_env>(std::move(executor), std::move(n));
+}
+
+} // namespace coetcd::detail

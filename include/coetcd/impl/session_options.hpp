@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/config.hpp>
+#include <coetcd/session_options.hpp>
+
+namespace coetcd {
+
+COETCD_DECL const char* to_string(session_end reason) noexcept {
+    switch (reason) {
+    case session_end::none:
+        return "it is not lost";
+    case session_end::expired:
+        return "its lease expired or was revoked";
+    case session_end::deadline:
+        return "no renewal succeeded in time";
+    case session_end::closed:
+        return "it was closed";
+    case session_end::orphaned:
+        return "its lease was orphaned";
+    case session_end::cleanup_failed:
+        return "a key could not be deleted, so the lease was given up";
+    }
+    return "";
+}
+
+} // namespace coetcd

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/kv.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace coetcd {
+
+/// A key in the queue of a lock: its holder, or somebody who waits for it.
+struct lock_entry {
+    std::string key;
+    std::string label;                ///< See `session_options::label`.
+    lease_id lease = 0;               ///< 0: a stray key; it blocks everybody until it is deleted.
+    std::int64_t create_revision = 0; ///< The fencing token, of the holder.
+};
+
+} // namespace coetcd

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// All definitions. Include it in one translation unit of a program that is compiled with
+// COETCD_SEPARATE_COMPILATION; the CMake target coetcd::compiled does both.
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#error "define COETCD_SEPARATE_COMPILATION for the whole program"
+#endif
+
+#include <coetcd/impl/client.hpp>
+#include <coetcd/impl/client_options.hpp>
+#include <coetcd/impl/error.hpp>
+#include <coetcd/impl/mutex.hpp>
+#include <coetcd/impl/session.hpp>
+#include <coetcd/impl/session_options.hpp>
+#include <coetcd/impl/watch.hpp>
