@@ -25,8 +25,8 @@ class held_lock;
 
 namespace detail {
 class access;
-class acquisition;
-class mutex_impl;
+class holder;
+class place;
 std::shared_ptr<ownership> ownership_of(const held_lock& held);
 } // namespace detail
 
@@ -62,10 +62,10 @@ public:
 
 private:
     friend class detail::access;
-    held_lock(std::shared_ptr<detail::mutex_impl> m, std::shared_ptr<detail::acquisition> a);
+    held_lock(std::shared_ptr<detail::holder> m, std::shared_ptr<detail::place> a);
 
-    std::shared_ptr<detail::mutex_impl> mutex_;
-    std::shared_ptr<detail::acquisition> held_;
+    std::shared_ptr<detail::holder> mutex_;
+    std::shared_ptr<detail::place> held_;
 };
 
 /// A lock that one owner at a time holds, in the whole etcd cluster, in order of arrival.
@@ -171,7 +171,7 @@ public:
 
 private:
     friend class detail::access;
-    std::shared_ptr<detail::mutex_impl> impl_;
+    std::shared_ptr<detail::holder> impl_;
 };
 
 /// Runs `body` under the lock: takes it, awaits `body()` or `body(const held_lock&)`, gives it

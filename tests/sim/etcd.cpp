@@ -102,12 +102,13 @@ void etcd::header(json_writer& out, int of, bool with_revision) const {
     out.close();
 }
 
-etcd::answer etcd::refuse(rpc what, const refusal& no) const {
+etcd::answer etcd::refuse(rpc what, const refusal& no, answer a) const {
     const std::string code = std::to_string(no.code);
-    answer a;
-    a.status = http_status(no.code);
+    if (a.body.empty()) {
+        a.status = http_status(no.code);
+    }
     if (what == rpc::lease_keep_alive) { // a stream, to the gateway
-        a.body = stream_error(no.code, no.message);
+        a.body += stream_error(no.code, no.message);
     } else if (speaks_ == dialect::v1) {
         a.body = R"({"error":")" + no.message + R"(","message":")" + no.message + R"(","code":)" +
                  code + "}";
@@ -150,8 +151,9 @@ void etcd::check_token(rpc what, const std::string& token) const {
     }
 }
 
-etcd::answer etcd::call(int at, rpc what, std::string_view body, const std::string& token) {
-    answer a;
+etcd::answer
+etcd::call(int at, rpc what, std::string_view body, const std::string& token, answer a) {
+    a.wait = false;
     const peer& here = members_[index(at)];
     const bool stranded = here.cut || leader_ < 0;
     const bool still_leads = at == deposed_ && now_() < deposed_until_;
@@ -161,49 +163,69 @@ etcd::answer etcd::call(int at, rpc what, std::string_view body, const std::stri
             a.wait = true;
             return a;
         }
-        return refuse(what,
-                      {14,
-                       what == rpc::lease_keep_alive ? "etcdserver: no leader"
-                                                     : "etcdserver: request timed out"});
+        const refusal no{14,
+                         what == rpc::lease_keep_alive ? "etcdserver: no leader"
+                                                       : "etcdserver: request timed out"};
+        return refuse(what, no, std::move(a));
     }
     try {
-        const json request(body);
-        check_token(what, token);
         if (what == rpc::lease_keep_alive) {
-            const lease_id id = request["ID"].number();
-            const auto found = leases_.find(id);
-            if (found != leases_.end() && still_leads && leader_ >= 0 &&
-                found->second.term == term) {
-                a.wait = true; // the new leader's, of which the old one does not know
-                return a;
-            }
-            if (found != leases_.end() && !still_leads) {
-                if (found->second.ends <= now_()) {
-                    a.wait = true; // until it is revoked, or there is a new leader
-                    return a;
-                }
-                found->second.ends = now_() + found->second.ttl;
-            }
-            json_writer out;
-            out.open().name("result").open();
-            header(out, at);
-            out.number("ID", id);
-            if (found != leases_.end()) {
-                out.number("TTL", found->second.ttl.count());
-            }
-            out.close().close();
-            a.body = out.take() + "\n";
+            check_token(what, token);
+            renew(at, still_leads, body, a);
             return a;
         }
+        const json request(body);
+        check_token(what, token);
         json_writer out = writer();
         serve(at, what, request.root(), out);
         a.body = out.take();
     } catch (const refusal& no) {
-        return refuse(what, no);
-    } catch (const std::invalid_argument& no) {
-        return refuse(what, {3, "malformed request"});
+        return refuse(what, no, std::move(a));
+    } catch (const std::invalid_argument&) {
+        return refuse(what, {3, "malformed request"}, std::move(a));
     }
     return a;
+}
+
+/// A stream of renewals, each answered by a line: one after the other, so that one that has to wait
+/// holds up those behind it.
+void etcd::renew(int at, bool still_leads, std::string_view body, answer& a) {
+    while (a.served != body.size()) {
+        std::size_t length = 0;
+        lease_id id = 0;
+        try {
+            const json request(body.substr(a.served));
+            id = request["ID"].number();
+            length = request.end();
+        } catch (const std::invalid_argument&) {
+            if (a.body.empty()) {
+                throw;
+            }
+            return; // the gateway sends nothing of what comes behind
+        }
+        const auto found = leases_.find(id);
+        if (found != leases_.end() && still_leads && leader_ >= 0 && found->second.term == term) {
+            a.wait = true; // the new leader's, of which the old one does not know
+            return;
+        }
+        if (found != leases_.end() && !still_leads) {
+            if (found->second.ends <= now_()) {
+                a.wait = true; // until it is revoked, or there is a new leader
+                return;
+            }
+            found->second.ends = now_() + found->second.ttl;
+        }
+        json_writer out;
+        out.open().name("result").open();
+        header(out, at);
+        out.number("ID", id);
+        if (found != leases_.end()) {
+            out.number("TTL", found->second.ttl.count());
+        }
+        out.close().close();
+        a.body += out.take() + "\n";
+        a.served = std::min(body.size(), body.find('{', a.served + length));
+    }
 }
 
 void etcd::serve(int of, rpc what, value in, json_writer& out) {
@@ -246,8 +268,14 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         if (no_space && puts(in)) {
             throw refusal{8, "etcdserver: mvcc: database space exceeded"};
         }
+        store_map past;
+        const bool is_stale = stale_by != 0 && only_reads(in);
+        if (is_stale) {
+            shown = std::max<std::int64_t>(1, revision - stale_by);
+            past = keys_at(shown, {});
+        }
         std::vector<bool> taken;
-        decide(in, taken);
+        decide(in, is_stale ? past : keys, taken);
         std::size_t at = 0;
         std::string_view unreadable;
         check_branches(in, taken, at, unreadable);
@@ -255,9 +283,6 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
             throw refusal{11, std::string(unreadable)};
         }
         at = 0;
-        if (only_reads(in)) {
-            shown = std::max<std::int64_t>(1, revision - stale_by);
-        }
         txn(in, taken, at, e, shown != 0 ? shown : revision, rest);
         break;
     }
@@ -384,9 +409,8 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
 
 // Reads.
 
-std::map<std::string, etcd::record> etcd::keys_at(std::int64_t then,
-                                                  const std::vector<change>& pending) const {
-    std::map<std::string, record> past = keys;
+etcd::store_map etcd::keys_at(std::int64_t then, const std::vector<change>& pending) const {
+    store_map past = keys;
     const auto undo = [&](const std::vector<change>& changes) {
         for (auto c = changes.rbegin(); c != changes.rend() && c->revision > then; ++c) {
             if (c->before.version != 0) {
@@ -429,7 +453,7 @@ void etcd::range(value in,
     }
     const std::int64_t at = then > 0 ? then : now;
     const bool is_past = at < (pending.empty() ? revision : pending.back().revision);
-    std::map<std::string, record> past;
+    store_map past;
     if (is_past) {
         past = keys_at(at, pending);
     }
@@ -449,8 +473,10 @@ void etcd::range(value in,
     filter("min_create_revision", [](const record& r, auto b) { return r.create_revision < b; });
     filter("max_create_revision", [](const record& r, auto b) { return r.create_revision > b; });
 
-    const std::string_view target = in["sort_target"].text();
-    const bool descend = in["sort_order"].text() == "DESCEND";
+    constexpr std::string_view targets[] = {"KEY", "VERSION", "CREATE", "MOD", "VALUE"};
+    constexpr std::string_view orders[] = {"NONE", "ASCEND", "DESCEND"};
+    const std::string_view target = targets[in["sort_target"].choice(targets)];
+    const bool descend = orders[in["sort_order"].choice(orders)] == "DESCEND";
     const auto sort_by = [&](auto field) {
         std::stable_sort(found.begin(), found.end(), [&](const entry* a, const entry* b) {
             return descend ? field(*b) < field(*a) : field(*a) < field(*b);
@@ -487,9 +513,12 @@ void etcd::range(value in,
     out.number("count", static_cast<std::int64_t>(count));
 }
 
-bool etcd::holds(value condition) const {
-    const std::string_view target = condition["target"].text();
-    const std::string_view how = condition["result"].text();
+/// A comparison that says no more than a key asks for version 0: whether it does not exist.
+bool etcd::holds(value condition, const store_map& in) {
+    constexpr std::string_view targets[] = {"VERSION", "CREATE", "MOD", "VALUE", "LEASE"};
+    constexpr std::string_view results[] = {"EQUAL", "GREATER", "LESS", "NOT_EQUAL"};
+    const std::string_view target = targets[condition["target"].choice(targets)];
+    const std::string_view how = results[condition["result"].choice(results)];
     const auto judge = [&](const auto& have, const auto& want) {
         return how == "GREATER"     ? have > want
                : how == "LESS"      ? have < want
@@ -513,7 +542,7 @@ bool etcd::holds(value condition) const {
     };
     bool any = false;
     bool all = true;
-    each_in(keys, condition["key"].bytes(), condition["range_end"].bytes(), [&](const auto& e) {
+    each_in(in, condition["key"].bytes(), condition["range_end"].bytes(), [&](const auto& e) {
         any = true;
         all = all && meets(e.second, true);
     });
@@ -633,13 +662,13 @@ void etcd::check_put(value request, bool in_txn) const {
 }
 
 /// Which branch is taken, of this one and of those in it, in the order of a walk.
-void etcd::decide(value t, std::vector<bool>& taken) const {
+void etcd::decide(value t, const store_map& in, std::vector<bool>& taken) {
     bool all = true;
-    t["compare"].each([&](value c) { all = all && holds(c); });
+    t["compare"].each([&](value c) { all = all && holds(c, in); });
     taken.push_back(all);
     t[all ? "success" : "failure"].each([&](value op) {
         if (const value inner = op["request_txn"]) {
-            decide(inner, taken);
+            decide(inner, in, taken);
         }
     });
 }
@@ -670,13 +699,12 @@ void etcd::check_branches(value t,
     });
 }
 
+/// Whether it is no entry of the raft log. One that holds others always is, even if all of them
+/// only read; and so is one that erases what is not there.
 bool etcd::only_reads(value t) {
     bool only = true;
     for (const char* branch : {"success", "failure"}) {
-        t[branch].each([&](value op) {
-            only = only &&
-                   (op["request_range"] || (op["request_txn"] && only_reads(op["request_txn"])));
-        });
+        t[branch].each([&](value op) { only = only && op["request_range"]; });
     }
     return only;
 }
@@ -1063,8 +1091,10 @@ void etcd::create_watch(std::uint64_t id, value request) {
         return;
     }
     request["filters"].each([&](value f) {
-        w.no_put = w.no_put || f.text() == "NOPUT";
-        w.no_delete = w.no_delete || f.text() == "NODELETE";
+        constexpr std::string_view filters[] = {"NOPUT", "NODELETE"};
+        const bool first = f.choice(filters) == 0;
+        w.no_put = w.no_put || first;
+        w.no_delete = w.no_delete || !first;
     });
     w.synced = w.next == 0 || w.next > revision;
     unsynced_ += w.synced ? 0 : 1;

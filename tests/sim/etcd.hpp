@@ -65,11 +65,15 @@ public:
     // Requests.
 
     struct answer {
+        answer() {}
         unsigned status = 200;
         std::string body;
-        bool wait = false; ///< There is none yet: it is to be asked again, soon.
+        /// This is not all of it: it is to be asked again, soon, with what there is.
+        bool wait = false;
+        std::size_t served = 0; ///< So much of the request is answered. Of renewals only.
     };
-    answer call(int at, rpc what, std::string_view body, const std::string& token = {});
+    answer call(
+        int at, rpc what, std::string_view body, const std::string& token = {}, answer so_far = {});
 
     /// Where the lines of a stream go to.
     struct listener {
@@ -99,7 +103,8 @@ public:
 
     // The store.
 
-    std::map<std::string, record> keys;
+    using store_map = std::map<std::string, record>;
+    store_map keys;
     std::int64_t revision = 1;
     std::int64_t compacted = 0;
     std::uint64_t term = 2;
@@ -206,10 +211,11 @@ private:
     std::size_t index(int m) const { return static_cast<std::size_t>(m); }
     json_writer writer() const { return json_writer(speaks_ == dialect::v2); }
     void header(json_writer& out, int of, bool with_revision = true) const;
-    answer refuse(rpc what, const refusal& no) const;
+    answer refuse(rpc what, const refusal& no, answer so_far) const;
     std::string stream_error(int code, std::string_view message) const;
     void check_token(rpc what, const std::string& token) const;
 
+    void renew(int at, bool still_leads, std::string_view body, answer& so_far);
     void serve(int of, rpc what, value request, json_writer& out);
     void range(value request,
                std::int64_t now,
@@ -218,12 +224,12 @@ private:
     static void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only);
     void put(value request, edit& e, json_writer& out);
     std::int64_t erase_range(value request, edit& e, json_writer* out);
-    bool holds(value condition) const;
+    static bool holds(value condition, const store_map& in);
     void check_shape(value txn, std::size_t most) const;
     std::set<std::string> check_overlaps(value ops, std::vector<value>& erased) const;
     static void check_put_shape(value request);
     void check_put(value request, bool in_txn) const;
-    void decide(value txn, std::vector<bool>& taken) const;
+    static void decide(value txn, const store_map& in, std::vector<bool>& taken);
     void check_branches(value txn,
                         const std::vector<bool>& taken,
                         std::size_t& at,
@@ -243,8 +249,7 @@ private:
     void
     send_piece(const watch& w, const change* const* first, const change* const* last, bool more);
     void create_watch(std::uint64_t id, value request);
-    std::map<std::string, record> keys_at(std::int64_t then,
-                                          const std::vector<change>& pending) const;
+    store_map keys_at(std::int64_t then, const std::vector<change>& pending) const;
 
     clock now_;
     dialect speaks_;

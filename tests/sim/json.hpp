@@ -64,6 +64,17 @@ public:
             }
             return n;
         }
+        /// One of `names`, by its name or by its number; the first if there is no such field.
+        template<std::size_t N>
+        std::size_t choice(const std::string_view (&names)[N]) const {
+            for (std::size_t i = 0; i != N; ++i) {
+                if (what() == kind::string ? text() == names[i]
+                                           : number() == static_cast<std::int64_t>(i)) {
+                    return i;
+                }
+            }
+            throw std::invalid_argument("json: no such choice: " + std::string(text()));
+        }
         /// Of base64.
         std::string bytes() const {
             std::string out;

@@ -603,18 +603,21 @@ void world::send(nanoseconds wait,
 
 void world::deliver(int member,
                     std::shared_ptr<const call_request> request,
-                    std::function<void(etcd::answer)> answered) {
-    if (const nanoseconds up = awake(member); up > now_) {
-        at(up, [this, member, request = std::move(request), answered = std::move(answered)] {
-            deliver(member, request, answered);
-        });
-        return;
+                    std::function<void(etcd::answer)> answered,
+                    etcd::answer so_far) {
+    const nanoseconds up = awake(member);
+    const bool awaits = up > now_;
+    etcd::answer a = std::move(so_far);
+    if (!awaits) {
+        a = store.call(member, request->what, request->body, request->token, std::move(a));
     }
-    etcd::answer a = store.call(member, request->what, request->body, request->token);
-    if (a.wait) {
-        after(50ms, [this, member, request = std::move(request), answered = std::move(answered)] {
-            deliver(member, request, answered);
-        });
+    if (awaits || a.wait) {
+        at(awaits ? up : now_ + 50ms,
+           [this,
+            member,
+            request = std::move(request),
+            answered = std::move(answered),
+            a = std::move(a)] { deliver(member, request, answered, a); });
         return;
     }
     --in_flight_;

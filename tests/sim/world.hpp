@@ -317,7 +317,8 @@ private:
               std::function<void(etcd::answer)> answered);
     void deliver(int member,
                  std::shared_ptr<const coetcd::detail::call_request> request,
-                 std::function<void(etcd::answer)> answered);
+                 std::function<void(etcd::answer)> answered,
+                 etcd::answer so_far = {});
     void chaos();
     void look_at_leases();
     void look_at_watches();

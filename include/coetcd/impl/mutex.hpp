@@ -13,14 +13,16 @@ namespace coetcd {
 
 namespace detail {
 
+inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_claim};
+
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::held(held);
 }
 
 } // namespace detail
 
-COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::mutex_impl> m,
-                                 std::shared_ptr<detail::acquisition> a)
+COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::holder> m,
+                                 std::shared_ptr<detail::place> a)
     : mutex_(std::move(m))
     , held_(std::move(a)) {}
 
@@ -62,7 +64,7 @@ COETCD_DECL const std::string& held_lock::key() const {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
-    return detail::mutex_impl::unlock(mutex_, held_);
+    return detail::holder::unlock(mutex_, held_);
 }
 
 COETCD_DECL mutex::mutex(const session& owner, std::string name) {
@@ -72,7 +74,8 @@ COETCD_DECL mutex::mutex(const session& owner, std::string name) {
     if (name.size() > 512) {
         throw std::invalid_argument("name: is longer than 512 bytes");
     }
-    impl_ = std::make_shared<detail::mutex_impl>(detail::access::impl(owner), std::move(name));
+    impl_ = std::make_shared<detail::holder>(
+        detail::access::impl(owner), detail::mutex_recipe, std::move(name));
 }
 
 COETCD_DECL mutex& mutex::operator=(mutex&& other) noexcept {
@@ -88,27 +91,27 @@ COETCD_DECL mutex::~mutex() {
 }
 
 COETCD_DECL boost::asio::awaitable<void> mutex::lock() {
-    return detail::mutex_impl::lock(impl_);
+    return detail::holder::lock(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock() {
-    return detail::mutex_impl::try_lock(impl_);
+    return detail::holder::try_lock(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds patience) {
     if (patience.count() <= 0) {
         return try_lock();
     }
-    return detail::mutex_impl::try_lock_until(impl_,
-                                              detail::after(impl_->session->world.now(), patience));
+    return detail::holder::try_lock_until(impl_,
+                                          detail::after(impl_->session->world.now(), patience));
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
-    return detail::mutex_impl::scoped_lock<held_lock>(impl_);
+    return detail::holder::scoped_lock<held_lock>(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::unlock() {
-    return detail::mutex_impl::unlock(impl_, impl_->current);
+    return detail::holder::unlock(impl_, impl_->current);
 }
 
 COETCD_DECL bool mutex::owns_lock() const {
@@ -120,7 +123,7 @@ COETCD_DECL std::int64_t mutex::fencing_token() const {
 }
 
 COETCD_DECL compare mutex::is_owner() const {
-    const detail::acquisition& a = impl_->require_held();
+    const detail::place& a = impl_->require_held();
     return compare::create_revision(a.key()) == a.create_revision();
 }
 
@@ -133,11 +136,11 @@ COETCD_DECL const std::string& mutex::name() const {
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lock_entry>> mutex::holder() const {
-    return detail::mutex_impl::holder(impl_);
+    return detail::holder::first_entry(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<std::vector<lock_entry>> mutex::waiters() const {
-    return detail::mutex_impl::waiters(impl_);
+    return detail::holder::later_entries(impl_);
 }
 
 } // namespace coetcd

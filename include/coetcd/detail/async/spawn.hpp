@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 
 #include <exception>
 #include <utility>
@@ -31,6 +32,12 @@ struct rethrow_defect {
 /// Runs `work` by itself. It owns what it needs.
 inline void spawn(env& world, asio::awaitable<void> work) {
     asio::co_spawn(world.executor(), std::move(work), rethrow_defect());
+}
+
+/// Calls `f` when the handler that is running has ended.
+template<class F>
+void defer(env& world, F f) {
+    asio::post(world.executor(), std::move(f));
 }
 
 } // namespace coetcd::detail

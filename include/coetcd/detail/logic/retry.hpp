@@ -83,6 +83,11 @@ inline bool is_passing(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown;
 }
 
+/// Whether etcd takes no puts because its quota is used up. It still erases.
+inline bool is_no_space(const error_code& ec, std::string_view text) {
+    return ec == server_errc::resource_exhausted && text.find("space exceeded") != text.npos;
+}
+
 /// How long to wait before the next attempt: doubles from `first` up to `most`, with jitter of
 /// a half, so that many clients do not come back at the same moment.
 inline std::chrono::nanoseconds

@@ -13,27 +13,30 @@
 
 namespace coetcd::detail {
 
-/// What a `mutex` and the operations under way on it share.
-class mutex_impl {
+/// What a public lock object and the operations under way on it share: what it holds now.
+class holder {
 public:
-    mutex_impl(std::shared_ptr<session_impl> s, std::string n)
+    holder(std::shared_ptr<session_impl> s, const recipe& h, std::string n)
         : session(std::move(s))
+        , how(h)
         , name(std::move(n)) {}
 
     const std::shared_ptr<session_impl> session;
+    const recipe& how;
     const std::string name;
 
-    std::shared_ptr<acquisition> current; ///< The one that was granted last, until unlocked.
-    bool guarded = false;                 ///< A `held_lock` answers for it.
+    std::shared_ptr<place> current; ///< The one that was granted last, until unlocked.
+    bool guarded = false;           ///< A `held_lock` answers for it.
 
-    const acquisition& require_held() const {
+    const place& require_held() const {
         if (!current || !current->held()) {
-            throw error(errc::not_owner, "mutex \"" + wire::printable(name) + "\"");
+            throw error(errc::not_owner,
+                        std::string(how.word) + " \"" + wire::printable(name) + "\"");
         }
         return *current;
     }
 
-    bool take(std::shared_ptr<acquisition> taken) {
+    bool take(std::shared_ptr<place> taken) {
         if (!taken) {
             return false;
         }
@@ -43,49 +46,49 @@ public:
     }
 
     /// Forgets `a`, so that this object does not answer for it any more.
-    void forget(const std::shared_ptr<acquisition>& a) {
+    void forget(const std::shared_ptr<place>& a) {
         if (current == a) {
             current = nullptr;
             guarded = false;
         }
     }
 
-    static asio::awaitable<void> lock(std::shared_ptr<mutex_impl> self) {
-        std::shared_ptr<acquisition> taken =
-            co_await lock_wait::lock(self->session, self->name, time_point::max());
+    static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
+        std::shared_ptr<place> taken =
+            co_await place_wait::lock(self->session, self->how, self->names(), time_point::max());
         self->take(std::move(taken));
     }
-    static asio::awaitable<bool> try_lock(std::shared_ptr<mutex_impl> self) {
-        std::shared_ptr<acquisition> taken =
-            co_await lock_wait::try_lock(self->session, self->name);
+    static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
+        std::shared_ptr<place> taken =
+            co_await place_wait::try_lock(self->session, self->how, self->names());
         co_return self->take(std::move(taken));
     }
-    static asio::awaitable<bool> try_lock_until(std::shared_ptr<mutex_impl> self,
-                                                time_point deadline) {
-        std::shared_ptr<acquisition> taken =
-            co_await lock_wait::lock(self->session, self->name, deadline);
+    static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
+        std::shared_ptr<place> taken =
+            co_await place_wait::lock(self->session, self->how, self->names(), deadline);
         co_return self->take(std::move(taken));
     }
     /// As `lock`, for an object that gives the lock back.
     template<class Held>
-    static asio::awaitable<Held> scoped_lock(std::shared_ptr<mutex_impl> self) {
-        std::shared_ptr<acquisition> taken =
-            co_await lock_wait::lock(self->session, self->name, time_point::max());
+    static asio::awaitable<Held> scoped_lock(std::shared_ptr<holder> self) {
+        std::shared_ptr<place> taken =
+            co_await place_wait::lock(self->session, self->how, self->names(), time_point::max());
         self->take(taken);
         self->guarded = true;
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
 
-    static asio::awaitable<bool> unlock(std::shared_ptr<mutex_impl> self,
-                                        std::shared_ptr<acquisition> a) {
+    /// Lets go of `a` at once; what is awaited is that etcd knows.
+    static asio::awaitable<bool> unlock(const std::shared_ptr<holder>& self,
+                                        std::shared_ptr<place> a) {
         if (!a) {
-            co_return false;
+            return nothing();
         }
         self->forget(a);
-        co_return co_await acquisition::release(std::move(a));
+        return a->release();
     }
 
-    static asio::awaitable<std::vector<lock_entry>> entries(std::shared_ptr<mutex_impl> self,
+    static asio::awaitable<std::vector<lock_entry>> entries(std::shared_ptr<holder> self,
                                                             std::int64_t limit) {
         range_options oldest_first;
         oldest_first.limit = limit;
@@ -107,7 +110,7 @@ public:
         }
         co_return found;
     }
-    static asio::awaitable<std::optional<lock_entry>> holder(std::shared_ptr<mutex_impl> self) {
+    static asio::awaitable<std::optional<lock_entry>> first_entry(std::shared_ptr<holder> self) {
         std::vector<lock_entry> first = co_await entries(std::move(self), 1);
         std::optional<lock_entry> found;
         if (!first.empty()) {
@@ -115,13 +118,21 @@ public:
         }
         co_return found;
     }
-    static asio::awaitable<std::vector<lock_entry>> waiters(std::shared_ptr<mutex_impl> self) {
+    static asio::awaitable<std::vector<lock_entry>> later_entries(std::shared_ptr<holder> self) {
         std::vector<lock_entry> all = co_await entries(std::move(self), 0);
         if (!all.empty()) {
             all.erase(all.begin());
         }
         co_return all;
     }
+
+private:
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        all.push_back(name);
+        return all;
+    }
+    static asio::awaitable<bool> nothing() { co_return false; }
 };
 
 } // namespace coetcd::detail

@@ -3,180 +3,505 @@
 
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
-#include <coetcd/detail/logic/lock.hpp>
+#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/lines.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/printable.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail {
 
-/// One attempt to hold one lock, from the first request to the last. Whatever ends it, nothing of
-/// it stays in etcd: what was not released in an orderly way is cleaned up in the background.
-class acquisition final : public ownership, public held_key, private loss_listener {
+/// What tells one recipe's places from another's.
+struct recipe {
+    const char* word; ///< For messages.
+    /// The keys that a slot has under one name.
+    logic::claim (*claim)(const std::string& name,
+                          lease_id lease,
+                          std::uint64_t nonce,
+                          std::uint64_t slot,
+                          std::int64_t epoch);
+};
+
+/// One attempt's places in the queues of its names, from the first request to the last. Whatever
+/// ends it, nothing of it stays in etcd: what is left to do then is done in the background.
+class place final : public ownership,
+                    public looked_after,
+                    public std::enable_shared_from_this<place>,
+                    private turn_taker,
+                    private loss_listener {
+    struct passkey {};
+
 public:
-    /// Takes the last place in the session's own queue; `wake` is notified when the turn has come.
-    acquisition(std::shared_ptr<session_impl> s, std::string lock_name, notifier& wake)
+    /// Takes the last place in the session's own lines. With the last handle to it, it is given up.
+    static std::shared_ptr<place>
+    open(std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> names) {
+        const auto made = std::make_shared<place>(passkey(), std::move(s), how, std::move(names));
+        made->turn_.emplace(made->session->wanted, made->names, static_cast<turn_taker&>(*made));
+        return {made.get(), [made](place*) { made->abandon(); }};
+    }
+    place(passkey, std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> n)
         : session(std::move(s))
-        , name(std::move(lock_name))
-        , keys(session->next_keys(name))
-        , turn_(std::in_place, session, name, wake) {}
-    ~acquisition() { abandon(); }
-    acquisition(const acquisition&) = delete;
-    acquisition& operator=(const acquisition&) = delete;
+        , names(std::move(n))
+        , changed(session->world)
+        , recipe_(how)
+        , loss_of_session_(session->losses, static_cast<loss_listener&>(*this)) {}
 
     const std::shared_ptr<session_impl> session;
-    const std::string name;
-    const logic::lock_keys keys;
+    const std::vector<std::string> names;
+    notifier changed; ///< Of everything that a wait may be for.
 
-    bool turn_has_come() const { return turn_->has_come(); }
-
-    /// A request to enter is about to be sent.
-    void entering() {
-        phase_ = phase::entered;
-        left_ = logic::effect::unresolved;
+    /// For messages.
+    std::string title() const {
+        return std::string(recipe_.word) + " \"" + wire::printable(names.front()) + "\"";
     }
-    /// The request to enter has failed, or void repetitions of it have.
-    void settle(logic::effect left) { left_ = left; }
-    /// Our key was seen.
-    void queued(std::int64_t create_revision) { create_revision_ = create_revision; }
-    /// Our key is not there, and no request that could put it is under way.
-    void nothing_there() {
-        if (left_ != logic::effect::unresolved) {
-            phase_ = phase::over;
+    /// @throws error with `errc::session_lost`.
+    void require_session() const { session->require_alive(title()); }
+
+    // Entering.
+
+    /// What the first request is to be.
+    enum class beginning {
+        enter,        ///< Stand in the queue; take, where the name was free the last time.
+        take_or_leave ///< Only if nobody is there.
+    };
+    /// Begins as soon as it is its turn, and there is a slot: now, or in `on_turn`.
+    void begin(beginning how, time_point not_after) {
+        beginning_ = how;
+        not_after_ = not_after;
+        begins_ = true;
+        if (turn_->has_come()) {
+            on_turn();
         }
     }
+    /// The request to enter that is under way, or was the last; null before the first.
+    const std::shared_ptr<lane_part>& entry() const { return entry_; }
+    /// What its answer means. Call it once for each.
+    logic::standing entered() {
+        // Other copies may still be under way, whatever became of the one that was answered.
+        unresolved_ = unresolved_ || entry_->left == logic::effect::unresolved;
+        doubtful_ = entry_->left == logic::effect::settled;
+        const bool taking = std::exchange(taking_, false);
+        const logic::standing now = taking ? logic::after_take(entry_->response, keys_)
+                                           : logic::after_enter(entry_->response, keys_);
+        learn(now);
+        entry_ = nullptr;
+        return now;
+    }
+    /// It failed, perhaps not for good. Call it once for each.
+    void failed() {
+        unresolved_ = unresolved_ || entry_->left != logic::effect::none;
+        entry_ = nullptr;
+    }
+    /// Asks (again).
+    void send_entry(bool taking) {
+        taking_ = taking;
+        const bool why = beginning_ == beginning::take_or_leave || !taking;
+        auto part = std::make_shared<lane_part>(taking ? logic::take(keys_, session->label())
+                                                       : logic::enter(keys_, session->label()));
+        part->puts = names.front();
+        part->likely = beginning_ != beginning::take_or_leave;
+        part->asks_why = why;
+        entry_ = submit(std::move(part));
+    }
 
-    /// From here on the lock is ours, if the session still is.
+    bool is_taking() const { return taking_; }
+    const logic::attempt_keys& keys() const { return keys_; }
+
+    /// A request of ours, on its way.
+    std::shared_ptr<lane_part> submit(std::shared_ptr<lane_part> part) {
+        part->not_after = not_after_;
+        part->on_end = [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) {
+                self->changed.notify_all();
+            }
+        };
+        session->owner->transactions->submit(part);
+        return part;
+    }
+
+    // Holding.
+
+    /// From here on it is ours, if the session still is.
     /// @throws error with `errc::session_lost`: the answer may have waited for us while the process
     ///   stood still.
     void grant() {
         require_session();
         phase_ = phase::held;
         granted_ = session->world.now();
-        session->hold(*this);
-        loss_of_session_.emplace(session->losses, static_cast<loss_listener&>(*this));
+        session->look_after(*this);
     }
-
     bool held() const override { return phase_ == phase::held && !missing_ && session->alive(); }
-
-    /// @throws error with `errc::session_lost`.
-    void require_session() const { session->require_alive(title()); }
-
-    /// Why it is lost: the session is, or else the key was deleted.
     error loss() const override {
         if (!session->alive()) {
             return error(errc::session_lost, title() + ": " + to_string(session->reason()));
         }
         return error(errc::lock_lost, title());
     }
-
-    /// For messages.
-    std::string title() const { return "mutex \"" + wire::printable(name) + "\""; }
-
     env& world() const override { return session->world; }
 
-    const std::string& key() const override { return keys.key; }
+    const std::string& key() const override { return keys_.claims.front().keys.front(); }
     std::int64_t create_revision() const override { return create_revision_; }
     void on_missing() override {
-        if (!std::exchange(missing_, true) && left_ == logic::effect::unresolved) {
-            session->clean_up(keys, true); // a late request must not put it again
+        if (!std::exchange(missing_, true) && unresolved_) {
+            leave_etcd(); // a late request must not put it again
         }
-        on_loss();
+        report_end(true);
+        losses.tell();
     }
 
-    /// Ends it here and now; etcd is told in the background.
-    void abandon() override {
-        const phase was = stop();
-        if (was == phase::entered || was == phase::held) {
-            session->clean_up(keys, left_ == logic::effect::unresolved);
+    // Leaving.
+
+    void abandon() override { (void)leave(); }
+
+    /// Gives it up, here at once, in etcd in the background; the next of the session may go on.
+    /// @returns Whether it was held.
+    bool leave() {
+        const bool was_held = phase_ == phase::held;
+        if (was_held) {
+            // Without a look at the session that might end it here and now.
+            report_end(missing_ || session->reason() != session_end::none ||
+                       session->world.now() >= session->certain_until());
+            session->look_away(*this);
         }
+        if (phase_ == phase::entered || was_held) {
+            leave_etcd();
+        }
+        phase_ = phase::over;
+        turn_.reset();
+        return was_held;
     }
 
-    /// Gives the lock back.
+    /// Leaves, and waits until etcd knows.
     /// @returns Whether it was there to be given back.
-    static asio::awaitable<bool> release(std::shared_ptr<acquisition> self);
+    asio::awaitable<bool> release() {
+        const bool lives = session->alive();
+        const bool was_held = leave();
+        return until_left(shared_from_this(), was_held && lives);
+    }
 
 private:
     enum class phase {
         waiting, // nothing was sent yet
-        entered, // our key may be there
-        held,    // it is, and it is the owner
-        over,    // nothing is left to do
+        entered, // our keys may be there
+        held,    // they are, and we own what they stand for
+        over,    // we want nothing any more
     };
 
-    void on_loss() override {
-        report_end(true);
-        losses.tell();
+    /// How far the leaving of one claim is.
+    struct leaving {
+        std::shared_ptr<lane_part> part;
+        bool bumps = false;
+        bool over = false;
+        bool was_there = false;
+    };
+
+    void on_turn() override {
+        if (phase_ == phase::waiting && begins_ && slots_.empty() && take_slots()) {
+            phase_ = phase::entered;
+            bool was_free = true;
+            for (std::size_t i = 0; i != names.size(); ++i) {
+                was_free = was_free && turn_->at(i).was_free;
+            }
+            send_entry(beginning_ == beginning::take_or_leave || was_free);
+        }
+        changed.notify_all();
     }
+
+    bool take_slots() {
+        for (std::size_t i = 0; i != names.size(); ++i) {
+            logic::slot_table::slot* s = turn_->at(i).slots.take();
+            if (!s) {
+                for (auto* taken : slots_) {
+                    logic::slot_table::free(*taken, taken->epoch);
+                }
+                slots_.clear();
+                return false;
+            }
+            slots_.push_back(s);
+        }
+        keys_.lease = session->lease();
+        for (std::size_t i = 0; i != names.size(); ++i) {
+            keys_.claims.push_back(recipe_.claim(
+                names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
+        }
+        return true;
+    }
+
+    void learn(const logic::standing& now) {
+        using at = logic::standing::place;
+        create_revision_ = now.create_revision;
+        if (now.at == at::owner || now.at == at::behind || now.at == at::taken) {
+            for (std::size_t i = 0; turn_ && i != names.size(); ++i) {
+                turn_->at(i).was_free = now.at == at::owner;
+            }
+        }
+        if (now.at == at::ended) {
+            for (std::size_t i = 0; i != names.size(); ++i) {
+                keys_.claims[i].epoch = slots_[i]->epoch = now.epochs[i];
+            }
+        }
+        if (now.at == at::gone) {
+            unresolved_ = true; // some of them may be there
+        }
+    }
+
+    void on_loss() override { // of the session
+        if (phase_ == phase::held) {
+            report_end(true);
+            losses.tell();
+        }
+        changed.notify_all();
+    }
+
     /// Tells the observer, once.
     void report_end(bool lost) {
         const auto& observer = session->owner->options.observer;
         if (granted_ && observer) {
-            observer->on_lock_hold({name, session->world.now() - *granted_, lost});
+            observer->on_lock_hold({names.front(), session->world.now() - *granted_, lost});
         }
         granted_.reset();
     }
 
-    phase stop() {
-        if (phase_ == phase::held) {
-            // Without a look at the session that might end it here and now.
-            report_end(missing_ || session->reason() != session_end::none ||
-                       session->world.now() >= session->certain_until());
-            session->drop(*this);
-            loss_of_session_.reset();
+    // What happens in etcd; goes on when nobody has a handle any more.
+
+    void leave_etcd() {
+        if (!leaving_.empty() || slots_.empty()) {
+            return;
         }
-        return std::exchange(phase_, phase::over);
+        not_after_ = time_point::max();
+        leaving_.resize(slots_.size());
+        for (auto* s : slots_) {
+            logic::slot_table::close(*s);
+        }
+        if (entry_ && !entry_->in_flight && !entry_->over) {
+            session->owner->transactions->withdraw(entry_);
+            failed();
+        }
+        if (!entry_) {
+            send_leave(); // at once, so that whoever comes next can go along
+        }
+        spawn(session->world, finish(shared_from_this()));
     }
 
+    void send_leave() {
+        for (std::size_t i = 0; i != leaving_.size(); ++i) {
+            leaving& l = leaving_[i];
+            if (l.over || l.part) {
+                continue;
+            }
+            if (create_revision_ == 0 && !unresolved_ &&
+                !doubtful_) { // nothing was put, and nothing will be
+                left(i, keys_.claims[i].epoch);
+                continue;
+            }
+            l.bumps = unresolved_ || create_revision_ == 0;
+            auto part = std::make_shared<lane_part>(
+                l.bumps ? logic::end(keys_.claims[i], keys_.lease)
+                        : logic::release(keys_.claims[i], create_revision_));
+            part->likely = true;
+            l.part = submit(std::move(part));
+        }
+    }
+
+    /// None of the keys of a claim is there, and none will be.
+    void left(std::size_t i, std::int64_t epoch) {
+        leaving_[i].over = true;
+        logic::slot_table::free(*slots_[i], epoch);
+        session->wanted.slot_freed(names[i]);
+    }
+
+    bool is_left() const {
+        return std::all_of(
+            leaving_.begin(), leaving_.end(), [](const leaving& l) { return l.over; });
+    }
+
+    static asio::awaitable<void> finish(std::shared_ptr<place> self);
+    static asio::awaitable<void>
+    go_on(std::shared_ptr<place> self, std::size_t i, time_point limit);
+    void give_lease_up();
+    void all_over();
+    asio::awaitable<void> erase_meanwhile(std::size_t i);
+    static asio::awaitable<bool> until_left(std::shared_ptr<place> self, bool was_held);
+
+    const recipe& recipe_;
+    beginning beginning_ = beginning::enter;
+    time_point not_after_ = time_point::max();
+    bool begins_ = false;
     phase phase_ = phase::waiting;
+    logic::attempt_keys keys_;
+    std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
     std::int64_t create_revision_ = 0;
-    logic::effect left_ = logic::effect::none; // of requests to enter
-    bool missing_ = false;                     // somebody deleted the key
-    std::optional<time_point> granted_;        // for the observer
-    std::optional<loss_source::subscription> loss_of_session_;
-    std::optional<session_impl::turn> turn_;
+    bool taking_ = false;
+    bool unresolved_ = false; // something that puts may still be under way
+    bool doubtful_ = false;   // it was refused, and we do not know why
+    bool missing_ = false;    // somebody deleted the key
+    std::shared_ptr<lane_part> entry_;
+    std::vector<leaving> leaving_; // of each name, once it is left
+    error_code trouble_;           // with leaving
+    std::string trouble_text_;
+    std::optional<time_point> granted_; // for the observer
+    std::optional<lines::turn> turn_;
+    const loss_source::subscription loss_of_session_;
 };
 
-inline asio::awaitable<bool> acquisition::release(std::shared_ptr<acquisition> self) {
-    if (self->phase_ != phase::held) {
-        co_return false;
-    }
-    // However this ends, what is left to do then is done in the background.
-    struct end {
-        acquisition& of;
-        ~end() {
-            of.abandon();
-            of.turn_.reset();
+/// Sees to it that nothing of it stays in etcd. If that cannot be achieved the session gives its
+/// lease up: a stray key would block everybody else for as long as the session lives.
+inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
+    session_impl& s = *self->session;
+    const time_point limit = after(s.world.now(), s.ttl());
+    if (self->entry_) {
+        // It is answered like any other, and then there is less in doubt.
+        while (!self->entry_->over) {
+            (void)co_await self->changed.wait();
         }
-    };
-    const end at_end{*self};
-    if (!self->session->alive()) {
+        try {
+            if (self->entry_->ec) {
+                self->failed();
+            } else {
+                (void)self->entered();
+            }
+        } catch (const error&) {
+            self->unresolved_ = true;
+            self->entry_ = nullptr;
+        }
+        self->send_leave();
+    }
+    while (!self->is_left()) {
+        if (s.reason() == session_end::closed || s.reason() == session_end::expired) {
+            break; // the keys go, or have gone, with the lease
+        }
+        bool news = false;
+        for (std::size_t i = 0; i != self->leaving_.size(); ++i) {
+            const auto& part = self->leaving_[i].part;
+            if (part && part->over) {
+                news = true;
+                co_await go_on(self, i, limit);
+            }
+        }
+        if (!news && !self->is_left()) {
+            (void)co_await self->changed.wait();
+        }
+    }
+    self->changed.notify_all();
+}
+
+/// Reads an answer to `release` or `end`, and asks again if that is necessary.
+inline asio::awaitable<void>
+place::go_on(std::shared_ptr<place> self, std::size_t i, time_point limit) {
+    session_impl& s = *self->session;
+    leaving& l = self->leaving_[i];
+    const auto part = std::exchange(l.part, nullptr);
+    error_code ec = part->ec;
+    std::string text = part->text;
+    if (!ec) {
+        try {
+            const auto done = logic::after_leaving(part->response, self->keys_.claims[i], l.bumps);
+            // If an answer was lost, it may have been our own first copy that deleted them.
+            l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
+            if (done.over) {
+                self->left(i, done.epoch);
+                self->changed.notify_all();
+                co_return;
+            }
+            self->keys_.claims[i].epoch = done.epoch;
+            self->unresolved_ = true;
+            self->send_leave();
+            co_return;
+        } catch (const error& e) {
+            ec = e.code();
+            text = e.what();
+        }
+    }
+    if (ec == server_errc::not_found) { // the lease of the epoch; the keys have gone with it
+        s.lose(session_end::expired);
+        self->all_over();
+        co_return;
+    }
+    self->trouble_ = ec;
+    self->trouble_text_ = std::move(text);
+    self->changed.notify_all();
+    const bool no_space = logic::is_no_space(ec, self->trouble_text_);
+    const bool passing = logic::is_passing(ec) || ec == errc::protocol_error ||
+                         ec == errc::login_failed; // there may be another password soon
+    if (!no_space && (!passing || s.world.now() >= limit)) {
+        self->give_lease_up();
+        co_return;
+    }
+    if (no_space) {
+        co_await self->erase_meanwhile(i);
+    }
+    if (!logic::is_passing(ec)) {
+        notifier pause(s.world);
+        (void)co_await pause.wait(after(s.world.now(), std::chrono::milliseconds(100)));
+    }
+    self->send_leave();
+}
+
+/// There is no space for an epoch. Nothing can be put either: so let the others get on.
+inline asio::awaitable<void> place::erase_meanwhile(std::size_t i) {
+    auto part = std::make_shared<lane_part>(logic::erase_only(keys_.claims[i]));
+    part->likely = true;
+    part = submit(std::move(part));
+    while (!part->over) {
+        (void)co_await changed.wait();
+    }
+}
+
+inline void place::give_lease_up() {
+    session_impl& s = *session;
+    if (s.reason() == session_end::none || s.reason() == session_end::deadline ||
+        s.reason() == session_end::cleanup_failed) {
+        s.lose(session_end::cleanup_failed);
+        s.revoke_in_background();
+    }
+    all_over();
+}
+
+/// Nothing is left to do, with the session. No slot is free by that.
+inline void place::all_over() {
+    for (leaving& l : leaving_) {
+        l.over = true;
+    }
+    changed.notify_all();
+}
+
+inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self, bool was_held) {
+    if (!was_held) {
         co_return false;
     }
-    self->stop();
-    self->phase_ = phase::entered;
-    const bool unresolved = self->left_ == logic::effect::unresolved;
-    std::string body = wire::encode(logic::release(self->keys, self->create_revision_, unresolved));
-    const client_impl& owner = *self->session->owner;
-    const call_spec spec = owner.spec(rpc::txn, owner.options.request_timeout, true, true);
-    txn_response response;
-    decoder decode = decode_into(response);
-    const answer a = co_await owner.cluster_router->call(spec, std::move(body), std::move(decode));
-    if (a.ec == server_errc::not_found) { // the lease of the tombstone; the key has gone with it
-        self->phase_ = phase::over;
-        self->session->lose(session_end::expired);
-        co_return false;
+    session_impl& s = *self->session;
+    // The request has a deadline of its own, and can tell more: that one first.
+    constexpr std::chrono::milliseconds grace(100);
+    const time_point deadline = after(s.world.now(), s.owner->options.request_timeout + grace);
+    while (!self->is_left()) {
+        if (s.reason() == session_end::expired || s.reason() == session_end::closed) {
+            co_return false;
+        }
+        if (self->trouble_) {
+            throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);
+        }
+        const bool in_time = co_await self->changed.wait(deadline);
+        if (!in_time) {
+            throw error(errc::outcome_unknown, self->title() + ", unlock: no answer in time");
+        }
     }
-    if (a.ec) {
-        throw error(a.ec, self->title() + ", unlock: " + a.text);
+    if (self->trouble_) {
+        throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);
     }
-    self->phase_ = phase::over;
-    // If an answer was lost, it may have been our own first attempt that deleted the key.
-    co_return !self->missing_ && (response.succeeded || a.left == logic::effect::unresolved);
+    co_return !self->missing_ && std::all_of(self->leaving_.begin(),
+                                             self->leaving_.end(),
+                                             [](const leaving& l) { return l.was_there; });
 }
 
 } // namespace coetcd::detail

@@ -2,73 +2,156 @@
 #pragma once
 
 #include <coetcd/detail/async/notifier.hpp>
-#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/service/key_watch.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/session.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace coetcd::detail {
 
-/// A watch of one key, for its end.
-class key_watch final : public watch_sink {
+/// The wait until one of some keys is erased: by watches, by a look where they cannot know, and by
+/// a look from time to time, since servers have lost events.
+class vigil {
 public:
-    key_watch(std::shared_ptr<watch_hub> hub, std::string key, notifier& wake)
-        : hub_(std::move(hub))
-        , key_(std::move(key))
-        , wake_(wake) {
-        start();
-    }
-    ~key_watch() {
-        if (!ended_) {
-            hub_->remove(id_);
+    enum class end {
+        moved, ///< A life that was watched has ended, or a look says that something is different.
+        late,  ///< The deadline came first.
+        failed ///< A look did, for good: see `failure`.
+    };
+
+    /// @param wake Notified of whatever may end the wait; of the session's end by its owner.
+    vigil(std::shared_ptr<session_impl> s, notifier& wake)
+        : session_(std::move(s))
+        , wake_(wake) {}
+    ~vigil() {
+        drop(main_);
+        drop(own_);
+        if (question_) {
+            question_->on_end = nullptr;
+            session_->owner->transactions->withdraw(question_);
         }
     }
-    key_watch(const key_watch&) = delete;
-    key_watch& operator=(const key_watch&) = delete;
+    vigil(const vigil&) = delete;
+    vigil& operator=(const vigil&) = delete;
 
-    bool erased = false; ///< The key was deleted.
-    bool fresh = false;  ///< In force, and the key was not looked at since.
-    bool in_force() const { return in_force_; }
-
-    /// The key is being looked at. Starts anew, should etcd have ended it.
-    void look_taken() {
-        fresh = false;
-        if (ended_) {
-            start();
-        }
+    /// Waits for the end of this life of a key.
+    /// @param known It was there in the answer to a request that was sent then.
+    void watch(const std::string& key, std::int64_t create_revision, time_point known) {
+        drop(main_);
+        main_ = session_->watches.take(key);
+        main_->attach(wake_, create_revision, known);
     }
+    /// If the wait takes long, also for this: our own key, which goes only if somebody deletes it.
+    void watch_later(std::string key, std::int64_t create_revision) {
+        own_key_ = std::move(key);
+        own_life_ = create_revision;
+    }
+
+    /// @param look What to read, and `moved` whether it says that the wait is over.
+    asio::awaitable<end>
+    until_moved(txn look, std::function<bool(const txn_response&)> moved, time_point deadline) {
+        env& world = session_->world;
+        time_point own_due = after(world.now(), own_patience);
+        time_point recheck = next_recheck();
+        while (session_->alive()) {
+            if (main_->erased() || (own_ && own_->erased())) {
+                co_return end::moved;
+            }
+            const time_point now = world.now();
+            if (now >= deadline) {
+                co_return end::late;
+            }
+            if (!own_ && now >= own_due) {
+                own_ = session_->watches.take(own_key_);
+                own_->attach(wake_, own_life_, now);
+            }
+            const bool blind = main_->blind() || (own_ && own_->blind());
+            if (!blind && now < recheck) {
+                const time_point next =
+                    std::min(deadline, own_ ? recheck : std::min(recheck, own_due));
+                const time_point until = std::min(next, session_->certain_until());
+                (void)co_await wake_.wait(until);
+                continue;
+            }
+            recheck = next_recheck();
+            main_->look_taken();
+            if (own_) {
+                own_->look_taken();
+            }
+            const bool answered = co_await ask(look, deadline);
+            if (!answered) {
+                continue; // the next round says why, or asks again
+            }
+            if (question_->ec) {
+                failure = question_->ec;
+                failure_text = question_->text;
+                co_return end::failed;
+            }
+            const bool over = moved(question_->response);
+            question_ = nullptr;
+            if (over) {
+                co_return end::moved;
+            }
+        }
+        co_return end::late;
+    }
+
+    error_code failure;
+    std::string failure_text;
 
 private:
-    void start() {
-        ended_ = false;
-        in_force_ = false;
-        wire::watch_create_request request{key_range(key_)};
-        request.no_put = true;
-        id_ = hub_->add(std::move(request), *this);
-    }
-    void on_created() override {
-        in_force_ = true;
-        fresh = true;
-        wake_.notify_all();
-    }
-    void on_events(std::vector<event>&) override {
-        erased = true;
-        wake_.notify_all();
-    }
-    void on_ended(error_code, std::string, std::int64_t) override {
-        ended_ = true;
-        in_force_ = false;
+    // A wait that is over sooner does not watch its own key.
+    static constexpr std::chrono::milliseconds own_patience{250};
+
+    time_point next_recheck() const {
+        env& world = session_->world;
+        return after(world.now(), logic::recheck_interval(session_->ttl(), world.random()));
     }
 
-    const std::shared_ptr<watch_hub> hub_;
-    const std::string key_;
+    /// @returns Whether `question_` has an answer, or has failed for good.
+    asio::awaitable<bool> ask(const txn& look, time_point deadline) {
+        if (!question_) {
+            question_ = std::make_shared<lane_part>(look);
+            question_->order = lane_part::rank::patient;
+            question_->likely = true;
+            question_->not_after = deadline;
+            question_->on_end = [this] { wake_.notify_all(); };
+            session_->owner->transactions->submit(question_);
+        }
+        while (!question_->over) {
+            if (!session_->alive() || main_->erased() || session_->world.now() >= deadline) {
+                co_return false;
+            }
+            (void)co_await wake_.wait(std::min(deadline, session_->certain_until()));
+        }
+        if (question_->ec && logic::is_passing(question_->ec)) {
+            question_ = nullptr;
+            co_return false;
+        }
+        co_return true;
+    }
+
+    void drop(std::unique_ptr<key_watch>& w) {
+        if (w) {
+            session_->watches.keep(std::move(w));
+        }
+    }
+
+    const std::shared_ptr<session_impl> session_;
     notifier& wake_;
-    std::int64_t id_ = 0;
-    bool in_force_ = false;
-    bool ended_ = false;
+    std::unique_ptr<key_watch> main_;
+    std::unique_ptr<key_watch> own_;
+    std::string own_key_;
+    std::int64_t own_life_ = 0;
+    std::shared_ptr<lane_part> question_;
 };
 
 } // namespace coetcd::detail

@@ -5,6 +5,7 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/detail/service/watcher.hpp>
@@ -47,11 +48,14 @@ public:
         : world(std::move(w))
         , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
         , hub(std::make_shared<watch_hub>(cluster_router))
+        , transactions(std::make_shared<transaction_lane>(
+              cluster_router, o.request_timeout, o.attempt_timeout))
         , options(o) {}
 
     const std::shared_ptr<env> world;
     const std::shared_ptr<router> cluster_router;
     const std::shared_ptr<watch_hub> hub;
+    const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
     const client_options options;
 
     call_spec

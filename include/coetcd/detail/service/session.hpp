@@ -4,15 +4,17 @@
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/held.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
-#include <coetcd/detail/logic/lock.hpp>
 #include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/key_watch.hpp>
+#include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/lease.hpp>
+#include <coetcd/detail/service/lines.hpp>
 #include <coetcd/session_options.hpp>
 
 #include <algorithm>
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,15 +23,19 @@
 
 namespace coetcd::detail {
 
-/// A key that the session holds a lock by; each round of renewal looks whether it is still there.
-class held_key {
+/// A key that something is held by; each round of renewal looks whether it is still there.
+class looked_after {
 public:
     virtual const std::string& key() const = 0;
     virtual std::int64_t create_revision() const = 0;
     virtual void on_missing() = 0;
 
 protected:
-    ~held_key() = default;
+    ~looked_after() = default;
+
+private:
+    friend class session_impl;
+    std::list<looked_after*>::iterator place_;
 };
 
 class session_impl : public std::enable_shared_from_this<session_impl> {
@@ -41,9 +47,10 @@ public:
                  time_point sent)
         : owner(std::move(c))
         , world(*owner->world)
+        , watches(world, owner->hub)
         , lease_(lease)
         , label_(std::move(label))
-        , serial_(world.random() >> 16)
+        , nonce_(world.random() >> 32)
         , changed_(world) {
         renewed(sent, ttl);
         owner->hub->hold();
@@ -69,6 +76,8 @@ public:
     const std::string& label() const { return label_; }
     time_point certain_until() const { return certain_until_; }
     session_end reason() const { return reason_; }
+    /// Tells this object from others that have, or had, the same lease.
+    std::uint64_t nonce() const { return nonce_; }
 
     /// Whether the lease is certain to exist now. A deadline that has passed ends the session here
     /// and now, whichever handler comes to look first.
@@ -96,12 +105,16 @@ public:
             if (const auto& observer = owner->options.observer) {
                 observer->on_session_end({lease_, why});
             }
-            owner->hub->release(); // who still waits has watches of his own
+            watches.close();
+            owner->hub->release(); // whoever still waits has watches of its own
             changed_.notify_all();
             losses.tell();
         }
     }
     loss_source losses;
+
+    lines wanted;         ///< Who of this session wants what.
+    kept_watches watches; ///< For who waits.
 
     static asio::awaitable<session_end> lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {
@@ -127,24 +140,8 @@ public:
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
-    logic::lock_keys next_keys(const std::string& name) {
-        return logic::make_lock_keys(name, lease_, ++serial_);
-    }
-
-    /// Sees to it that nothing of an attempt stays in etcd, in the background. If that cannot be
-    /// achieved the session gives its lease up: a stray key would block everybody else for as long
-    /// as the session lives.
-    void clean_up(logic::lock_keys keys, bool unresolved) {
-        spawn(world, clean_up(shared_from_this(), std::move(keys), unresolved));
-    }
-
-    void hold(held_key& k) { held_.push_back(&k); }
-    void drop(held_key& k) { held_.remove(&k); }
-
-    /// Who of this session wants a lock, by its name, in order of arrival. The first has, or is to
-    /// have, a key in etcd; the others wait for their turn here.
-    class turn;
-    bool is_free_here(const std::string& name) const { return !turns_.contains(name); }
+    void look_after(looked_after& k) { k.place_ = held_.insert(held_.end(), &k); }
+    void look_away(looked_after& k) { held_.erase(k.place_); }
 
 private:
     void renewed(time_point sent, std::chrono::seconds ttl) {
@@ -163,15 +160,13 @@ private:
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     static asio::awaitable<void>
-    clean_up(std::shared_ptr<session_impl> self, logic::lock_keys keys, bool unresolved);
-    static asio::awaitable<void>
     revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl);
     static void
     revoke_in_background(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl);
 
     const lease_id lease_;
     const std::string label_;
-    std::uint64_t serial_; // begins at random: another session may have had the same lease
+    const std::uint64_t nonce_;
     std::chrono::seconds ttl_{0};
     time_point last_sent_ = time_point::min(); // when the last renewal that succeeded was sent
     time_point certain_until_;                 // follows from it
@@ -179,41 +174,8 @@ private:
     session_end reason_ = session_end::none;
     bool revoked_ = false; // by `close`
     notifier changed_;
-    std::list<held_key*> held_;
-    std::map<std::string, std::list<turn*>> turns_;
-};
-
-class session_impl::turn {
-public:
-    /// Takes the last place. `wake` is notified when it has become the first.
-    turn(std::shared_ptr<session_impl> s, std::string name, notifier& wake)
-        : session_(std::move(s))
-        , name_(std::move(name))
-        , wake_(&wake) {
-        std::list<turn*>& line = session_->turns_[name_];
-        place_ = line.insert(line.end(), this);
-    }
-    ~turn() {
-        const auto found = session_->turns_.find(name_);
-        std::list<turn*>& line = found->second;
-        const bool was_first = line.front() == this;
-        line.erase(place_);
-        if (line.empty()) {
-            session_->turns_.erase(found);
-        } else if (was_first) {
-            line.front()->wake_->notify_all();
-        }
-    }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-
-    bool has_come() const { return session_->turns_.find(name_)->second.front() == this; }
-
-private:
-    const std::shared_ptr<session_impl> session_;
-    const std::string name_;
-    notifier* const wake_; // not touched once the turn has come
-    std::list<turn*>::iterator place_;
+    std::list<looked_after*> held_;
+    bool looks_ = false; // whether what is held is still there
 };
 
 inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_impl> self) {
@@ -267,98 +229,51 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
             continue;
         }
         const bool alive = co_await renew(self);
-        if (alive) {
-            co_await look_after_held(self);
+        self->watches.drop_old();
+        if (alive && !self->looks_ && !self->held_.empty()) {
+            spawn(self->world, look_after_held(self));
         }
     }
 }
 
-/// A lock whose key was deleted by hand is lost, although the lease lives.
+/// What is held by a key that was deleted by hand is lost, although the lease lives. Beside the
+/// renewals, never in their way.
 inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<session_impl> self) {
-    constexpr std::size_t at_once = 64; // etcd allows 128 operations
-    struct seen {
-        std::string key;
-        std::int64_t create_revision;
+    struct looking {
+        session_impl& of;
+        ~looking() { of.looks_ = false; }
     };
-    std::vector<seen> all;
-    for (const held_key* k : self->held_) {
-        all.push_back(seen{k->key(), k->create_revision()});
+    self->looks_ = true;
+    const looking until_the_end{*self};
+    std::vector<logic::held_life> all;
+    for (const looked_after* k : self->held_) {
+        all.push_back({k->key(), k->create_revision()});
     }
-    for (std::size_t from = 0; from < all.size(); from += at_once) {
-        const std::size_t to = std::min(all.size(), from + at_once);
-        range_options keys_only;
-        keys_only.keys_only = true;
-        txn look;
-        for (std::size_t i = from; i < to; ++i) {
-            look.success.push_back(op::get(all[i].key, keys_only));
+    notifier answered(self->world);
+    for (const std::vector<logic::held_life>& some : logic::rounds(std::move(all))) {
+        const auto part = std::make_shared<lane_part>(logic::look_at(some));
+        part->order = lane_part::rank::patient;
+        part->likely = true;
+        part->not_after = after(self->world.now(), logic::renewal_timeout(self->ttl_));
+        part->on_end = [&answered] { answered.notify_all(); };
+        const withdrawn_at_end unless_over{*self->owner->transactions, part};
+        self->owner->transactions->submit(part);
+        while (!part->over) {
+            (void)co_await answered.wait();
         }
-        const auto timeout = logic::renewal_timeout(self->ttl_);
-        call_spec spec{rpc::txn, after(self->world.now(), timeout), true, false};
-        spec.way = lane::renewal;
-        txn_response response;
-        std::string body = wire::encode(look);
-        decoder decode = decode_into(response);
-        const answer a =
-            co_await self->owner->cluster_router->call(spec, std::move(body), std::move(decode));
-        if (a.ec || response.responses.size() != to - from) {
+        if (part->ec) {
             co_return; // the next round looks again
         }
-        for (std::size_t i = from; i < to; ++i) {
-            const seen& s = all[i];
-            const auto* read = std::get_if<range_response>(&response.responses[i - from]);
-            if (!read) {
-                co_return; // not an answer to this; the next round looks again
-            }
-            if (!logic::is_gone(response, *read, s.key, s.create_revision)) {
-                continue;
-            }
+        for (const logic::held_life& gone : logic::missing(part->response, some)) {
             // It may have been released while the answer was on its way.
-            const auto found = std::find_if(self->held_.begin(),
-                                            self->held_.end(),
-                                            [&](const held_key* k) { return k->key() == s.key; });
+            const auto found =
+                std::find_if(self->held_.begin(), self->held_.end(), [&](const looked_after* k) {
+                    return k->create_revision() == gone.create_revision && k->key() == gone.key;
+                });
             if (found != self->held_.end()) {
                 (*found)->on_missing();
             }
         }
-    }
-}
-
-inline asio::awaitable<void>
-session_impl::clean_up(std::shared_ptr<session_impl> self, logic::lock_keys keys, bool unresolved) {
-    const time_point give_up = after(self->world.now(), std::chrono::nanoseconds(self->ttl_) / 2);
-    const txn leave = logic::leave(keys, unresolved);
-    for (;;) {
-        if (self->reason_ == session_end::closed || self->reason_ == session_end::expired) {
-            co_return; // the keys go, or have gone, with the lease
-        }
-        const time_point now = self->world.now();
-        if (now >= give_up) {
-            break;
-        }
-        call_spec spec = self->owner->spec(rpc::txn, give_up - now, true, true);
-        txn_response response;
-        std::string body = wire::encode(leave);
-        decoder decode = decode_into(response);
-        const answer a =
-            co_await self->owner->cluster_router->call(spec, std::move(body), std::move(decode));
-        if (!a.ec) {
-            co_return;
-        }
-        if (a.ec == server_errc::not_found) {
-            co_return; // no lease for the tombstone: then no late request can enter either
-        }
-        if (a.ec == errc::login_failed) { // there may be another password soon
-            notifier pause(self->world);
-            const time_point next = after(self->world.now(), std::chrono::milliseconds(100));
-            (void)co_await pause.wait(std::min(next, give_up));
-        } else if (!logic::is_passing(a.ec)) {
-            break; // refused, for good
-        }
-    }
-    if (self->reason_ == session_end::none || self->reason_ == session_end::deadline ||
-        self->reason_ == session_end::cleanup_failed) {
-        self->lose(session_end::cleanup_failed);
-        self->revoke_in_background();
     }
 }
 

@@ -9,11 +9,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -53,7 +52,10 @@ public:
     }
     void number(std::string_view name, std::int64_t value, bool always = false) {
         if (value != 0 || always) {
-            word(name, std::to_string(value));
+            char digits[20];
+            const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+            start(name);
+            out_.append(digits, end);
         }
     }
     void flag(std::string_view name, bool value) {
@@ -62,18 +64,10 @@ public:
             out_ += "true";
         }
     }
-    void word(std::string_view name, std::string_view value) {
-        start(name);
-        out_ += '"';
-        out_ += value;
-        out_ += '"';
-    }
-    /// @param words etcd's names of the values, by index. The first is the default.
+    /// By its number: our enumerators are in etcd's order.
     template<class Enum>
-    void choice(std::string_view name, Enum value, std::initializer_list<std::string_view> words) {
-        if (value != Enum{}) {
-            word(name, words.begin()[static_cast<std::size_t>(value)]);
-        }
+    void choice(std::string_view name, Enum value) {
+        number(name, static_cast<std::int64_t>(value));
     }
     void range(const key_range& keys) {
         bytes("key", keys.key);
@@ -95,8 +89,8 @@ inline void append(std::string& out, const range_request& request) {
     object.range(request.range);
     object.number("limit", options.limit);
     object.number("revision", options.revision);
-    object.choice("sort_order", options.order, {"NONE", "ASCEND", "DESCEND"});
-    object.choice("sort_target", options.target, {"KEY", "VERSION", "CREATE", "MOD", "VALUE"});
+    object.choice("sort_order", options.order);
+    object.choice("sort_target", options.target);
     object.flag("serializable", options.serializable);
     object.flag("keys_only", options.keys_only);
     object.flag("count_only", options.count_only);
@@ -125,75 +119,133 @@ inline void append(std::string& out, const delete_range_request& request) {
     object.end();
 }
 
+/// Writes a list, if it has items.
+class list_writer {
+public:
+    list_writer(object_writer& object, std::string& out, std::string_view name)
+        : object_(object)
+        , out_(out)
+        , name_(name) {}
+    list_writer(const list_writer&) = delete;
+    list_writer& operator=(const list_writer&) = delete;
+
+    /// Where the next item is to be appended.
+    std::string& next() {
+        if (empty_) {
+            object_.start(name_);
+        }
+        out_ += std::exchange(empty_, false) ? '[' : ',';
+        return out_;
+    }
+    void end() {
+        if (!empty_) {
+            out_ += ']';
+        }
+    }
+
+private:
+    object_writer& object_;
+    std::string& out_;
+    const std::string_view name_;
+    bool empty_ = true;
+};
+
 inline void append(std::string& out, const compare& condition) {
     object_writer object(out);
-    object.choice("result", condition.how, {"EQUAL", "GREATER", "LESS", "NOT_EQUAL"});
-    object.choice("target", condition.what, {"VERSION", "CREATE", "MOD", "VALUE", "LEASE"});
+    const auto* number = std::get_if<std::int64_t>(&condition.operand);
+    // What does not exist has version 0, like both its revisions; and no word of a version means
+    // that one.
+    if (condition.how == compare::result::equal && number && *number == 0 &&
+        condition.what != compare::target::lease) {
+        object.range(condition.range);
+        object.end();
+        return;
+    }
+    object.choice("result", condition.how);
+    object.choice("target", condition.what);
     object.range(condition.range);
     // The operand is always sent: etcd tells an absent one from a default one.
-    const auto number = [&](std::string_view name) {
-        object.number(name, std::get<std::int64_t>(condition.operand), true);
-    };
     switch (condition.what) {
     case compare::target::version:
-        number("version");
+        object.number("version", *number, true);
         break;
     case compare::target::create:
-        number("create_revision");
+        object.number("create_revision", *number, true);
         break;
     case compare::target::mod:
-        number("mod_revision");
+        object.number("mod_revision", *number, true);
         break;
     case compare::target::value:
         object.bytes("value", std::get<std::string>(condition.operand), true);
         break;
     case compare::target::lease:
-        number("lease");
+        object.number("lease", *number, true);
         break;
     }
     object.end();
 }
 
-inline void append(std::string& out, const txn& request, int level = 0) {
+inline void append(std::string& out, const txn& request, int level = 0);
+
+/// @param level How deep the transaction is nested that it belongs to.
+inline void append(std::string& out, const op& operation, int level) {
+    object_writer kind(out);
+    if (const auto* get = std::get_if<range_request>(&operation)) {
+        kind.start("request_range");
+        append(out, *get);
+    } else if (const auto* put = std::get_if<put_request>(&operation)) {
+        kind.start("request_put");
+        append(out, *put);
+    } else if (const auto* erase = std::get_if<delete_range_request>(&operation)) {
+        kind.start("request_delete_range");
+        append(out, *erase);
+    } else {
+        kind.start("request_txn");
+        append(out, std::get<txn>(operation), level + 1);
+    }
+    kind.end();
+}
+
+inline void append(std::string& out, const txn& request, int level) {
     if (level > max_nested_txns) {
         throw std::invalid_argument("txn: transactions may nest " +
                                     std::to_string(max_nested_txns) + " deep");
     }
     object_writer object(out);
-    const auto list = [&](std::string_view name, const auto& items, const auto& append_item) {
-        if (items.empty()) {
-            return;
+    list_writer compares(object, out, "compare");
+    for (const compare& c : request.compares) {
+        append(compares.next(), c);
+    }
+    compares.end();
+    const auto operations = [&](std::string_view name, const std::vector<op>& all) {
+        list_writer list(object, out, name);
+        for (const op& o : all) {
+            append(list.next(), o, level);
         }
-        object.start(name);
-        char separator = '[';
-        for (const auto& item : items) {
-            out += separator;
-            separator = ',';
-            append_item(item);
-        }
-        out += ']';
+        list.end();
     };
-    const auto append_op = [&](const op& operation) {
-        object_writer kind(out);
-        if (const auto* get = std::get_if<range_request>(&operation)) {
-            kind.start("request_range");
-            append(out, *get);
-        } else if (const auto* put = std::get_if<put_request>(&operation)) {
-            kind.start("request_put");
-            append(out, *put);
-        } else if (const auto* erase = std::get_if<delete_range_request>(&operation)) {
-            kind.start("request_delete_range");
-            append(out, *erase);
-        } else {
-            kind.start("request_txn");
-            append(out, std::get<txn>(operation), level + 1);
-        }
-        kind.end();
-    };
-    list("compare", request.compares, [&](const compare& item) { append(out, item); });
-    list("success", request.success, append_op);
-    list("failure", request.failure, append_op);
+    operations("success", request.success);
+    operations("failure", request.failure);
     object.end();
+}
+
+/// Within another one, and without what it does if it is refused.
+inline void append_nested(std::string& out, const txn& request) {
+    object_writer kind(out);
+    kind.start("request_txn");
+    object_writer object(out);
+    list_writer compares(object, out, "compare");
+    for (const compare& c : request.compares) {
+        append(compares.next(), c);
+    }
+    compares.end();
+    list_writer operations(object, out, "success");
+    for (const op& o : request.success) {
+        append(operations.next(), o, 0);
+    }
+    operations.end();
+    object.end();
+    kind.end();
 }
 
 /// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep, or if a

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace coetcd::detail::logic {
+
+/// Several transactions in one request. They go in their order; what each of them does is what it
+/// would do alone, or nothing.
+///
+/// etcd evaluates all conditions before it does anything, and gives all keys that one request puts
+/// the same create_revision. So no two transactions that put a key into one queue may share a
+/// request: neither would see the other.
+class group {
+public:
+    /// How a transaction is written.
+    enum class form {
+        alone,  ///< As it is. The only one of its request.
+        flat,   ///< With those like it, as one transaction: one false condition refuses all.
+        nested, ///< By itself, and not asked why if it is refused.
+    };
+
+    /// @param puts The name in whose queue it puts a key; empty if it does not.
+    /// @returns False if it has no place in this request.
+    bool add(const txn& what, std::string_view puts, form how) {
+        const bool first = members_.empty();
+        if (!first && (how == form::alone || members_.front().how == form::alone)) {
+            return false;
+        }
+        count next = size_;
+        next.add(what, how);
+        if (!first && (next.over() || members_.size() == most_members || !may_put(puts))) {
+            return false;
+        }
+        size_ = next;
+        put(puts);
+        members_.push_back({&what, how});
+        return true;
+    }
+    std::size_t size() const { return members_.size(); }
+
+    /// The request. What was added must still be there.
+    std::string body() const;
+
+    /// The answers of all, in order; nothing if the flat ones were refused, and with them all.
+    /// @throws error with `errc::protocol_error` if it is no answer to this request.
+    std::optional<std::vector<txn_response>> split(txn_response&& all) const;
+
+private:
+    static constexpr std::size_t most_members = 60;
+    static constexpr std::size_t most_operations = 120; // of 128, etcd's default
+    static constexpr std::size_t most_bytes = std::size_t{256} * 1024;
+
+    struct member {
+        const txn* what;
+        form how;
+    };
+    struct count {
+        std::size_t compares = 0;
+        std::size_t operations = 0;
+        std::size_t longest = 0; ///< List of a nested one.
+        std::size_t bytes = 0;
+
+        void add(const txn& what, form how) {
+            bytes += estimate(what);
+            if (how == form::flat) {
+                compares += what.compares.size();
+                operations += what.success.size();
+            } else {
+                operations += 1;
+                longest = std::max({longest, what.compares.size(), what.success.size()});
+            }
+        }
+        bool over() const {
+            return compares > most_operations || operations + longest > most_operations ||
+                   bytes > most_bytes;
+        }
+    };
+
+    static std::size_t estimate(const txn& what) {
+        constexpr std::size_t overhead = 64;
+        const auto text = [](const key_range& r) {
+            return (r.key.size() + r.range_end.size()) * 4 / 3 + overhead;
+        };
+        std::size_t bytes = 0;
+        for (const compare& c : what.compares) {
+            bytes += text(c.range);
+        }
+        for (const op& o : what.success) {
+            if (const auto* p = std::get_if<put_request>(&o)) {
+                bytes += (p->key.size() + p->value.size()) * 4 / 3 + overhead;
+            } else if (const auto* g = std::get_if<range_request>(&o)) {
+                bytes += text(g->range);
+            } else if (const auto* d = std::get_if<delete_range_request>(&o)) {
+                bytes += text(d->range);
+            }
+        }
+        return bytes;
+    }
+
+    /// Calls `f` with each name in whose queue the queue of `name` lies.
+    template<class F>
+    static void for_each_above(std::string_view name, F f) {
+        for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+            f(name.substr(0, slash));
+        }
+    }
+    bool may_put(std::string_view name) const {
+        bool free = name.empty() || (!names_.contains(name) && !above_.contains(name));
+        for_each_above(name, [&](std::string_view n) { free = free && !names_.contains(n); });
+        return free;
+    }
+    void put(std::string_view name) {
+        if (!name.empty()) {
+            names_.emplace(name);
+            for_each_above(name, [&](std::string_view n) { above_.emplace(n); });
+        }
+    }
+
+    std::vector<member> members_;
+    count size_;
+    std::set<std::string, std::less<>> names_;
+    std::set<std::string, std::less<>> above_;
+};
+
+inline std::string group::body() const {
+    if (members_.front().how == form::alone) {
+        return wire::encode(*members_.front().what);
+    }
+    std::string out;
+    wire::object_writer object(out);
+    wire::list_writer compares(object, out, "compare");
+    for (const member& m : members_) {
+        if (m.how == form::flat) {
+            for (const compare& c : m.what->compares) {
+                wire::append(compares.next(), c);
+            }
+        }
+    }
+    compares.end();
+    wire::list_writer operations(object, out, "success");
+    for (const member& m : members_) {
+        if (m.how == form::flat) {
+            for (const op& o : m.what->success) {
+                wire::append(operations.next(), o, 0);
+            }
+        } else {
+            wire::append_nested(operations.next(), *m.what);
+        }
+    }
+    operations.end();
+    object.end();
+    return out;
+}
+
+inline std::optional<std::vector<txn_response>> group::split(txn_response&& all) const {
+    std::optional<std::vector<txn_response>> result(std::in_place);
+    if (members_.front().how == form::alone) {
+        result->push_back(std::move(all));
+        return result;
+    }
+    if (!all.succeeded) {
+        return std::nullopt;
+    }
+    std::size_t at = 0;
+    const auto require = [&](bool there) {
+        if (!there) {
+            throw error(errc::protocol_error, "txn: the answer is not one to this request");
+        }
+    };
+    for (const member& m : members_) {
+        txn_response& part = result->emplace_back();
+        if (m.how == form::flat) {
+            part.succeeded = true;
+            require(at + m.what->success.size() <= all.responses.size());
+            for (std::size_t i = 0; i != m.what->success.size(); ++i) {
+                part.responses.push_back(std::move(all.responses[at++]));
+            }
+        } else {
+            require(at < all.responses.size() &&
+                    std::holds_alternative<txn_response>(all.responses[at]));
+            part = std::move(std::get<txn_response>(all.responses[at++]));
+        }
+        part.header = all.header; // that of a nested one is empty
+    }
+    require(at == all.responses.size());
+    return result;
+}
+
+} // namespace coetcd::detail::logic

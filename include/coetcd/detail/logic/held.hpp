@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// What a round of renewal asks of the keys that something is held by.
+namespace coetcd::detail::logic {
+
+/// One life of a key.
+struct held_life {
+    std::string key;
+    std::int64_t create_revision;
+};
+
+/// All of them, as many at a time as one request may ask for.
+inline std::vector<std::vector<held_life>> rounds(std::vector<held_life> all) {
+    constexpr std::size_t at_once = 60;
+    std::vector<std::vector<held_life>> result;
+    for (std::size_t i = 0; i != all.size(); ++i) {
+        if (i % at_once == 0) {
+            result.emplace_back();
+        }
+        result.back().push_back(std::move(all[i]));
+    }
+    return result;
+}
+
+inline txn look_at(const std::vector<held_life>& some) {
+    txn t;
+    for (const held_life& h : some) {
+        t.success.push_back(op::get(h.key, transactions::keys_only()));
+    }
+    return t;
+}
+
+/// Which of them are gone for certain.
+inline std::vector<held_life> missing(const txn_response& response,
+                                      const std::vector<held_life>& some) {
+    std::vector<held_life> gone;
+    for (std::size_t i = 0; i != std::min(some.size(), response.responses.size()); ++i) {
+        const auto* read = std::get_if<range_response>(&response.responses[i]);
+        if (read && is_gone(response.header, *read, some[i].key, some[i].create_revision)) {
+            gone.push_back(some[i]);
+        }
+    }
+    return gone;
+}
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// Places in queues that etcd keeps: the transactions, and what their answers mean. The owner is
+/// the oldest key, by create_revision, as in the Go client and in `etcdctl lock`.
+///
+/// A key is used again, one life after the other: etcd's index keeps every key that ever existed.
+/// What may still be under way from an earlier life is made void by the *epoch*: the mod_revision
+/// of a key that is put where the outcome of a request was in doubt, and 0 before that. Each
+/// request that puts a key compares it.
+namespace coetcd::detail::logic {
+
+/// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
+struct claim {
+    std::string name;
+    std::vector<std::string> keys; ///< Ours. All are put by one transaction: they have one age.
+    key_range before;              ///< Where the older keys are that we wait for.
+    std::string epoch_key;
+    std::string void_key; ///< Never put by anybody.
+    std::int64_t epoch = 0;
+};
+
+/// All the places that one attempt takes at once.
+struct attempt_keys {
+    lease_id lease = 0;
+    std::vector<claim> claims;
+};
+
+inline std::string hex(std::uint64_t value) {
+    char digits[16];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
+    return std::string(digits, end);
+}
+
+/// The claim of a mutex: one key, behind all others of its name.
+/// @param nonce Of the session object: another one may have had the same lease.
+inline claim exclusive_claim(const std::string& name,
+                             lease_id lease,
+                             std::uint64_t nonce,
+                             std::uint64_t slot,
+                             std::int64_t epoch) {
+    const std::string session = hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-";
+    const std::string id = session + hex(slot);
+    return {name,
+            {name + "/" + id},
+            key_range::prefix(name + "/"),
+            name + "." + id,
+            name + "." + session + "void",
+            epoch};
+}
+
+/// Another key in the queue.
+struct predecessor {
+    std::string key;
+    std::int64_t create_revision;
+};
+
+/// Where an attempt stands.
+struct standing {
+    enum class place {
+        owner,  ///< Nobody is before us.
+        behind, ///< Somebody is.
+        queued, ///< Our keys are there; who is before us, this answer does not say.
+        taken,  ///< Somebody is there, and ours are not.
+        ended,  ///< Ours are not there, and cannot come: somebody ended our slot.
+        gone,   ///< Ours are not there.
+    };
+    place at = place::gone;
+    std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
+    std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
+    std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
+};
+
+namespace transactions {
+
+inline range_options keys_only() {
+    range_options how;
+    how.keys_only = true;
+    return how;
+}
+
+inline range_options newest() {
+    range_options how = keys_only();
+    how.limit = 1;
+    how.order = sort_order::descend;
+    how.target = sort_target::create;
+    return how;
+}
+
+inline compare epoch_holds(const claim& c) {
+    return compare::mod_revision(c.epoch_key) == c.epoch;
+}
+
+inline void put_all(const attempt_keys& a, const std::string& label, std::vector<op>& out) {
+    put_options with_lease;
+    with_lease.lease = a.lease;
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            out.push_back(op::put(key, label, with_lease));
+        }
+    }
+}
+
+/// What tells a request that was refused why: our keys, and the epochs.
+inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            out.push_back(op::get(key, keys_only()));
+        }
+        out.push_back(op::get(c.epoch_key, keys_only()));
+    }
+}
+
+inline void erase_keys(const claim& c, std::vector<op>& out) {
+    for (const std::string& key : c.keys) {
+        out.push_back(op::erase(key));
+    }
+}
+
+inline void ask_end(const claim& c, std::vector<op>& out) {
+    out.push_back(op::get(c.epoch_key, keys_only()));
+    for (const std::string& key : c.keys) {
+        out.push_back(op::get(key, keys_only()));
+    }
+}
+
+} // namespace transactions
+
+/// Takes a place, and tells who is next before us. It reads first, and so sees only others.
+inline txn enter(const attempt_keys& a, const std::string& label) {
+    txn t;
+    for (const claim& c : a.claims) {
+        t.compares.push_back(transactions::epoch_holds(c));
+        for (const std::string& key : c.keys) {
+            t.compares.push_back(compare::create_revision(key) == 0);
+        }
+        t.success.push_back(op::get(c.before, transactions::newest()));
+    }
+    transactions::put_all(a, label, t.success);
+    transactions::ask_all(a, t.failure);
+    return t;
+}
+
+/// Takes a place if nobody is before it.
+inline txn take(const attempt_keys& a, const std::string& label) {
+    txn t;
+    for (const claim& c : a.claims) {
+        t.compares.push_back(transactions::epoch_holds(c));
+        t.compares.push_back(compare::create_revision(c.before) == 0);
+    }
+    transactions::put_all(a, label, t.success);
+    transactions::ask_all(a, t.failure);
+    return t;
+}
+
+/// Tells whether nobody is before us any more. It changes nothing, but erases a key that is not
+/// there, and so goes the way of a write: a member that has stalled cannot answer from memory.
+inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
+    range_options next_older = transactions::newest();
+    next_older.max_create_revision = create_revision - 1;
+    txn t;
+    t.success.push_back(op::erase(a.claims.front().void_key));
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            t.compares.push_back(compare::create_revision(key) == create_revision);
+        }
+        t.success.push_back(op::get(c.before, next_older));
+    }
+    return t;
+}
+
+/// Reads our keys and one that is ahead.
+inline txn look(const attempt_keys& a, const predecessor& ahead) {
+    txn t;
+    t.success.push_back(op::get(ahead.key, transactions::keys_only()));
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            t.success.push_back(op::get(key, transactions::keys_only()));
+        }
+    }
+    return t;
+}
+
+/// Gives a place up whose life we know, and nothing of which is under way any more.
+inline txn release(const claim& c, std::int64_t create_revision) {
+    txn t;
+    for (const std::string& key : c.keys) {
+        t.compares.push_back(compare::create_revision(key) == create_revision);
+    }
+    transactions::erase_keys(c, t.success);
+    transactions::ask_end(c, t.failure);
+    return t;
+}
+
+/// Gives a place up and makes void what may still be under way, by another epoch.
+inline txn end(const claim& c, lease_id lease) {
+    put_options with_lease;
+    with_lease.lease = lease;
+    txn t;
+    t.compares.push_back(transactions::epoch_holds(c));
+    transactions::erase_keys(c, t.success);
+    t.success.push_back(op::put(c.epoch_key, "", with_lease));
+    transactions::ask_end(c, t.failure);
+    return t;
+}
+
+/// Gives a place up where nothing can be put: there is no space. What is under way is not void.
+inline txn erase_only(const claim& c) {
+    txn t;
+    t.compares.push_back(transactions::epoch_holds(c));
+    transactions::erase_keys(c, t.success);
+    return t;
+}
+
+namespace answers {
+
+/// A key that exists has a revision; without one there would be no fencing token.
+inline std::int64_t require_revision(std::int64_t revision) {
+    if (revision <= 0) {
+        throw error(errc::protocol_error, "txn: the answer lacks the revision of our key");
+    }
+    return revision;
+}
+
+/// The answer to one read of a transaction.
+inline const range_response& range_at(const txn_response& response, std::size_t index) {
+    const auto* found = index < response.responses.size()
+                            ? std::get_if<range_response>(&response.responses[index])
+                            : nullptr;
+    if (!found) {
+        throw error(errc::protocol_error, "txn: the answer lacks a read that was asked for");
+    }
+    return *found;
+}
+
+inline bool holds(const range_response& r, const std::string& key, std::int64_t create_revision) {
+    return !r.kvs.empty() && r.kvs.front().key == key &&
+           (create_revision == 0 || r.kvs.front().create_revision == create_revision);
+}
+
+/// The epoch that a read of its key tells: 0 if there is none.
+inline std::int64_t epoch_of(const range_response& r, const std::string& key) {
+    return holds(r, key, 0) ? require_revision(r.kvs.front().mod_revision) : 0;
+}
+
+/// What a request to enter or to take was refused for.
+inline standing why_refused(const txn_response& response, const attempt_keys& a) {
+    standing result;
+    std::size_t at = 0;
+    bool all = true;
+    bool moved = false;
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            const range_response& own = range_at(response, at++);
+            if (!holds(own, key, 0)) {
+                all = false;
+            } else if (result.create_revision == 0) {
+                result.create_revision = require_revision(own.kvs.front().create_revision);
+            } else if (result.create_revision != own.kvs.front().create_revision) {
+                all = false; // one of them was deleted by hand, and put again by nobody of us
+            }
+        }
+        const std::int64_t now = epoch_of(range_at(response, at++), c.epoch_key);
+        moved = moved || (now != c.epoch && now != 0);
+        result.epochs.push_back(now == 0 ? c.epoch : now);
+    }
+    if (all) {
+        result.at = standing::place::queued; // by an earlier copy of the same request
+        result.epochs.clear();
+        return result;
+    }
+    result.at = moved ? standing::place::ended : standing::place::gone;
+    result.create_revision = 0;
+    return result;
+}
+
+} // namespace answers
+
+/// Whether a key that we hold something by is gone for certain. A member that has stalled may show
+/// the store as it was before the key was put, which says nothing.
+inline bool is_gone(const response_header& header,
+                    const range_response& read,
+                    const std::string& key,
+                    std::int64_t create_revision) {
+    return header.revision >= create_revision && !answers::holds(read, key, create_revision);
+}
+
+/// What the answer to `enter` means. Without a word why it was refused, `gone`.
+inline standing after_enter(const txn_response& response, const attempt_keys& a) {
+    if (!response.succeeded) {
+        return answers::why_refused(response, a);
+    }
+    standing result;
+    result.at = standing::place::owner;
+    result.create_revision = answers::require_revision(response.header.revision);
+    for (std::size_t i = 0; i != a.claims.size(); ++i) {
+        for (const key_value& kv : answers::range_at(response, i).kvs) {
+            result.at = standing::place::behind;
+            result.ahead.push_back({kv.key, kv.create_revision});
+        }
+    }
+    return result;
+}
+
+/// What the answer to `take` means: `owner`, `taken`, `ended` or `gone`.
+inline standing after_take(const txn_response& response, const attempt_keys& a) {
+    if (response.succeeded) {
+        standing result;
+        result.at = standing::place::owner;
+        result.create_revision = answers::require_revision(response.header.revision);
+        return result;
+    }
+    if (response.responses.empty()) { // it was not asked why
+        standing result;
+        result.at = standing::place::taken;
+        return result;
+    }
+    standing result = answers::why_refused(response, a);
+    if (result.at == standing::place::queued) {
+        result.at = standing::place::owner; // it was put by an earlier copy: nobody was before it
+    } else if (result.at == standing::place::gone) {
+        result.at = standing::place::taken;
+    }
+    return result;
+}
+
+/// What the answer to `confirm` means.
+inline standing
+after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t create_revision) {
+    standing result;
+    if (!response.succeeded) {
+        return result;
+    }
+    result.at = standing::place::owner;
+    result.create_revision = create_revision;
+    for (std::size_t i = 0; i != a.claims.size(); ++i) {
+        for (const key_value& kv : answers::range_at(response, i + 1).kvs) {
+            result.at = standing::place::behind;
+            result.ahead.push_back({kv.key, kv.create_revision});
+        }
+    }
+    return result;
+}
+
+/// Whom to wait for: of those ahead the one that came last is likely to go last.
+inline const predecessor& whom_to_watch(const standing& now) {
+    return *std::max_element(now.ahead.begin(), now.ahead.end(), [](const auto& a, const auto& b) {
+        return a.create_revision < b.create_revision;
+    });
+}
+
+/// Whether the answer to `look` calls for a `confirm`: the key ahead is gone, or one of ours is.
+inline bool has_moved(const txn_response& response,
+                      const attempt_keys& a,
+                      std::int64_t create_revision,
+                      const predecessor& ahead) {
+    if (!answers::holds(answers::range_at(response, 0), ahead.key, ahead.create_revision)) {
+        return true;
+    }
+    std::size_t at = 1;
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            if (!answers::holds(answers::range_at(response, at++), key, create_revision)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/// How far a place is given up.
+struct left_place {
+    bool over = false;      ///< None of our keys is there, and none can come.
+    bool was_there = false; ///< They were deleted now.
+    std::int64_t epoch = 0; ///< That counts now.
+};
+
+/// What the answer to `release` or `end` means.
+inline left_place after_leaving(const txn_response& response, const claim& c, bool bumps) {
+    left_place result;
+    if (response.succeeded) {
+        result.over = true;
+        for (const op_response& r : response.responses) {
+            const auto* erased = std::get_if<delete_range_response>(&r);
+            result.was_there = result.was_there || (erased && erased->deleted > 0);
+        }
+        result.epoch = bumps ? answers::require_revision(response.header.revision) : c.epoch;
+        return result;
+    }
+    result.epoch = answers::epoch_of(answers::range_at(response, 0), c.epoch_key);
+    // An epoch that is gone was deleted by hand, and is put anew.
+    result.over = result.epoch != 0 || (!bumps && c.epoch == 0);
+    for (std::size_t i = 0; i != c.keys.size(); ++i) {
+        if (answers::holds(answers::range_at(response, i + 1), c.keys[i], 0)) {
+            result.over = false;
+        }
+    }
+    return result;
+}
+
+} // namespace coetcd::detail::logic

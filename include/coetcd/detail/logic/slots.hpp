@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+namespace coetcd::detail::logic {
+
+/// The keys of one session under one name, one number for each set that is in use at once.
+class slot_table {
+public:
+    struct slot {
+        enum class use {
+            free,
+            used,
+            closing, ///< Being given up: etcd has not confirmed yet that its keys are gone.
+        };
+        std::uint64_t number = 0;
+        std::int64_t epoch = 0; ///< The last one that we know.
+        use state = use::free;
+    };
+
+    /// The free slot with the lowest number, else a new one. None while two are closing: they come
+    /// back as soon as etcd answers, and so what faults leave there stays bounded.
+    slot* take() {
+        std::size_t closing = 0;
+        for (slot& s : slots_) {
+            if (s.state == slot::use::free) {
+                s.state = slot::use::used;
+                return &s;
+            }
+            closing += s.state == slot::use::closing ? 1 : 0;
+        }
+        if (closing >= most_closing) {
+            return nullptr;
+        }
+        slot& added = slots_.emplace_back();
+        added.number = slots_.size() - 1;
+        added.state = slot::use::used;
+        return &added;
+    }
+    /// Is being given up.
+    static void close(slot& s) { s.state = slot::use::closing; }
+    /// None of its keys is there, and none can come under `epoch`.
+    static void free(slot& s, std::int64_t epoch) {
+        s.epoch = epoch;
+        s.state = slot::use::free;
+    }
+
+    bool all_free() const {
+        return std::all_of(
+            slots_.begin(), slots_.end(), [](const slot& s) { return s.state == slot::use::free; });
+    }
+
+private:
+    static constexpr std::size_t most_closing = 2;
+    std::deque<slot> slots_; // in order of their numbers; a slot stays where it is
+};
+
+} // namespace coetcd::detail::logic

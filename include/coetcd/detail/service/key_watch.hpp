@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// A watch of one key, for the ends of its lives.
+class key_watch final : public watch_sink {
+public:
+    key_watch(env& world, std::shared_ptr<watch_hub> hub, std::string key)
+        : env_(world)
+        , hub_(std::move(hub))
+        , key_(std::move(key)) {
+        start();
+    }
+    ~key_watch() {
+        if (!ended_) {
+            hub_->remove(id_);
+        }
+    }
+    key_watch(const key_watch&) = delete;
+    key_watch& operator=(const key_watch&) = delete;
+
+    const std::string& key() const { return key_; }
+
+    /// Tells `wake` from now on, of the end of a life that began at `create_revision`.
+    /// @param known When the request was sent whose answer told of that life.
+    void attach(notifier& wake, std::int64_t create_revision, time_point known) {
+        wake_ = &wake;
+        life_ = create_revision;
+        blind_ = in_force_ && since_ >= known;
+    }
+    void detach() { wake_ = nullptr; }
+
+    /// The life that is waited for has ended. An event of an earlier one says nothing.
+    bool erased() const { return last_erased_ > life_; }
+    /// In force, but it may have missed the end: the key is to be looked at.
+    bool blind() const { return blind_; }
+
+    /// The key is being looked at. Starts anew, should etcd have ended it.
+    void look_taken() {
+        blind_ = false;
+        restart_if_ended();
+    }
+    void restart_if_ended() {
+        if (ended_) {
+            start();
+        }
+    }
+
+private:
+    void start() {
+        ended_ = false;
+        in_force_ = false;
+        blind_ = false;
+        wire::watch_create_request request{key_range(key_)};
+        request.no_put = true;
+        id_ = hub_->add(std::move(request), *this);
+    }
+    void wake() {
+        if (wake_) {
+            wake_->notify_all();
+        }
+    }
+    void on_created() override {
+        in_force_ = true;
+        blind_ = true;
+        since_ = env_.now();
+        wake();
+    }
+    void on_events(std::vector<event>& events) override {
+        for (const event& e : events) {
+            last_erased_ = std::max(last_erased_, e.kv.mod_revision);
+        }
+        if (erased()) {
+            wake();
+        }
+    }
+    void on_ended(error_code, std::string, std::int64_t) override {
+        ended_ = true;
+        in_force_ = false;
+        blind_ = false;
+    }
+
+    env& env_;
+    const std::shared_ptr<watch_hub> hub_;
+    const std::string key_;
+    notifier* wake_ = nullptr;
+    std::int64_t life_ = 0;
+    std::int64_t last_erased_ = 0;
+    std::int64_t id_ = 0;
+    bool in_force_ = false;
+    bool blind_ = false;
+    bool ended_ = false;
+    time_point since_{};
+};
+
+/// Watches that are kept for a while after their use: who waited behind a key is likely to wait
+/// behind it again, and a watch that is in force already costs nothing and misses nothing.
+class kept_watches {
+public:
+    kept_watches(env& world, std::shared_ptr<watch_hub> hub)
+        : env_(world)
+        , hub_(std::move(hub)) {}
+
+    std::unique_ptr<key_watch> take(const std::string& key) {
+        drop_old();
+        const auto found = std::find_if(
+            kept_.begin(), kept_.end(), [&](const kept& k) { return k.watch->key() == key; });
+        if (found == kept_.end()) {
+            return std::make_unique<key_watch>(env_, hub_, key);
+        }
+        std::unique_ptr<key_watch> watch = std::move(found->watch);
+        kept_.erase(found);
+        watch->restart_if_ended();
+        return watch;
+    }
+    void keep(std::unique_ptr<key_watch> watch) {
+        watch->detach();
+        if (!keeps_) {
+            return;
+        }
+        kept_.push_front({std::move(watch), env_.now()});
+        if (kept_.size() > most_kept) {
+            kept_.pop_back();
+        }
+        drop_old();
+    }
+    /// Drops what was not used for a while.
+    void drop_old() {
+        while (!kept_.empty() && env_.now() - kept_.back().since > longest_kept) {
+            kept_.pop_back();
+        }
+    }
+    /// Drops all, and keeps none any more.
+    void close() {
+        keeps_ = false;
+        kept_.clear();
+    }
+
+private:
+    static constexpr std::size_t most_kept = 16;
+    static constexpr std::chrono::seconds longest_kept{10};
+
+    struct kept {
+        std::unique_ptr<key_watch> watch;
+        time_point since;
+    };
+    env& env_;
+    const std::shared_ptr<watch_hub> hub_;
+    std::list<kept> kept_; // the last one first
+    bool keeps_ = true;
+};
+
+} // namespace coetcd::detail

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/group.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// One transaction of the engine's, on its way. All of them may be repeated.
+class lane_part {
+public:
+    enum class rank {
+        pressing,
+        patient, ///< May stand back behind the others.
+    };
+
+    explicit lane_part(txn w)
+        : what(std::move(w)) {}
+
+    const txn what;
+    std::string puts; ///< The name in whose queue it puts a key, if it does.
+    rank order = rank::pressing;
+    bool likely = false;  ///< Its conditions are expected to hold.
+    bool asks_why = true; ///< If they do not, do what is to be done then, at one more request.
+    time_point not_after = time_point::max(); ///< It is not sent then any more.
+    std::function<void()> on_end;             ///< Called once it is over; must not wait.
+
+    // The outcome.
+    bool over = false;
+    bool in_flight = false;
+    error_code ec;
+    std::string text;
+    logic::effect left = logic::effect::none; ///< Of the copies that were not answered.
+    time_point sent{};                        ///< When the copy that was answered was sent.
+    txn_response response;                    ///< If `ec` is clear; its header is the request's.
+
+private:
+    friend class transaction_lane;
+    logic::group::form form() const {
+        if (alone_) {
+            return logic::group::form::alone;
+        }
+        return likely && !nested_ ? logic::group::form::flat : logic::group::form::nested;
+    }
+    bool alone_ = false;
+    bool nested_ = false;
+    /// It was refused, and not asked why yet: a copy that the network made may have been applied.
+    bool doubtful_ = false;
+};
+
+/// All transactions of the engine of one client, grouped: alone and at once when nothing is under
+/// way; else they gather meanwhile and go together. So what a crowd of waiters costs, and what it
+/// can do to others, is bounded.
+class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
+public:
+    /// @param request_timeout How long a request may take, from when it is sent.
+    transaction_lane(std::shared_ptr<router> r,
+                     std::chrono::nanoseconds request_timeout,
+                     std::chrono::nanoseconds attempt_timeout)
+        : router_(std::move(r))
+        , env_(*router_->world())
+        , request_timeout_(request_timeout)
+        , attempt_timeout_(attempt_timeout) {}
+
+    /// It is sent at the end of the handler that is running, so that what belongs together goes
+    /// together.
+    void submit(std::shared_ptr<lane_part> part) {
+        queue_of(*part).push_back(std::move(part));
+        wake();
+    }
+
+    /// Nobody wants it any more. What is in flight goes on.
+    void withdraw(const std::shared_ptr<lane_part>& part) {
+        if (!part->in_flight && !part->over) {
+            part->on_end = nullptr;
+            end(*part);
+            std::erase(queue_of(*part), part);
+        }
+    }
+
+private:
+    using parts = std::vector<std::shared_ptr<lane_part>>;
+    using queue = std::deque<std::shared_ptr<lane_part>>;
+
+    static constexpr int most_in_flight = 2;
+
+    queue& queue_of(const lane_part& part) {
+        return part.order == lane_part::rank::pressing ? pressing_ : patient_;
+    }
+
+    void wake() {
+        if (!std::exchange(awake_, true)) {
+            defer(env_, [weak = weak_from_this()] {
+                if (const auto self = weak.lock()) {
+                    self->awake_ = false;
+                    self->depart();
+                }
+            });
+        }
+    }
+
+    void depart() {
+        while (in_flight_ != most_in_flight) {
+            parts batch = gather();
+            if (batch.empty()) {
+                break;
+            }
+            ++in_flight_;
+            spawn(env_, fly(shared_from_this(), std::move(batch)));
+        }
+    }
+
+    parts gather() {
+        parts batch;
+        logic::group g;
+        // A quarter of the room is for those who stand back, so that they get on, too.
+        const std::size_t room = patient_.empty() ? most_parts : most_parts - most_parts / 4;
+        gather(pressing_, room, g, batch);
+        gather(patient_, most_parts, g, batch);
+        if (batch.size() == 1 && !batch.front()->likely) {
+            batch.front()->alone_ = true;
+        }
+        for (const auto& part : batch) {
+            part->in_flight = true;
+        }
+        return batch;
+    }
+
+    void gather(queue& from, std::size_t room, logic::group& g, parts& batch) {
+        const time_point now = env_.now();
+        queue stays;
+        while (!from.empty()) {
+            std::shared_ptr<lane_part> part = std::move(from.front());
+            from.pop_front();
+            if (now >= part->not_after) {
+                part->ec = errc::timed_out;
+                part->text = "txn: there was no time left to send it";
+                end(*part);
+            } else if (batch.size() < room && g.add(part->what, part->puts, part->form())) {
+                batch.push_back(std::move(part));
+            } else {
+                stays.push_back(std::move(part));
+                if (batch.size() >= room || stays.size() > most_passed_over) {
+                    break;
+                }
+            }
+        }
+        // In the order in which they came.
+        from.insert(from.begin(),
+                    std::make_move_iterator(stays.begin()),
+                    std::make_move_iterator(stays.end()));
+    }
+
+    static asio::awaitable<void> fly(std::shared_ptr<transaction_lane> self, parts batch) {
+        struct landing {
+            transaction_lane& lane;
+            ~landing() {
+                --lane.in_flight_;
+                lane.wake();
+            }
+        };
+        const landing at_the_end{*self};
+        logic::group g;
+        for (const auto& part : batch) {
+            (void)g.add(part->what, part->puts, part->form());
+        }
+        call_spec spec{rpc::txn, self->deadline(batch), true, true};
+        spec.attempt_timeout = self->attempt_timeout_;
+        std::optional<std::vector<txn_response>> answers;
+        decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
+            answers = g.split(wire::decode<txn_response>(body));
+            return std::nullopt;
+        };
+        std::string body = g.body();
+        const answer a = co_await self->router_->call(spec, std::move(body), std::move(decode));
+        self->land(std::move(batch), a, std::move(answers));
+    }
+
+    time_point deadline(const parts& batch) const {
+        time_point last = time_point::min();
+        for (const auto& part : batch) {
+            last = std::max(last, part->not_after);
+        }
+        return std::min(last, after(env_.now(), request_timeout_));
+    }
+
+    void land(parts batch, const answer& a, std::optional<std::vector<txn_response>> answers) {
+        parts again;
+        for (std::size_t i = 0; i != batch.size(); ++i) {
+            lane_part& part = *batch[i];
+            part.in_flight = false;
+            part.left = std::max(part.left, a.left);
+            part.sent = a.sent;
+            const bool refused = !a.ec && (!answers || !(*answers)[i].succeeded) && !part.alone_;
+            part.doubtful_ = refused || (a.ec && part.doubtful_);
+            if (a.ec && batch.size() > 1 && !logic::is_passing(a.ec)) {
+                part.alone_ = true; // it may be another one's fault
+            } else if (!a.ec && !answers && batch.size() > 1) {
+                part.nested_ = true; // one of the conditions does not hold: each for itself
+            } else if (refused && part.asks_why && !part.what.failure.empty()) {
+                part.alone_ = true;
+            } else {
+                part.ec = a.ec;
+                part.text = a.text;
+                if (answers) {
+                    part.response = std::move((*answers)[i]);
+                }
+                continue;
+            }
+            again.push_back(batch[i]);
+        }
+        for (auto one = again.rbegin(); one != again.rend(); ++one) {
+            queue_of(**one).push_front(*one);
+        }
+        for (const auto& part : batch) {
+            if (std::find(again.begin(), again.end(), part) == again.end()) {
+                end(*part);
+            }
+        }
+    }
+
+    static void end(lane_part& part) {
+        part.over = true;
+        if (part.doubtful_) {
+            part.left = std::max(part.left, logic::effect::settled);
+        }
+        if (const auto told = std::exchange(part.on_end, nullptr)) {
+            told();
+        }
+    }
+
+    static constexpr std::size_t most_parts = 60;
+    static constexpr std::size_t most_passed_over = 256; // of which none fits into a request
+
+    const std::shared_ptr<router> router_;
+    env& env_;
+    const std::chrono::nanoseconds request_timeout_;
+    const std::chrono::nanoseconds attempt_timeout_;
+    queue pressing_;
+    queue patient_;
+    int in_flight_ = 0;
+    bool awake_ = false;
+};
+
+/// Withdraws a part, should nobody want it any more; what happens to it is told to nobody.
+struct withdrawn_at_end {
+    transaction_lane& lane;
+    std::shared_ptr<lane_part> part;
+    ~withdrawn_at_end() {
+        part->on_end = nullptr;
+        lane.withdraw(part);
+    }
+};
+
+} // namespace coetcd::detail
