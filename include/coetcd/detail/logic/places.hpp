@@ -209,9 +209,13 @@ inline txn release(const claim& c, std::int64_t create_revision) {
 inline txn end(const claim& c, lease_id lease) {
     put_options with_lease;
     with_lease.lease = lease;
+    erase_options what_was;
+    what_was.prev_kv = true; // it erases any life
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
-    transactions::erase_keys(c, t.success);
+    for (const std::string& key : c.keys) {
+        t.success.push_back(op::erase(key, what_was));
+    }
     t.success.push_back(op::put(c.epoch_key, "", with_lease));
     transactions::ask_end(c, t.failure);
     return t;
@@ -249,6 +253,15 @@ inline const range_response& range_at(const txn_response& response, std::size_t 
 inline bool holds(const range_response& r, const std::string& key, std::int64_t create_revision) {
     return !r.kvs.empty() && r.kvs.front().key == key &&
            (create_revision == 0 || r.kvs.front().create_revision == create_revision);
+}
+
+/// Whether it was our life of a key that was erased.
+inline bool erased_life(const delete_range_response& r, std::int64_t create_revision, bool told) {
+    return told ? std::any_of(
+                      r.prev_kvs.begin(),
+                      r.prev_kvs.end(),
+                      [&](const key_value& kv) { return kv.create_revision == create_revision; })
+                : r.deleted > 0;
 }
 
 /// The epoch that a read of its key tells: 0 if there is none.
@@ -389,13 +402,19 @@ struct left_place {
 };
 
 /// What the answer to `release` or `end` means.
-inline left_place after_leaving(const txn_response& response, const claim& c, bool bumps) {
+/// @param create_revision Of our keys; 0 if we do not know them.
+/// @param bumps It was `end`.
+inline left_place after_leaving(const txn_response& response,
+                                const claim& c,
+                                std::int64_t create_revision,
+                                bool bumps) {
     left_place result;
     if (response.succeeded) {
         result.over = true;
         for (const op_response& r : response.responses) {
             const auto* erased = std::get_if<delete_range_response>(&r);
-            result.was_there = result.was_there || (erased && erased->deleted > 0);
+            result.was_there = result.was_there ||
+                               (erased && answers::erased_life(*erased, create_revision, bumps));
         }
         result.epoch = bumps ? answers::require_revision(response.header.revision) : c.epoch;
         return result;

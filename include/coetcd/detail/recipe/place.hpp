@@ -94,6 +94,8 @@ public:
         const bool taking = std::exchange(taking_, false);
         const logic::standing now = taking ? logic::after_take(entry_->response, keys_)
                                            : logic::after_enter(entry_->response, keys_);
+        // It was put by a copy that was not answered: of those there may be more.
+        unresolved_ = unresolved_ || (!entry_->response.succeeded && now.create_revision != 0);
         learn(now);
         entry_ = nullptr;
         return now;
@@ -406,7 +408,8 @@ place::go_on(std::shared_ptr<place> self, std::size_t i, time_point limit) {
     std::string text = part->text;
     if (!ec) {
         try {
-            const auto done = logic::after_leaving(part->response, self->keys_.claims[i], l.bumps);
+            const auto done = logic::after_leaving(
+                part->response, self->keys_.claims[i], self->create_revision_, l.bumps);
             // If an answer was lost, it may have been our own first copy that deleted them.
             l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
             if (done.over) {

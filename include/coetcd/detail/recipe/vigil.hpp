@@ -33,7 +33,6 @@ public:
         , wake_(wake) {}
     ~vigil() {
         drop(main_);
-        drop(own_);
         if (question_) {
             question_->on_end = nullptr;
             session_->owner->transactions->withdraw(question_);

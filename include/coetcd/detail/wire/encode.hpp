@@ -152,11 +152,12 @@ private:
 
 inline void append(std::string& out, const compare& condition) {
     object_writer object(out);
-    const auto* number = std::get_if<std::int64_t>(&condition.operand);
+    const std::int64_t number =
+        condition.what == compare::target::value ? 0 : std::get<std::int64_t>(condition.operand);
     // What does not exist has version 0, like both its revisions; and no word of a version means
     // that one.
-    if (condition.how == compare::result::equal && number && *number == 0 &&
-        condition.what != compare::target::lease) {
+    if (condition.how == compare::result::equal && number == 0 &&
+        condition.what != compare::target::value && condition.what != compare::target::lease) {
         object.range(condition.range);
         object.end();
         return;
@@ -167,19 +168,19 @@ inline void append(std::string& out, const compare& condition) {
     // The operand is always sent: etcd tells an absent one from a default one.
     switch (condition.what) {
     case compare::target::version:
-        object.number("version", *number, true);
+        object.number("version", number, true);
         break;
     case compare::target::create:
-        object.number("create_revision", *number, true);
+        object.number("create_revision", number, true);
         break;
     case compare::target::mod:
-        object.number("mod_revision", *number, true);
+        object.number("mod_revision", number, true);
         break;
     case compare::target::value:
         object.bytes("value", std::get<std::string>(condition.operand), true);
         break;
     case compare::target::lease:
-        object.number("lease", *number, true);
+        object.number("lease", number, true);
         break;
     }
     object.end();
