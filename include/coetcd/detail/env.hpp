@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/rpc.hpp>
 #include <coetcd/error.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 /// The seam. All code above it sees the world through an `env`: time, sleep, chance and the
@@ -34,56 +34,6 @@ using time_point = env_clock::time_point;
 /// `now + wait`, or the last time there is if that cannot be told.
 inline time_point after(time_point now, std::chrono::nanoseconds wait) {
     return wait > time_point::max() - now ? time_point::max() : now + wait;
-}
-
-/// etcd's calls, as far as the library makes them.
-enum class rpc {
-    range,
-    put,
-    delete_range,
-    txn,
-    compact,
-    lease_grant,
-    lease_revoke,
-    lease_keep_alive,
-    lease_time_to_live,
-    lease_leases,
-    watch,
-    authenticate,
-    member_list,
-};
-
-/// The name of a call in etcd's API, for messages.
-constexpr std::string_view name(rpc what) {
-    switch (what) {
-    case rpc::range:
-        return "range";
-    case rpc::put:
-        return "put";
-    case rpc::delete_range:
-        return "delete_range";
-    case rpc::txn:
-        return "txn";
-    case rpc::compact:
-        return "compact";
-    case rpc::lease_grant:
-        return "lease_grant";
-    case rpc::lease_revoke:
-        return "lease_revoke";
-    case rpc::lease_keep_alive:
-        return "lease_keep_alive";
-    case rpc::lease_time_to_live:
-        return "lease_time_to_live";
-    case rpc::lease_leases:
-        return "lease_leases";
-    case rpc::watch:
-        return "watch";
-    case rpc::authenticate:
-        return "authenticate";
-    case rpc::member_list:
-        return "member_list";
-    }
-    return "";
 }
 
 /// Which connections a call may use. Renewals have their own, so that no crowd of other calls

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,8 @@ public:
 
     /// To be wiped by the caller.
     std::string copy() const { return std::string(bytes_.begin(), bytes_.end()); }
+    /// Valid until this is changed or destroyed.
+    std::string_view view() const { return std::string_view(bytes_.data(), bytes_.size()); }
 
 private:
     std::vector<char> bytes_;

@@ -41,52 +41,39 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
 
 COETCD_DECL boost::asio::awaitable<std::optional<key_value>> client::get(std::string key) const {
     detail::require_key(key);
-    return detail::get(impl_,
-                       impl_->spec(detail::rpc::range, timeout_, true, false),
-                       detail::wire::encode(range_request(std::move(key))));
+    return detail::first_of(
+        detail::ask(impl_, range_request(std::move(key)), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<range_response> client::range(key_range keys,
                                                                  range_options options) const {
     detail::require_key(keys.key);
-    return detail::unary<range_response>(
-        impl_,
-        impl_->spec(detail::rpc::range, timeout_, true, false),
-        detail::wire::encode(range_request(std::move(keys), options)));
+    return detail::ask(impl_, range_request(std::move(keys), options), impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<put_response>
 client::put(std::string key, std::string value, put_options options) const {
     detail::require_key(key);
-    return detail::unary<put_response>(
-        impl_,
-        impl_->spec(detail::rpc::put, timeout_, false, true),
-        detail::wire::encode(put_request(std::move(key), std::move(value), options)));
+    return detail::ask(
+        impl_, put_request(std::move(key), std::move(value), options), impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<delete_range_response>
 client::erase(key_range keys, erase_options options) const {
     detail::require_key(keys.key);
-    return detail::unary<delete_range_response>(
-        impl_,
-        impl_->spec(detail::rpc::delete_range, timeout_, false, true),
-        detail::wire::encode(delete_range_request(std::move(keys), options)));
+    return detail::ask(
+        impl_, delete_range_request(std::move(keys), options), impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<txn_response> client::txn(coetcd::txn transaction) const {
-    const bool reads =
-        detail::is_read_only(transaction.success) && detail::is_read_only(transaction.failure);
-    return detail::unary<txn_response>(impl_,
-                                       impl_->spec(detail::rpc::txn, timeout_, reads, !reads),
-                                       detail::wire::encode(transaction));
+    const detail::impact does = detail::impact_of(transaction);
+    return detail::ask(impl_, transaction, impl_->within(timeout_).as(does));
 }
 
 COETCD_DECL boost::asio::awaitable<compaction_response> client::compact(std::int64_t revision,
                                                                         bool physical) const {
-    return detail::unary<compaction_response>(
-        impl_,
-        impl_->spec(detail::rpc::compact, timeout_, false, true),
-        detail::wire::encode_compaction(revision, physical));
+    const detail::wire::compaction_request request{revision, physical};
+    return detail::ask(impl_, request, impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_grant_response>
@@ -95,38 +82,30 @@ client::lease_grant(std::chrono::seconds ttl, lease_id id) const {
     if (id < 0) {
         throw std::invalid_argument("id: must be positive, or 0 to have one chosen");
     }
-    return detail::untimed(detail::lease_grant(
-        impl_, impl_->spec(detail::rpc::lease_grant, timeout_, true, true), ttl, id));
+    return detail::response_in(detail::lease_grant(impl_, impl_->within(timeout_), ttl, id));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_revoke_response> client::lease_revoke(lease_id id) const {
     detail::require_lease(id);
-    return detail::lease_revoke(impl_,
-                                impl_->spec(detail::rpc::lease_revoke, timeout_, true, true),
-                                detail::wire::encode_lease_revoke(id));
+    return detail::lease_revoke(impl_, impl_->within(timeout_), id);
 }
 
 COETCD_DECL boost::asio::awaitable<lease_keep_alive_response>
 client::lease_keep_alive_once(lease_id id) const {
     detail::require_lease(id);
-    return detail::untimed(detail::lease_keep_alive(
-        impl_, impl_->spec(detail::rpc::lease_keep_alive, timeout_, true, false), id));
+    const detail::wire::lease_keep_alive_request request{id};
+    return detail::ask(impl_, request, impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_time_to_live_response>
 client::lease_time_to_live(lease_id id, bool keys) const {
     detail::require_lease(id);
-    return detail::unary<lease_time_to_live_response>(
-        impl_,
-        impl_->spec(detail::rpc::lease_time_to_live, timeout_, true, false),
-        detail::wire::encode_lease_time_to_live(id, keys));
+    const detail::wire::lease_time_to_live_request request{id, keys};
+    return detail::ask(impl_, request, impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_leases_response> client::lease_leases() const {
-    return detail::unary<lease_leases_response>(
-        impl_,
-        impl_->spec(detail::rpc::lease_leases, timeout_, true, false),
-        detail::wire::encode_lease_leases());
+    return detail::ask(impl_, detail::wire::lease_leases_request(), impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
@@ -145,10 +124,7 @@ COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
     request.no_delete = options.no_delete;
     request.fragment = true;
     return detail::as_handle<watcher>(
-        detail::watch(impl_,
-                      impl_->spec(detail::rpc::range, timeout_, true, false),
-                      std::move(request),
-                      options));
+        detail::watch(impl_, impl_->within(timeout_), std::move(request), options));
 }
 
 } // namespace coetcd

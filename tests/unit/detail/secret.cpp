@@ -48,6 +48,7 @@ TEST_CASE("sec.wiped: a secret wipes what it was made of, and is copied on deman
     CHECK(memory[0] == '\0');
     CHECK(memory[5] == '\0');
     CHECK(first.copy() == "canary");
+    CHECK(first.view() == "canary");
     secret second(std::move(first));
     CHECK(second.copy() == "canary");
     CHECK(first.copy().empty()); // NOLINT: that is the point

@@ -18,39 +18,6 @@ inline bool is_header_value(std::string_view text) {
         text.begin(), text.end(), [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\t'; });
 }
 
-/// Where the gateway serves a call.
-constexpr std::string_view path(rpc what) {
-    switch (what) {
-    case rpc::range:
-        return "/v3/kv/range";
-    case rpc::put:
-        return "/v3/kv/put";
-    case rpc::delete_range:
-        return "/v3/kv/deleterange";
-    case rpc::txn:
-        return "/v3/kv/txn";
-    case rpc::compact:
-        return "/v3/kv/compaction";
-    case rpc::lease_grant:
-        return "/v3/lease/grant";
-    case rpc::lease_revoke:
-        return "/v3/lease/revoke";
-    case rpc::lease_keep_alive:
-        return "/v3/lease/keepalive";
-    case rpc::lease_time_to_live:
-        return "/v3/lease/timetolive";
-    case rpc::lease_leases:
-        return "/v3/lease/leases";
-    case rpc::watch:
-        return "/v3/watch";
-    case rpc::authenticate:
-        return "/v3/auth/authenticate";
-    case rpc::member_list:
-        return "/v3/cluster/member/list";
-    }
-    return "";
-}
-
 /// The value of a `Grpc-Timeout` header: a little less than what is left, so that the server gives
 /// up first and says so.
 inline std::string grpc_timeout(std::chrono::nanoseconds left) {

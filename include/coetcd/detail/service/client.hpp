@@ -5,12 +5,16 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/detail/service/watcher.hpp>
+#include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/requests.hpp>
+#include <coetcd/detail/wire/watch.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -29,10 +33,8 @@ public:
     explicit password_source(credentials who)
         : who_(std::move(who)) {}
 
-    std::string operator()() const {
-        std::string password = who_.password_();
-        const wipe_at_end no_trace(password);
-        return wire::encode_authenticate(who_.user_, password);
+    wire::authenticate_request operator()() const {
+        return wire::authenticate_request(who_.user_, secret(who_.password_()));
     }
 
 private:
@@ -57,6 +59,11 @@ public:
     const std::shared_ptr<watch_hub> hub;
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
     const client_options options;
+
+    /// On the usual terms.
+    when within(std::chrono::nanoseconds timeout) const {
+        return {after(world->now(), timeout), options.attempt_timeout};
+    }
 
     call_spec
     spec(rpc what, std::chrono::nanoseconds timeout, bool idempotent, bool changes) const {
@@ -106,7 +113,27 @@ decoder decode_stream_into(Response& out) {
     };
 }
 
+template<class Request>
+asio::awaitable<outcome<wire::response_of<Request>>>
+call(std::shared_ptr<client_impl> by, const Request& request, when how) {
+    return call(by->cluster_router, request, how);
+}
+
+/// The answer alone; throws what a user is to see.
+template<class Response>
+asio::awaitable<Response> response_in(asio::awaitable<outcome<Response>> work) {
+    outcome<Response> result = co_await std::move(work);
+    result.check();
+    co_return std::move(result.response);
+}
+
 /// One call: what every unary service comes down to.
+template<class Request>
+asio::awaitable<wire::response_of<Request>>
+ask(const std::shared_ptr<client_impl>& by, const Request& request, when how) {
+    return response_in(call(by, request, how));
+}
+
 template<class Response>
 asio::awaitable<Response>
 unary(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
@@ -117,9 +144,9 @@ unary(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
     co_return response;
 }
 
-inline asio::awaitable<std::optional<key_value>>
-get(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
-    range_response r = co_await unary<range_response>(std::move(impl), spec, std::move(body));
+/// The first key of an answer, if there is one.
+inline asio::awaitable<std::optional<key_value>> first_of(asio::awaitable<range_response> reading) {
+    range_response r = co_await std::move(reading);
     std::optional<key_value> found;
     if (!r.kvs.empty()) {
         found = std::move(r.kvs.front());
@@ -128,19 +155,18 @@ get(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
 }
 
 inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<client_impl> impl,
-                                                            call_spec spec,
+                                                            when how,
                                                             wire::watch_create_request request,
                                                             watch_options options) {
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,
     // its events come at once; else the first ones come up to 100 ms late.
     if (request.start_revision == 0) {
-        std::string body = wire::encode(wire::least_of(request));
-        const range_response r = co_await unary<range_response>(impl, spec, std::move(body));
+        const range_response r = co_await ask(impl, wire::least_of(request), how);
         request.start_revision = r.header.revision + 1;
     }
     auto started = std::make_shared<watcher_impl>(
         impl->cluster_router, impl->hub, std::move(request), options);
-    co_await watcher_impl::start(started, spec.deadline);
+    co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }
 
@@ -150,7 +176,7 @@ inline void require_key(const std::string& key) {
     }
 }
 
-/// Whether a transaction changes nothing, whatever it comes to.
+/// Whether operations change nothing, whatever they come to.
 inline bool is_read_only(const std::vector<op>& ops) {
     return std::all_of(ops.begin(), ops.end(), [](const op& o) {
         if (const auto* inner = std::get_if<txn>(&o)) {
@@ -158,6 +184,12 @@ inline bool is_read_only(const std::vector<op>& ops) {
         }
         return std::holds_alternative<range_request>(o);
     });
+}
+
+/// What a user's transaction does, as far as that can be told.
+inline impact impact_of(const txn& transaction) {
+    const bool reads = is_read_only(transaction.success) && is_read_only(transaction.failure);
+    return reads ? impact::none : impact::once;
 }
 
 inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client_options& o) {

@@ -20,80 +20,65 @@ inline bool is_ours_already(const answer& a, bool random_id) {
            a.text.find("lease already exists") != std::string::npos;
 }
 
-/// An answer, and when the request that brought it was sent.
 template<class Response>
-struct timed {
-    Response response;
-    time_point sent;
-};
+using timed = outcome<Response>;
 
-/// The answer alone.
-template<class Response>
-asio::awaitable<Response> untimed(asio::awaitable<timed<Response>> call) {
-    timed<Response> result = co_await std::move(call);
-    co_return std::move(result.response);
+/// @returns What was renewed, or is known to have ended. Throws the rest.
+inline asio::awaitable<outcome<lease_keep_alive_response>>
+lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+    const wire::lease_keep_alive_request request{id};
+    outcome<lease_keep_alive_response> renewed = co_await call(std::move(impl), request, how);
+    renewed.check();
+    co_return renewed;
 }
 
-inline asio::awaitable<timed<lease_keep_alive_response>>
-lease_keep_alive(std::shared_ptr<client_impl> impl, call_spec spec, lease_id id) {
-    timed<lease_keep_alive_response> result;
-    std::string body = wire::encode_lease_keep_alive(id);
-    decoder decode = decode_stream_into(result.response);
-    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
-    a.check();
-    result.sent = a.sent;
-    co_return result;
-}
-
-inline asio::awaitable<timed<lease_grant_response>> lease_grant(std::shared_ptr<client_impl> impl,
-                                                                call_spec spec,
-                                                                std::chrono::seconds ttl,
-                                                                lease_id id,
-                                                                bool random_id = false) {
+/// @returns What was granted. Throws the rest.
+inline asio::awaitable<outcome<lease_grant_response>> lease_grant(std::shared_ptr<client_impl> impl,
+                                                                  when how,
+                                                                  std::chrono::seconds ttl,
+                                                                  lease_id id,
+                                                                  bool random_id = false) {
     // The id is ours to choose, so that the grant can be repeated. Positive, as etcd's own.
     if (id == 0) {
         random_id = true;
         id = static_cast<lease_id>(impl->world->random() >> 1) | 1;
     }
-    timed<lease_grant_response> result;
-    lease_grant_response& response = result.response;
-    std::string body = wire::encode_lease_grant(ttl, id);
-    decoder decode = decode_into(response);
-    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
-    if (is_ours_already(a, random_id)) {
+    const wire::lease_grant_request request{ttl, id};
+    outcome<lease_grant_response> granted = co_await call(impl, request, how);
+    if (is_ours_already(granted, random_id)) {
         // What its ttl is, another call has to tell.
-        spec.what = rpc::lease_keep_alive;
+        how.known.reset();
+        lease_grant_response& response = granted.response;
         try {
-            const timed<lease_keep_alive_response> renewed =
-                co_await lease_keep_alive(std::move(impl), spec, id);
+            const outcome<lease_keep_alive_response> renewed =
+                co_await lease_keep_alive(std::move(impl), how, id);
             response.header = renewed.response.header;
             response.id = renewed.response.id;
             response.ttl = renewed.response.ttl;
-            result.sent = renewed.sent;
+            granted.sent = renewed.sent;
         } catch (const error& e) {
             throw error(errc::outcome_unknown, e.what());
         }
         if (response.ttl.count() <= 0) {
             throw error(server_errc::not_found, "lease_grant: the lease has ended already");
         }
-        co_return result;
+        granted.ec.clear();
     }
-    a.check();
-    result.sent = a.sent;
-    co_return result;
+    granted.check();
+    co_return granted;
 }
 
 inline asio::awaitable<lease_revoke_response>
-lease_revoke(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
-    lease_revoke_response response;
-    decoder decode = decode_into(response);
-    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
+lease_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+    const wire::lease_revoke_request request{id};
+    const outcome<lease_revoke_response> revoked = co_await call(std::move(impl), request, how);
     // It was there, if an attempt of ours may have ended it.
-    const bool done = a.ec == server_errc::not_found && a.left == logic::effect::unresolved;
+    const bool done =
+        revoked.ec == server_errc::not_found && revoked.left == logic::effect::unresolved;
     if (!done) {
-        a.check();
+        revoked.check();
     }
-    co_return response;
+    co_return revoked.response;
 }
 
 inline void require_ttl(std::chrono::seconds ttl) {

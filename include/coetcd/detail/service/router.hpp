@@ -10,7 +10,9 @@
 #include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/secret.hpp>
-#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/wire/auth.hpp>
+#include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
@@ -37,26 +39,14 @@ struct call_spec {
     bool changes;
     lane way = lane::shared;
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If idempotent.
-};
 
-/// How it went.
-struct answer {
-    error_code ec;
-    std::string text;                         ///< For a log, if `ec` is set.
-    logic::effect left = logic::effect::none; ///< Of those attempts that failed.
-    time_point sent{};                        ///< When the attempt that succeeded was sent.
-
-    /// Throws what a user is to see.
-    void check() const {
-        if (ec) {
-            throw error(ec, text);
-        }
+    operator when() const {
+        const impact known = !changes     ? impact::none
+                             : idempotent ? impact::idempotent
+                                          : impact::once;
+        return {deadline, attempt_timeout, way, known};
     }
 };
-
-/// Takes the body of an answer; returns the error that it turned out to be.
-/// Throws `errc::protocol_error` if it is neither.
-using decoder = std::function<std::optional<wire::status>(const std::string& body)>;
 
 /// What a request is sent with.
 struct authorization {
@@ -68,8 +58,8 @@ struct authorization {
 
 /// What a router is told by `client_options`.
 struct router_options {
-    /// Makes the request for a token; empty without a user. What it returns is wiped after use.
-    std::function<std::string()> login;
+    /// Makes the request for a token; empty without a user.
+    std::function<wire::authenticate_request()> login;
     std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
     /// How often the cluster is asked for its members; empty for never.
     std::optional<std::chrono::nanoseconds> member_refresh;
@@ -94,9 +84,17 @@ public:
     const std::shared_ptr<env>& world() const { return env_; }
     const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
 
-    /// Cancelled: throws `operation_aborted`; the request may have been applied.
     asio::awaitable<answer> call(call_spec spec, std::string body, decoder decode) {
+        return detail::carry(
+            shared_from_this(), spec.what, spec, std::move(body), std::move(decode));
+    }
+
+    /// See `detail::carry`.
+    asio::awaitable<answer> carry(rpc what, when how, std::string body, decoder decode) {
         const wipe_at_end no_trace(body); // it may hold a password
+        const impact does = how.known.value_or(traits(what).usual);
+        const bool changes = does != impact::none;
+        const bool repeatable = does != impact::once;
         answer result;
         std::string trouble = "no attempt was made";
         error_code last = errc::timed_out;
@@ -104,36 +102,35 @@ public:
         bool logged_in_anew = false; // for this request
         for (unsigned attempt = 0;; ++attempt) {
             authorization who;
-            if (login_.needed() && spec.what != rpc::authenticate) {
-                who = co_await authorize(spec.deadline);
+            if (login_.needed() && what != rpc::authenticate) {
+                who = co_await authorize(how.deadline);
             }
             const time_point now = env_->now();
             if (who.ec) {
                 last = who.ec;
                 trouble = who.text;
             }
-            if (now >= spec.deadline) {
+            if (now >= how.deadline) {
                 break;
             }
             if (who.ec) {
-                const bool unknown = spec.changes && result.left == logic::effect::unresolved;
+                const bool unknown = changes && result.left == logic::effect::unresolved;
                 result.ec = unknown ? make_error_code(errc::outcome_unknown) : who.ec;
-                result.text = std::string(name(spec.what)) + ": " + trouble;
+                result.text = std::string(name(what)) + ": " + trouble;
                 co_return result;
             }
             const logic::endpoint where = choice_.pick(now);
-            const time_point until = spec.idempotent
-                                         ? std::min(spec.deadline, after(now, spec.attempt_timeout))
-                                         : spec.deadline;
-            call_request request(where, spec.what, body, until);
-            request.way = spec.way;
+            const time_point until =
+                repeatable ? std::min(how.deadline, after(now, how.attempt_timeout)) : how.deadline;
+            call_request request(where, what, body, until);
+            request.way = how.way;
             request.token = who.token;
             const reply r = co_await env_->call(std::move(request));
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
             }
             failure f = assess(r, decode);
-            report(spec.what, where, attempt, now, f.code);
+            report(what, where, attempt, now, f.code);
             if (!f.code) {
                 choice_.succeeded(where);
                 login_.accepted(who.number);
@@ -157,12 +154,11 @@ public:
             hopeless = strange ? hopeless + 1 : 0;
             result.left = std::max(result.left, f.meaning.left);
             const bool stop = !f.meaning.transient || hopeless > choice_.size() ||
-                              (!spec.idempotent && f.meaning.left != logic::effect::none);
+                              (!repeatable && f.meaning.left != logic::effect::none);
             if (stop) {
-                const bool unknown =
-                    spec.changes && !spec.idempotent && f.meaning.left == logic::effect::unresolved;
+                const bool unknown = !repeatable && f.meaning.left == logic::effect::unresolved;
                 result.ec = unknown ? make_error_code(errc::outcome_unknown) : f.code;
-                result.text = std::string(name(spec.what)) + ": " + trouble;
+                result.text = std::string(name(what)) + ": " + trouble;
                 if (f.wants_token && !login_.needed()) {
                     result.text += "; etcd wants a user: set client_options::credentials";
                 }
@@ -172,16 +168,16 @@ public:
                 const auto round = attempt / static_cast<unsigned>(choice_.size());
                 const time_point next = after(env_->now(), logic::backoff(round, env_->random()));
                 notifier pause(*env_);
-                (void)co_await pause.wait(std::min(next, spec.deadline));
+                (void)co_await pause.wait(std::min(next, how.deadline));
             }
         }
-        if (spec.changes && result.left == logic::effect::unresolved) {
+        if (changes && result.left == logic::effect::unresolved) {
             result.ec = errc::outcome_unknown;
         } else {
             const bool late = last == errc::timed_out || last == server_errc::deadline_exceeded;
             result.ec = late ? errc::timed_out : errc::unavailable;
         }
-        result.text = std::string(name(spec.what)) + ": the deadline passed; last: " + trouble;
+        result.text = std::string(name(what)) + ": the deadline passed; last: " + trouble;
         co_return result;
     }
 
@@ -272,38 +268,31 @@ private:
 
     static asio::awaitable<void> log_in(std::shared_ptr<router> self) {
         env& world = *self->env_;
-        std::string body = self->login_body();
-        const wipe_at_end no_trace(body);
-        wire::authenticate_response granted;
-        decoder decode = [&granted](const std::string& text) -> std::optional<wire::status> {
-            granted = wire::decode<wire::authenticate_response>(text);
-            return std::nullopt;
-        };
-        answer a;
-        if (body.empty()) {
-            a.ec = errc::login_failed;
-            a.text = "authenticate: the callback for the password threw an exception";
+        outcome<wire::authenticate_response> granted;
+        if (const std::optional<wire::authenticate_request> request = self->login_request()) {
+            const when how{after(world.now(), self->options_.login_timeout)};
+            granted = co_await detail::call(self, *request, how);
         } else {
-            const time_point deadline = after(world.now(), self->options_.login_timeout);
-            const call_spec spec{rpc::authenticate, deadline, true, false};
-            a = co_await self->call(spec, body, std::move(decode));
+            granted.ec = errc::login_failed;
+            granted.text = "authenticate: the callback for the password threw an exception";
         }
         const time_point now = world.now();
-        if (!a.ec || logic::is_login_off(a.ec, a.text)) {
-            self->login_.succeeded(std::move(granted.token), now, world.random());
+        if (!granted.ec || logic::is_login_off(granted.ec, granted.text)) {
+            self->login_.succeeded(std::move(granted.response.token), now, world.random());
         } else {
-            const bool wrong = a.ec == server_errc::invalid_argument;
-            const error_code ec = wrong ? make_error_code(errc::login_failed) : a.ec;
-            self->login_.failed(!logic::is_passing(ec), ec, std::move(a.text), now, world.random());
+            const bool wrong = granted.ec == server_errc::invalid_argument;
+            const error_code ec = wrong ? make_error_code(errc::login_failed) : granted.ec;
+            self->login_.failed(
+                !logic::is_passing(ec), ec, std::move(granted.text), now, world.random());
         }
         self->login_changed_.notify_all();
     }
     /// @returns Nothing if there is no password to be had.
-    std::string login_body() const {
+    std::optional<wire::authenticate_request> login_request() const {
         try {
             return options_.login();
         } catch (...) {
-            return {}; // what it says is not ours to repeat: it may hold a secret
+            return std::nullopt; // what it says is not ours to repeat: it may hold a secret
         }
     }
 
@@ -367,19 +356,14 @@ private:
     }
 
     static asio::awaitable<void> refresh(std::shared_ptr<router> self) {
-        wire::member_list_response members;
-        decoder decode = [&members](const std::string& text) -> std::optional<wire::status> {
-            members = wire::decode<wire::member_list_response>(text);
-            return std::nullopt;
-        };
-        const time_point deadline = after(self->env_->now(), self->options_.login_timeout);
-        const call_spec spec{rpc::member_list, deadline, true, false};
-        const answer a = co_await self->call(spec, wire::encode_member_list(), std::move(decode));
-        if (a.ec) {
+        const when how{after(self->env_->now(), self->options_.login_timeout)};
+        const outcome<wire::member_list_response> members =
+            co_await detail::call(self, wire::member_list_request(), how);
+        if (members.ec) {
             co_return; // what was known before still serves
         }
         const std::vector<logic::endpoint> usable =
-            logic::usable_endpoints(members.members, self->options_.rules);
+            logic::usable_endpoints(members.response.members, self->options_.rules);
         if (!usable.empty()) {
             self->choice_.replace(usable);
         }
@@ -393,5 +377,11 @@ private:
     time_point next_look_;
     time_point next_refresh_ = time_point::min();
 };
+
+inline asio::awaitable<answer>
+carry(std::shared_ptr<router> by, rpc what, when how, std::string body, decoder decode) {
+    answer result = co_await by->carry(what, how, std::move(body), std::move(decode));
+    co_return result;
+}
 
 } // namespace coetcd::detail

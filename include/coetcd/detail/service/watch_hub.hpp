@@ -454,9 +454,7 @@ private:
             if (w.history.told() > m.header.revision && !looks_back_) {
                 looks_back_ = true;
                 spawn(env_,
-                      look_back(shared_from_this(),
-                                wire::encode(wire::least_of(w.request)),
-                                w.history.told()));
+                      look_back(shared_from_this(), wire::least_of(w.request), w.history.told()));
             }
             w.sink->on_created();
         } else if (!m.events.empty()) {
@@ -477,7 +475,7 @@ private:
     /// answer a read with what it had then. A read that is refused tells nothing; the next stream
     /// gives another occasion.
     static asio::awaitable<void>
-    look_back(std::shared_ptr<watch_hub> self, std::string read, std::int64_t told) {
+    look_back(std::shared_ptr<watch_hub> self, range_request read, std::int64_t told) {
         struct looking {
             watch_hub& hub;
             ~looking() { hub.looks_back_ = false; }
@@ -486,16 +484,13 @@ private:
         env& world = self->env_;
         std::int64_t revision = 0;
         for (int agreed = 0; agreed != 2 && !self->watches_.empty();) {
-            decoder decode = [&revision](const std::string& text) -> std::optional<wire::status> {
-                revision = wire::decode<range_response>(text).header.revision;
-                return std::nullopt;
-            };
-            const call_spec spec{rpc::range, after(world.now(), short_patience), true, false};
-            const answer a = co_await self->router_->call(spec, read, std::move(decode));
-            if (a.ec ? !logic::is_passing(a.ec) : revision >= told) {
+            const when how{after(world.now(), short_patience)};
+            const outcome<range_response> seen = co_await call(self->router_, read, how);
+            revision = seen.response.header.revision;
+            if (seen.ec ? !logic::is_passing(seen.ec) : revision >= told) {
                 co_return;
             }
-            agreed += a.ec ? 0 : 1;
+            agreed += seen.ec ? 0 : 1;
             notifier pause(world);
             (void)co_await pause.wait(after(world.now(), short_patience));
         }

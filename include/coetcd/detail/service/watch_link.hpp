@@ -53,7 +53,7 @@ struct watch_link {
     /// Ends a watch that is on it.
     void cancel(std::int64_t id) {
         if (how == sending::duplex) {
-            send(wire::encode_watch_cancel(id));
+            send(wire::encode(wire::watch_cancel_request{id}));
         } else {
             close();
         }
@@ -65,7 +65,7 @@ struct watch_link {
         nothing.no_put = true;
         nothing.no_delete = true;
         create(nothing);
-        send(wire::encode_watch_cancel(nothing.watch_id));
+        send(wire::encode(wire::watch_cancel_request{nothing.watch_id}));
     }
     /// etcd answered to the creation of a watch. It does so in order.
     void created(std::int64_t id) {

@@ -13,6 +13,9 @@ struct member {
     bool is_learner = false;
 };
 
+/// Asks who is in the cluster, as all of it sees it.
+struct member_list_request {};
+
 struct member_list_response {
     response_header header;
     std::vector<member> members;

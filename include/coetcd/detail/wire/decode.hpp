@@ -4,6 +4,7 @@
 #include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/detail/wire/json.hpp>
+#include <coetcd/detail/wire/requests.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>
@@ -232,6 +233,16 @@ stream_message<Response> decode_stream(std::string_view line) {
         return *std::move(failure);
     }
     return read_answer<Response>(require_object(message, "result"));
+}
+
+/// Reads the answer to such a request.
+template<class Request>
+stream_message<response_of<Request>> decode_answer(std::string_view body) {
+    if constexpr (request_traits<Request>::form == answer_form::stream) {
+        return decode_stream<response_of<Request>>(body);
+    } else {
+        return decode<response_of<Request>>(body);
+    }
 }
 
 /// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/base64.hpp>
+#include <coetcd/detail/wire/cluster.hpp>
+#include <coetcd/detail/wire/requests.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>
 
 #include <charconv>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -249,57 +251,41 @@ inline void append_nested(std::string& out, const txn& request) {
     kind.end();
 }
 
-/// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep, or if a
-///   range asks for fewer than none, or for a time before the first.
-template<class Request>
-std::string encode(const Request& request) {
-    std::string out;
-    append(out, request);
-    return out;
-}
-
-inline std::string encode_compaction(std::int64_t revision, bool physical) {
-    std::string out;
+inline void append(std::string& out, const compaction_request& request) {
     object_writer object(out);
-    object.number("revision", revision);
-    object.flag("physical", physical);
+    object.number("revision", request.revision);
+    object.flag("physical", request.physical);
     object.end();
-    return out;
 }
 
-/// @param id The lease's name; 0 to let etcd choose one.
-inline std::string encode_lease_grant(std::chrono::seconds ttl, lease_id id) {
-    std::string out;
+inline void append(std::string& out, const lease_grant_request& request) {
     object_writer object(out);
-    object.number("TTL", ttl.count());
-    object.number("ID", id);
+    object.number("TTL", request.ttl.count());
+    object.number("ID", request.id);
     object.end();
-    return out;
 }
 
-inline std::string encode_lease_revoke(lease_id id) {
-    std::string out;
+inline void append(std::string& out, const lease_revoke_request& request) {
     object_writer object(out);
-    object.number("ID", id);
+    object.number("ID", request.id);
     object.end();
-    return out;
 }
 
-inline std::string encode_lease_keep_alive(lease_id id) {
-    return encode_lease_revoke(id); // the same fields
-}
-
-inline std::string encode_lease_time_to_live(lease_id id, bool keys) {
-    std::string out;
+inline void append(std::string& out, const lease_keep_alive_request& request) {
     object_writer object(out);
-    object.number("ID", id);
-    object.flag("keys", keys);
+    object.number("ID", request.id);
     object.end();
-    return out;
 }
 
-inline std::string encode_lease_leases() {
-    return "{}";
+inline void append(std::string& out, const lease_time_to_live_request& request) {
+    object_writer object(out);
+    object.number("ID", request.id);
+    object.flag("keys", request.keys);
+    object.end();
+}
+
+inline void append(std::string& out, const lease_leases_request&) {
+    out += "{}";
 }
 
 /// Appends text as a JSON string. JSON is UTF-8: etcd refuses what is not.
@@ -322,21 +308,21 @@ inline void append_json_string(std::string& out, std::string_view text) {
     out += '"';
 }
 
-/// The result holds the password, and its memory no second copy of it: to be wiped by the caller.
-inline std::string encode_authenticate(std::string_view name, std::string_view password) {
-    std::string out;
-    out.reserve(64 + 6 * (name.size() + password.size()));
+/// The result holds the password, and its memory no second copy of it, if `out` was empty: to be
+/// wiped by the caller.
+inline void append(std::string& out, const authenticate_request& request) {
+    const std::string_view password = request.password.view();
+    out.reserve(64 + 6 * (request.name.size() + password.size()));
     object_writer object(out);
     object.start("name");
-    append_json_string(out, name);
+    append_json_string(out, request.name);
     object.start("password");
     append_json_string(out, password);
     object.end();
-    return out;
 }
 
-inline std::string encode_member_list() {
-    return R"({"linearizable":true})";
+inline void append(std::string& out, const member_list_request&) {
+    out += R"({"linearizable":true})";
 }
 
 inline void append(std::string& out, const watch_create_request& request) {
@@ -359,15 +345,30 @@ inline void append(std::string& out, const watch_create_request& request) {
     message.end();
 }
 
-inline std::string encode_watch_cancel(std::int64_t id) {
-    std::string out;
+inline void append(std::string& out, const watch_cancel_request& request) {
     object_writer message(out);
     message.start("cancel_request");
     object_writer object(out);
-    object.number("watch_id", id);
+    object.number("watch_id", request.watch_id);
     object.end();
     message.end();
+}
+
+/// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep, or if a
+///   range asks for fewer than none, or for a time before the first.
+template<class Request>
+std::string encode(const Request& request) {
+    std::string out;
+    append(out, request);
     return out;
+}
+
+inline std::string encode_lease_revoke(lease_id id) {
+    return encode(lease_revoke_request{id});
+}
+
+inline std::string encode_lease_keep_alive(lease_id id) {
+    return encode(lease_keep_alive_request{id});
 }
 
 } // namespace coetcd::detail::wire

@@ -24,6 +24,11 @@ struct watch_create_request {
     bool no_delete = false;
 };
 
+/// Ends a watch.
+struct watch_cancel_request {
+    std::int64_t watch_id = 0;
+};
+
 /// The least that can be read of the very keys that a watch is for, and that its user may read:
 /// for the revision in the answer's header.
 inline range_request least_of(const watch_create_request& watched) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/rpc.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/requests.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/error.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace coetcd::detail {
+
+/// By when a call is made, on which connections, and how often it may be tried.
+struct when {
+    time_point deadline; ///< For all attempts together.
+    std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If it may be repeated.
+    lane way = lane::shared;
+    std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
+
+    when as(impact what) const {
+        when result = *this;
+        result.known = what;
+        return result;
+    }
+};
+
+/// How a call went.
+struct answer {
+    error_code ec;
+    std::string text;                         ///< For a log, if `ec` is set.
+    logic::effect left = logic::effect::none; ///< Of those attempts that failed.
+    time_point sent{};                        ///< When the attempt that succeeded was sent.
+
+    /// Throws what a user is to see.
+    void check() const {
+        if (ec) {
+            throw error(ec, text);
+        }
+    }
+};
+
+/// The same, and what etcd said.
+template<class Response>
+struct outcome : answer {
+    Response response; ///< As it began, if `ec` is set.
+};
+
+/// Takes the body of an answer; returns the error that it turned out to be.
+/// Throws `errc::protocol_error` if it is neither.
+using decoder = std::function<std::optional<wire::status>(const std::string& body)>;
+
+class router;
+
+/// Makes a request that is written already; router.hpp has the definition. `body` is wiped at the
+/// end. Cancelled: throws `operation_aborted`; the request may have been applied.
+inline asio::awaitable<answer>
+carry(std::shared_ptr<router> by, rpc what, when how, std::string body, decoder decode);
+
+/// The part of `call` that waits.
+template<class Request>
+asio::awaitable<outcome<wire::response_of<Request>>>
+carry_for(std::shared_ptr<router> by, when how, std::string body) {
+    using response = wire::response_of<Request>;
+    outcome<response> result;
+    decoder decode = [&result](const std::string& text) -> std::optional<wire::status> {
+        auto message = wire::decode_answer<Request>(text);
+        if (auto* failure = std::get_if<wire::status>(&message)) {
+            return std::move(*failure);
+        }
+        result.response = std::get<response>(std::move(message));
+        return std::nullopt;
+    };
+    constexpr rpc what = wire::request_traits<Request>::what;
+    answer how_it_went =
+        co_await carry(std::move(by), what, how, std::move(body), std::move(decode));
+    static_cast<answer&>(result) = std::move(how_it_went);
+    co_return result;
+}
+
+/// Makes a request, and reads its answer. Cancelled: throws `operation_aborted`; the request may
+/// have been applied.
+/// @throws std::invalid_argument if the request cannot be written, at once.
+template<class Request>
+asio::awaitable<outcome<wire::response_of<Request>>>
+call(std::shared_ptr<router> by, const Request& request, when how) {
+    return carry_for<Request>(std::move(by), how, wire::encode(request));
+}
+
+} // namespace coetcd::detail
