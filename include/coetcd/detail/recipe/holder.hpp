@@ -94,14 +94,13 @@ public:
         oldest_first.limit = limit;
         oldest_first.order = sort_order::ascend;
         oldest_first.target = sort_target::create;
-        const client_impl& owner = *self->session->owner;
-        const call_spec spec = owner.spec(rpc::range, owner.options.request_timeout, true, false);
         const range_request queue(key_range::prefix(self->name + "/"), oldest_first);
-        std::string body = wire::encode(queue);
-        range_response r =
-            co_await unary<range_response>(self->session->owner, spec, std::move(body));
+        const std::shared_ptr<client_impl>& owner = self->session->owner;
+        outcome<range_response> r =
+            co_await call(owner, queue, owner->within(owner->options.request_timeout));
+        r.check();
         std::vector<lock_entry> found;
-        for (key_value& kv : r.kvs) {
+        for (key_value& kv : r.response.kvs) {
             lock_entry& e = found.emplace_back();
             e.key = std::move(kv.key);
             e.label = std::move(kv.value);

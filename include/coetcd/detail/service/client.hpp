@@ -65,13 +65,6 @@ public:
         return {after(world->now(), timeout), options.attempt_timeout};
     }
 
-    call_spec
-    spec(rpc what, std::chrono::nanoseconds timeout, bool idempotent, bool changes) const {
-        call_spec s{what, after(world->now(), timeout), idempotent, changes};
-        s.attempt_timeout = options.attempt_timeout;
-        return s;
-    }
-
 private:
     static router_options to_router_options(const std::vector<logic::endpoint>& cluster,
                                             const client_options& o) {
@@ -90,28 +83,6 @@ private:
         return r;
     }
 };
-
-/// A decoder that puts the answer where it is wanted.
-template<class Response>
-decoder decode_into(Response& out) {
-    return [&out](const std::string& body) -> std::optional<wire::status> {
-        out = wire::decode<Response>(body);
-        return std::nullopt;
-    };
-}
-
-/// The same for a call whose answer is a stream of one message.
-template<class Response>
-decoder decode_stream_into(Response& out) {
-    return [&out](const std::string& body) -> std::optional<wire::status> {
-        auto message = wire::decode_stream<Response>(body);
-        if (auto* failure = std::get_if<wire::status>(&message)) {
-            return std::move(*failure);
-        }
-        out = std::get<Response>(std::move(message));
-        return std::nullopt;
-    };
-}
 
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
@@ -132,16 +103,6 @@ template<class Request>
 asio::awaitable<wire::response_of<Request>>
 ask(const std::shared_ptr<client_impl>& by, const Request& request, when how) {
     return response_in(call(by, request, how));
-}
-
-template<class Response>
-asio::awaitable<Response>
-unary(std::shared_ptr<client_impl> impl, call_spec spec, std::string body) {
-    Response response;
-    decoder decode = decode_into(response);
-    const answer a = co_await impl->cluster_router->call(spec, std::move(body), std::move(decode));
-    a.check();
-    co_return response;
 }
 
 /// The first key of an answer, if there is one.

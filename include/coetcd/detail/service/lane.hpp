@@ -180,15 +180,18 @@ private:
         for (const auto& part : batch) {
             (void)g.add(part->what, part->puts, part->form());
         }
-        call_spec spec{rpc::txn, self->deadline(batch), true, true};
-        spec.attempt_timeout = self->attempt_timeout_;
+        const when how{self->deadline(batch), self->attempt_timeout_};
         std::optional<std::vector<txn_response>> answers;
         decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
             answers = g.split(wire::decode<txn_response>(body));
             return std::nullopt;
         };
         std::string body = g.body();
-        const answer a = co_await self->router_->call(spec, std::move(body), std::move(decode));
+        const answer a = co_await carry(self->router_,
+                                        rpc::txn,
+                                        how.as(impact::idempotent),
+                                        std::move(body),
+                                        std::move(decode));
         self->land(std::move(batch), a, std::move(answers));
     }
 

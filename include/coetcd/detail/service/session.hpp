@@ -182,14 +182,9 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     const time_point sent = self->world.now();
     const auto timeout = logic::renewal_timeout(self->ttl_);
     const time_point deadline = std::min(after(sent, timeout), self->certain_until_);
-    call_spec spec{rpc::lease_keep_alive, deadline, true, false};
-    spec.way = lane::renewal;
-    spec.attempt_timeout = timeout;
-    lease_keep_alive_response response;
-    std::string body = wire::encode_lease_keep_alive(self->lease_);
-    decoder decode = decode_stream_into(response);
-    const answer a =
-        co_await self->owner->cluster_router->call(spec, std::move(body), std::move(decode));
+    const wire::lease_keep_alive_request request{self->lease_};
+    const outcome<lease_keep_alive_response> a =
+        co_await call(self->owner, request, {deadline, timeout, lane::renewal});
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
         observer->on_renewal({self->lease_, now - sent, self->certain_until_ - now, a.ec});
@@ -197,8 +192,8 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     if (a.ec) {
         co_return false;
     }
-    if (response.ttl.count() > 0) {
-        self->renewed(sent, response.ttl);
+    if (a.response.ttl.count() > 0) {
+        self->renewed(sent, a.response.ttl);
     } else {
         self->lose(session_end::expired);
     }
@@ -280,11 +275,9 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
 inline asio::awaitable<void>
 session_impl::revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl) {
     const auto patience = std::min<std::chrono::nanoseconds>(ttl, std::chrono::seconds(5));
-    call_spec spec = c->spec(rpc::lease_revoke, patience, true, true);
-    lease_revoke_response response;
-    std::string body = wire::encode_lease_revoke(lease);
-    decoder decode = decode_into(response);
-    const answer a = co_await c->cluster_router->call(spec, std::move(body), std::move(decode));
+    const when how = c->within(patience);
+    const wire::lease_revoke_request request{lease};
+    const outcome<lease_revoke_response> a = co_await call(std::move(c), request, how);
     if (a.ec != server_errc::not_found) {
         a.check();
     }
@@ -321,11 +314,11 @@ session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
         }
     };
     grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1, options.ttl};
-    const call_spec spec = c->spec(rpc::lease_grant, c->options.request_timeout, true, true);
+    const when how = c->within(c->options.request_timeout);
     guard.pending = true;
-    timed<lease_grant_response> granted;
+    outcome<lease_grant_response> granted;
     try {
-        granted = co_await lease_grant(c, spec, options.ttl, guard.lease, true);
+        granted = co_await lease_grant(c, how, options.ttl, guard.lease, true);
     } catch (const error& e) {
         guard.pending = e.code() == errc::outcome_unknown;
         throw;
@@ -339,8 +332,8 @@ session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
 
 inline asio::awaitable<std::shared_ptr<session_impl>>
 session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options) {
-    const call_spec spec = c->spec(rpc::lease_keep_alive, c->options.request_timeout, true, false);
-    const timed<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, spec, lease);
+    const when how = c->within(c->options.request_timeout);
+    const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
     if (renewed.response.ttl.count() <= 0) {
         throw error(server_errc::not_found, "session::adopt: there is no such lease");
     }
