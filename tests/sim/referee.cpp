@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/referee.hpp"
+
+#include <algorithm>
+
+namespace sim {
+
+using namespace std::chrono_literals;
+
+void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why) {
+    changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
+    for (const etcd::change& c : changes) {
+        if (c.key.starts_with(resource_prefix)) {
+            check_guarded_write(c);
+        }
+        if (!c.key.starts_with(queue_prefix)) {
+            continue;
+        }
+        if (c.deleted) {
+            gone_[c.key] = {c.before.create_revision, why, world_.now()};
+            if (why == etcd::cause::operator_) {
+                robbed_.insert(c.before.lease);
+            }
+        }
+        if (const auto slash = c.key.find('/', queue_prefix.size()); slash != std::string::npos) {
+            new_owner(c.key.substr(0, slash));
+        }
+    }
+}
+
+void referee::lease_ended(lease_id id, etcd::lease_end how) {
+    ended_[id] = {how, world_.now()};
+    if (how != etcd::lease_end::expired) {
+        return;
+    }
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end() || !found->second.sound_clock) {
+        return;
+    }
+    const auto s = found->second.impl.lock();
+    if (s && s->reason() == session_end::none && s->certain_until() > s->world.now()) {
+        world_.fail("a session counts on a lease that has expired");
+    }
+}
+
+void referee::opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock) {
+    known_session known(s, in, sound_clock);
+    if (s->reason() != session_end::none) { // the answer to its grant came too late
+        known.ends = 1;
+        known.why = s->reason();
+        known.ended_at = world_.now();
+    }
+    sessions_[s->lease()] = known;
+}
+
+void referee::session_ended(lease_id id, session_end why) {
+    world_.note("session_end", static_cast<std::uint64_t>(why));
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+        return; // it ended before it was given to its user
+    }
+    known_session& s = found->second;
+    if (++s.ends > 1) {
+        world_.fail("a session ended twice");
+    }
+    s.why = why;
+    s.ended_at = world_.now();
+    s.prompt = !s.in->is_paused();
+    s.pauses_then = s.in->pauses;
+    // A body is cancelled at once; a waiter may have a request under way.
+    world_.after(2ms, [this, id] { look_for_untold_loss(id, true); });
+    world_.after(6s, [this, id] { look_for_untold_loss(id, false); });
+    if (why == session_end::expired && world_.store.has_lease(id)) {
+        world_.fail("a session ended as expired, and its lease lives");
+    }
+    if (why == session_end::cleanup_failed && world_.healed() && calm_) {
+        world_.fail("a session gave its lease up although nothing goes wrong");
+    }
+}
+
+void referee::told_of_loss(lease_id id, session_end why) {
+    const known_session& s = sessions_.at(id);
+    if (s.ends == 0 || s.why != why) {
+        world_.fail("lost() tells of another end than the one there was");
+    }
+    if (s.prompt && s.in->pauses == s.pauses_then && world_.now() > s.ended_at + 1ms) {
+        world_.fail("lost() did not tell at once");
+    }
+}
+
+void referee::renewed(lease_id id, bool failed) {
+    if (const auto found = sessions_.find(id); found != sessions_.end()) {
+        found->second.failed = failed;
+        look_at_states_ = true;
+    }
+}
+
+void referee::look_at_states() {
+    if (!std::exchange(look_at_states_, false)) {
+        return;
+    }
+    for (const auto& [id, known] : sessions_) {
+        const auto s = known.impl.lock();
+        if (!s || s->reason() != session_end::none) {
+            continue;
+        }
+        if (known.ends != 0) {
+            world_.fail("a session that was lost lives again");
+        }
+        // Else the look itself would end it.
+        if (s->certain_until() > s->world.now() && known.failed) {
+            const bool suspect = s->state() == coetcd::session_state::suspect;
+            if (suspect != *known.failed) {
+                world_.fail(suspect ? "a session that was renewed is still suspect"
+                                    : "a session that was not renewed is not suspect");
+            }
+        }
+    }
+}
+
+bool referee::awaits_expiry() const {
+    return std::any_of(crashed_.begin(), crashed_.end(), [&](const auto& c) {
+        return world_.store.has_lease(c.first);
+    });
+}
+
+std::list<watching>::iterator referee::watches(watching v) {
+    v.began = world_.now();
+    v.begun = v.how.start_revision != 0;
+    v.after = v.begun ? v.how.start_revision - 1 : world_.store.revision;
+    v.up_to = v.begun ? v.after : 0;
+    v.at = first_after(v.after);
+    return watches_.insert(watches_.end(), std::move(v));
+}
+
+void referee::told(watching& v, const coetcd::watch_batch& batch) {
+    v.told = world_.now();
+    const std::vector<etcd::change>& all = world_.store.history();
+    for (const coetcd::event& e : batch.events) {
+        ++told_changes;
+        if (!v.begun) {
+            // It may tell some of what happened while it began.
+            v.at = std::min(v.at, first_after(e.kv.mod_revision - 1));
+            v.begun = true;
+        }
+        while (v.at != all.size() &&
+               (!concerns(v, all[v.at]) || (events_were_lost() && !is(e, all[v.at], v.how)))) {
+            ++v.at;
+        }
+        if (v.at == all.size() || !is(e, all[v.at], v.how)) {
+            world_.fail("a watch tells, of revision " + std::to_string(e.kv.mod_revision) + ", " +
+                        e.kv.key + ", what is not next, or did not happen so");
+            return;
+        }
+        ++v.at;
+    }
+    const std::int64_t last = batch.events.empty() ? 0 : batch.events.back().kv.mod_revision;
+    if (batch.revision < std::max(last, v.up_to)) {
+        world_.fail("a watch goes back to revision " + std::to_string(batch.revision));
+    }
+    v.up_to = batch.revision;
+    if (!v.begun && batch.revision < v.after) {
+        return;
+    }
+    v.begun = true;
+    for (; v.at != all.size() && all[v.at].revision <= batch.revision; ++v.at) {
+        if (concerns(v, all[v.at]) && !events_were_lost()) {
+            world_.fail("a watch is at revision " + std::to_string(batch.revision) +
+                        " and has left out " + all[v.at].key + " of revision " +
+                        std::to_string(all[v.at].revision));
+        }
+    }
+}
+
+void referee::told_of_compaction(const watching& v, std::int64_t compact_revision) {
+    ++told_compactions;
+    const std::int64_t next = v.up_to + 1;
+    if (compact_revision > world_.store.compacted || (v.begun && next >= compact_revision)) {
+        world_.fail("a watch is called compacted, and all that it needs is there");
+    }
+}
+
+bool referee::owes_changes() const {
+    return !events_were_lost() &&
+           std::any_of(watches_.begin(), watches_.end(), [&](const watching& v) {
+               return first_untold(v) != world_.store.history().size();
+           });
+}
+
+void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
+    if (events_were_lost()) {
+        return;
+    }
+    for (const watching& v : watches_) {
+        const std::size_t i = first_untold(v);
+        // One with a small buffer is told little by little, a round trip at a time.
+        const nanoseconds moved = v.how.buffer == 1 ? v.told : v.began;
+        if (i != changed_at_.size() &&
+            world_.now() > std::max({changed_at_[i], healed_at, v.began, moved}) + bound) {
+            world_.fail(
+                "a watch does not tell what has happened: " + world_.store.history()[i].key +
+                " of revision " + std::to_string(world_.store.history()[i].revision));
+        }
+    }
+}
+
+std::list<request>::iterator referee::wants(request r) {
+    r.arrival = ++last_arrival_;
+    return requests_.insert(requests_.end(), std::move(r));
+}
+
+std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold h) {
+    ++grants;
+    world_.note("granted", static_cast<std::uint64_t>(h.fence), h.key);
+    if (!owners_.contains({h.key, h.fence})) {
+        world_.fail("a lock was granted that etcd never gave: " + h.key);
+    }
+    if (!fences_.insert({h.name, h.fence}).second) {
+        world_.fail("a fencing token was given twice");
+    }
+    for (const hold& other : holds_) {
+        if (other.name == h.name && !excused(other) && !excused(h) && other.valid() && h.valid()) {
+            world_.fail("two hold a lock: " + other.key + " and " + h.key);
+        }
+    }
+    for (const request& other : requests_) {
+        if (other.lease == h.lease && other.name == h.name && other.queues &&
+            other.arrival < r->arrival && !other.cancelled && r->queues) {
+            world_.fail("a lock went to who came later in a session");
+        }
+    }
+    holds_.push_back(std::move(h));
+    return std::prev(holds_.end());
+}
+
+void referee::gives_back(std::list<hold>::iterator h) {
+    for (auto& [name, o] : current_) {
+        if (o.key == h->key) {
+            o.since = world_.now(); // its key has to go from now on
+        }
+    }
+    holds_.erase(h);
+}
+
+void referee::unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain) {
+    const auto found = gone_.find(key);
+    const bool by_request = found != gone_.end() && found->second.create_revision == fence &&
+                            found->second.why == etcd::cause::request;
+    if (was_ours && certain && !by_request) {
+        world_.fail("unlock() says that it gave back what was not there: " + key);
+    }
+    if (was_ours && world_.store.keys.contains(key) && certain) {
+        world_.fail("unlock() says that it gave back what is still there: " + key);
+    }
+}
+
+void referee::lock_lost(lease_id id, bool repeated) {
+    if (!repeated && !robbed_.contains(id) && !ended_.contains(id)) {
+        world_.fail("a lock is called lost, and nobody took it");
+    }
+}
+
+void referee::write_resource(const std::string& name, std::int64_t fence) {
+    std::int64_t& largest = resource_[name];
+    if (!fences_.contains({name, fence})) {
+        world_.fail("a resource was written with a fence that nobody was given");
+    }
+    largest = std::max(largest, fence);
+}
+
+void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
+    calm_ = !one_fails && world_.now() > healed_at + world::longest_delay + 5s;
+    look_at_states_ = true;
+    look_for_unnoticed(healed_at);
+    for (const auto& [id, when] : crashed_) {
+        const nanoseconds limit =
+            world::longest_delay + 2 * nanoseconds(longest_ttl) + etcd::election_timeout + 2s;
+        if (world_.store.has_lease(id) && world_.now() > std::max(when, healed_at) + limit) {
+            world_.fail("the lease of a client that crashed lives on");
+        }
+    }
+    for (const auto& [name, o] : current_) {
+        if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
+            continue;
+        }
+        const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+            return h.key == o.key && h.fence == o.create_revision;
+        });
+        if (held) {
+            continue;
+        }
+        const auto s = sessions_.find(o.lease);
+        const bool waiting = s != sessions_.end() &&
+                             std::any_of(requests_.begin(), requests_.end(), [&](const request& r) {
+                                 return r.lease == o.lease;
+                             });
+        world_.fail((waiting ? "nobody takes the lock whose turn it is: " : "a stray key: ") +
+                    o.key);
+    }
+}
+
+bool referee::has_unnoticed() const {
+    return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& s) {
+        return !world_.store.has_lease(s.first) && is_alive(s.second);
+    });
+}
+
+bool referee::excused(const hold& h) const {
+    const auto lease = ended_.find(h.lease);
+    const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
+    return !h.sound_clock || revoked || robbed_.contains(h.lease);
+}
+
+void referee::look_for_untold_loss(lease_id id, bool bodies) {
+    const known_session& s = sessions_.at(id);
+    if (!s.prompt || s.in->has_crashed() || s.in->pauses != s.pauses_then || !s.sound_clock) {
+        return;
+    }
+    if (bodies && std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+            return h.lease == id && h.guards_body;
+        })) {
+        world_.fail("a body goes on although its lock is lost");
+    }
+    if (!bodies && std::any_of(requests_.begin(), requests_.end(), [&](const request& r) {
+            return r.lease == id;
+        })) {
+        world_.fail("somebody waits for a lock although his session is lost");
+    }
+}
+
+bool referee::is_alive(const known_session& known) {
+    const auto s = known.impl.lock();
+    return s && s->reason() == session_end::none && s->certain_until() > s->world.now();
+}
+
+void referee::look_for_unnoticed(nanoseconds healed_at) {
+    const auto is_late = [&](nanoseconds when, std::chrono::seconds ttl) {
+        return world_.now() > std::max(when, healed_at) + nanoseconds(ttl) / 2 + 5s;
+    };
+    for (const auto& [id, known] : sessions_) {
+        const auto gone = ended_.find(id);
+        if (gone != ended_.end() && !world_.store.has_lease(id) && is_alive(known) &&
+            known.sound_clock && is_late(gone->second.when, known.impl.lock()->ttl())) {
+            world_.fail("a session does not notice that its lease is gone");
+        }
+    }
+    for (const hold& h : holds_) {
+        const auto gone = gone_.find(h.key);
+        if (gone != gone_.end() && gone->second.create_revision == h.fence && h.sound_clock &&
+            h.valid() && is_late(gone->second.when, h.session->ttl())) {
+            world_.fail("a holder does not notice that his key is gone: " + h.key);
+        }
+    }
+}
+
+std::size_t referee::first_after(std::int64_t revision) const {
+    const std::vector<etcd::change>& all = world_.store.history();
+    const auto found = std::upper_bound(
+        all.begin(), all.end(), revision, [](std::int64_t r, const etcd::change& c) {
+            return r < c.revision;
+        });
+    return static_cast<std::size_t>(found - all.begin());
+}
+
+bool referee::concerns(const watching& v, const etcd::change& c) {
+    const bool wanted =
+        (c.deleted ? !v.how.no_delete : !v.how.no_put) && c.revision >= v.how.start_revision;
+    return wanted && (v.range_end.empty() ? c.key == v.key : c.key >= v.key && c.key < v.range_end);
+}
+
+std::size_t referee::first_untold(const watching& v) const {
+    const std::vector<etcd::change>& all = world_.store.history();
+    std::size_t i = v.at;
+    while (i != all.size() && !concerns(v, all[i])) {
+        ++i;
+    }
+    return i;
+}
+
+bool referee::events_were_lost() const {
+    return world_.counts()[static_cast<std::size_t>(fault::event_lost)] != 0;
+}
+
+bool referee::is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r) {
+    return kv.key == key && kv.value == r.value && kv.create_revision == r.create_revision &&
+           kv.mod_revision == r.mod_revision && kv.version == r.version && kv.lease == r.lease;
+}
+
+bool referee::is(const coetcd::event& e, const etcd::change& c, const coetcd::watch_options& how) {
+    const bool deleted = e.type != coetcd::event_type::put;
+    const bool before = how.prev_kv && c.before.version != 0;
+    return deleted == c.deleted && e.kv.mod_revision == c.revision && e.kv.key == c.key &&
+           (deleted || is(e.kv, c.key, c.now)) && e.prev_kv.has_value() == before &&
+           (!before || is(*e.prev_kv, c.key, c.before));
+}
+
+void referee::new_owner(const std::string& name) {
+    owner now;
+    const std::string prefix = name + "/";
+    for (auto k = world_.store.keys.lower_bound(prefix);
+         k != world_.store.keys.end() && k->first.starts_with(prefix);
+         ++k) {
+        if (now.key.empty() || k->second.create_revision < now.create_revision) {
+            now = {k->first, k->second.create_revision, k->second.lease, world_.now()};
+        }
+    }
+    owner& before = current_[name];
+    if (before.key != now.key || before.create_revision != now.create_revision) {
+        before = now;
+        if (!now.key.empty()) {
+            owners_.insert({now.key, now.create_revision});
+        }
+    }
+}
+
+void referee::check_guarded_write(const etcd::change& c) {
+    const std::string name = std::string(queue_prefix) + c.key.substr(resource_prefix.size());
+    if (c.deleted || std::to_string(current_[name].create_revision) != c.now.value) {
+        world_.fail("a guarded write came through, and the lock was not the writer's");
+    }
+}
+
+} // namespace sim

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/watch.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/world.hpp"
+
+namespace sim {
+
+using coetcd::session_end;
+using coetcd::detail::session_impl;
+
+inline constexpr std::string_view queue_prefix = "lock/";
+inline constexpr std::string_view resource_prefix = "resource/";
+inline constexpr std::string_view data_prefix = "data/";
+
+inline std::string name_of(int lock) {
+    return std::string(queue_prefix) + std::to_string(lock);
+}
+
+/// A lock that its user counts on, from the grant until he gives it back.
+struct hold {
+    const process* in;
+    std::string name;
+    std::string key;
+    std::int64_t fence;
+    coetcd::lease_id lease;
+    std::shared_ptr<session_impl> session;
+    std::function<bool()> owns; ///< What the library says.
+    bool sound_clock;
+    bool guards_body; ///< It was taken by `with_lock`.
+
+    bool valid() const {
+        // The first two first: a look at a lock may end a session, and this is only a look.
+        return session->reason() == session_end::none &&
+               session->certain_until() > session->world.now() && owns();
+    }
+};
+
+/// Somebody who waits for a lock.
+struct request {
+    const process* in;
+    std::string name;
+    coetcd::lease_id lease;
+    std::uint64_t arrival;
+    bool queues; ///< Else it does not wait.
+    bool cancelled = false;
+};
+
+/// What somebody watches, and how much of it he was told.
+struct watching {
+    std::string key;
+    std::string range_end;
+    coetcd::watch_options how;
+    nanoseconds began{0};
+    nanoseconds told{0}; ///< When he was told something the last time.
+    /// All changes after this one must be told; those of the start revision on, if there is one.
+    std::int64_t after = 0;
+    /// Whether it is known from which change on he was told.
+    bool begun = false;
+    std::size_t at = 0;     ///< The first change that he was not told; an index of the history.
+    std::int64_t up_to = 0; ///< He was told all changes until then.
+};
+
+/// Watches over everything that must be true.
+class referee final : public etcd::witness {
+public:
+    explicit referee(world& w)
+        : world_(w) {
+        w.store.told = this;
+    }
+
+    // What etcd does.
+
+    void changed(const std::vector<etcd::change>& changes, etcd::cause why) override;
+    void lease_ended(lease_id id, etcd::lease_end how) override;
+
+    /// Once; a request to grant it that is repeated on the way may bring it back.
+    bool has_ended(lease_id id) const { return ended_.contains(id); }
+
+    // What clients do.
+
+    void opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock);
+    void session_ended(lease_id id, session_end why);
+
+    /// Who waited for the end of a session was told of it.
+    void told_of_loss(lease_id id, session_end why);
+    /// A round of renewal is over.
+    void renewed(lease_id id, bool failed);
+    /// Whether every session says what it has to say of itself. Looks if something has happened.
+    void look_at_states();
+    /// Its process is no more.
+    void crashed(lease_id id) { crashed_[id] = world_.now(); }
+    bool awaits_expiry() const;
+
+    // Watches.
+
+    std::list<watching>::iterator watches(watching v);
+    void watches_no_more(std::list<watching>::iterator v) { watches_.erase(v); }
+    void told(watching& v, const coetcd::watch_batch& batch);
+    void told_of_compaction(const watching& v, std::int64_t compact_revision);
+    /// Whether somebody was not told yet what happened.
+    bool owes_changes() const;
+    void look_for_untold(nanoseconds healed_at, nanoseconds bound);
+
+    std::list<request>::iterator wants(request r);
+    void wants_no_more(std::list<request>::iterator r) { requests_.erase(r); }
+
+    std::list<hold>::iterator granted(std::list<request>::iterator r, hold h);
+    void gives_back(std::list<hold>::iterator h);
+
+    /// @param certain Every request was answered, so that the answer must be right.
+    void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain);
+    /// @param repeated A request of it was repeated on the way: the second time an unlock finds
+    ///   nothing any more.
+    void lock_lost(lease_id id, bool repeated);
+
+    /// A resource outside etcd, which refuses a fence below the largest it has seen.
+    void write_resource(const std::string& name, std::int64_t fence);
+
+    // Once nothing goes wrong any more.
+
+    /// Nobody may be first in a queue for long, and not hold the lock.
+    void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
+
+    /// Whether a session counts on a lease that is gone, and has had no time yet to learn it.
+    bool has_unnoticed() const;
+
+    std::uint64_t grants = 0;
+    std::uint64_t told_changes = 0;
+    std::uint64_t told_compactions = 0;
+    std::chrono::seconds longest_ttl{0};
+    bool one_fails = false; ///< A call does, although all else goes well.
+
+private:
+    struct known_session {
+        known_session() = default;
+        known_session(const std::shared_ptr<session_impl>& s, const process& p, bool sound)
+            : impl(s)
+            , in(&p)
+            , sound_clock(sound) {}
+        std::weak_ptr<session_impl> impl;
+        const process* in = nullptr;
+        bool sound_clock = false;
+        int ends = 0;
+        session_end why = session_end::none;
+        nanoseconds ended_at{0};
+        bool prompt = false; ///< Whoever waits for its end can be told at once.
+        std::uint64_t pauses_then = 0;
+        std::optional<bool> failed; ///< The last renewal.
+    };
+    struct owner {
+        std::string key;
+        std::int64_t create_revision = 0;
+        lease_id lease = 0;
+        nanoseconds since{0};
+    };
+    struct end {
+        std::int64_t create_revision;
+        etcd::cause why;
+        nanoseconds when;
+    };
+
+    /// Whether etcd itself took it away, so that its user may not know it yet.
+    bool excused(const hold& h) const;
+
+    /// Whether somebody goes on although his session is over, with a body or waiting for a lock.
+    void look_for_untold_loss(lease_id id, bool bodies);
+
+    static bool is_alive(const known_session& known);
+
+    /// With the next round of renewal, every session knows what is gone.
+    void look_for_unnoticed(nanoseconds healed_at);
+
+    /// The first change of a later revision.
+    std::size_t first_after(std::int64_t revision) const;
+    static bool concerns(const watching& v, const etcd::change& c);
+    std::size_t first_untold(const watching& v) const;
+    bool events_were_lost() const;
+    static bool is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r);
+    static bool is(const coetcd::event& e, const etcd::change& c, const coetcd::watch_options& how);
+
+    void new_owner(const std::string& name);
+
+    void check_guarded_write(const etcd::change& c);
+
+    world& world_;
+    std::map<lease_id, known_session> sessions_;
+    struct lease_ending {
+        etcd::lease_end how;
+        nanoseconds when;
+    };
+    std::map<lease_id, lease_ending> ended_;
+    std::set<lease_id> robbed_; // whose keys an operator deleted
+    std::map<std::string, end> gone_;
+    std::map<std::string, owner> current_;
+    std::set<std::pair<std::string, std::int64_t>> owners_;
+    std::set<std::pair<std::string, std::int64_t>> fences_;
+    std::map<std::string, std::int64_t> resource_;
+    std::list<hold> holds_;
+    std::list<request> requests_;
+    std::uint64_t last_arrival_ = 0;
+    bool calm_ = false;
+    bool look_at_states_ = false;
+    std::map<lease_id, nanoseconds> crashed_;
+    std::list<watching> watches_;
+    std::vector<nanoseconds> changed_at_; // of each change in etcd's history
+};
+
+} // namespace sim

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/observer.hpp>
+
+#include <boost/asio/cancellation_signal.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "sim/random.hpp"
+#include "sim/referee.hpp"
+#include "sim/scenario.hpp"
+#include "sim/world.hpp"
+
+namespace sim {
+
+/// What the library reports of one client.
+class reporter final : public coetcd::observer {
+public:
+    explicit reporter(referee& to)
+        : to_(to) {}
+    void on_renewal(const coetcd::renewal_report& r) override {
+        to_.renewed(r.lease, bool(r.outcome));
+    }
+    void on_session_end(const coetcd::session_report& r) override {
+        to_.session_ended(r.lease, r.reason);
+    }
+    void on_lock_wait(const coetcd::lock_wait_report& r) override { taken += r.acquired ? 1U : 0U; }
+    void on_lock_hold(const coetcd::lock_hold_report&) override { ++given_back; }
+
+    std::uint64_t taken = 0;
+    std::uint64_t given_back = 0;
+
+private:
+    referee& to_;
+};
+
+/// An operation that runs by itself and can be cancelled.
+struct operation {
+    explicit operation(process& p)
+        : done(std::make_shared<suspension>(p)) {}
+    asio::cancellation_signal stop;
+    const std::shared_ptr<suspension> done;
+    int completions = 0;
+    std::exception_ptr failure;
+    std::optional<nanoseconds> cancelled_at;
+    std::list<request>::iterator* wants = nullptr;
+};
+
+enum class way { lock, try_lock, try_lock_for, scoped_lock, with_lock };
+
+/// What all clients of a history share.
+struct stage {
+    stage(const plan& p, world::options o)
+        : what(p)
+        , w(p.seed, o)
+        , judge(w)
+        , taste(chance::derive(p.seed, 3)) {}
+    const plan& what;
+    world w;
+    referee judge;
+    chance taste; ///< Of what clients do.
+
+    int locks = 1;
+    std::chrono::seconds ttl{3};
+    std::uint32_t cancel_ppm = 0;
+    bool sluggish = false; ///< Who has lost a lock is long in letting go of it.
+    bool reached = false;
+    std::uint64_t cancellations = 0;
+    std::uint64_t crashes = 0;
+};
+
+} // namespace sim

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/users.hpp"
+
+#include <coetcd/detail/access.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+
+namespace sim {
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+
+void actor::start(int jobs, int rounds, bool sound_clock) {
+    sound_clock_ = sound_clock;
+    jobs_ = jobs;
+    for (int i = 0; i != jobs; ++i) {
+        auto at_end = [this](std::exception_ptr failure) {
+            --jobs_;
+            if (failure) {
+                fail("a client", failure);
+            }
+        };
+        asio::co_spawn(p_->executor(), job(rounds), std::move(at_end));
+    }
+}
+
+void actor::start_watch() {
+    ++watches_;
+    auto at_end = [this](std::exception_ptr failure) {
+        --watches_;
+        if (failure) {
+            fail("a watcher", failure);
+        }
+    };
+    asio::co_spawn(p_->executor(), watch(), std::move(at_end));
+}
+
+void actor::crash_at(std::uint64_t n) {
+    p_->on_suspension = [this, n] {
+        if (++seen_ == n) {
+            s_.reached = true;
+            p_->crash_soon();
+        }
+    };
+}
+
+void actor::cancel_at(std::uint64_t n) {
+    p_->on_suspension = [this, n] {
+        if (current_ && ++seen_ == n) {
+            s_.reached = true;
+            emit(current_);
+        }
+    };
+}
+
+void actor::close(bool orderly) {
+    if (orderly && session_) {
+        asio::co_spawn(p_->executor(), close_session(), [](std::exception_ptr) {});
+    } else {
+        drop();
+    }
+}
+
+bool actor::has_live_session(lease_id id) const {
+    if (!session_) {
+        return false;
+    }
+    const session_impl& impl = *coetcd::detail::access::impl(*session_);
+    return impl.lease() == id && impl.reason() == session_end::none &&
+           impl.certain_until() > impl.world.now();
+}
+
+void actor::drop() {
+    session_.reset();
+    watcher_.reset();
+    client_.reset();
+}
+
+void actor::crashed() {
+    p_->on_suspension = nullptr;
+    jobs_ = 0;
+    watches_ = 0;
+    mourners_ = 0;
+    current_ = nullptr;
+    if (session_) {
+        s_.judge.crashed(session_->lease());
+    }
+    drop();
+    ++s_.crashes;
+}
+
+asio::awaitable<void> actor::close_session() {
+    const lease_id lease = session_->lease();
+    try {
+        co_await session_->close();
+        if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
+            s_.w.fail("close() returned, and the lease lives");
+        }
+    } catch (const boost::system::system_error&) {
+        if (s_.what.what != plan::kind::fail_at) {
+            s_.w.fail("close() failed although nothing goes wrong");
+        }
+    }
+    drop();
+}
+
+void actor::fail(const std::string& who, const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+        s_.w.fail(who + " met an unexpected exception: " + e.what());
+    }
+}
+
+void actor::emit(const std::shared_ptr<operation>& o) {
+    auto now = [this, o] {
+        if (o->completions == 0 && !o->cancelled_at) {
+            ++s_.cancellations;
+            s_.w.note("cancel", p_->number());
+            o->cancelled_at = s_.w.now();
+            if (o->wants) {
+                (*o->wants)->cancelled = true;
+            }
+            o->stop.emit(asio::cancellation_type::terminal);
+        }
+    };
+    asio::post(p_->executor(), std::move(now));
+}
+
+asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitable<void> work) {
+    auto at_end = [this, o](std::exception_ptr failure) {
+        o->failure = failure;
+        if (++o->completions != 1) {
+            s_.w.fail("an operation completed twice");
+        }
+        o->done->resume();
+    };
+    asio::co_spawn(p_->executor(),
+                   std::move(work),
+                   asio::bind_cancellation_slot(o->stop.slot(), std::move(at_end)));
+    const std::uint64_t pauses = p_->pauses;
+    if (s_.taste.ppm(s_.cancel_ppm)) {
+        const nanoseconds when = s_.taste.skewed(0ms, s_.taste.one_in(4) ? 2000ms : 100ms);
+        s_.w.after(when, [this, o] { emit(o); });
+    }
+    (void)co_await suspension::wait(o->done);
+    if (o->cancelled_at && p_->pauses == pauses && s_.w.now() - *o->cancelled_at > 1ms) {
+        s_.w.fail("a cancelled operation did not end at once");
+    }
+    if (o->failure) {
+        judge(o->failure);
+    }
+}
+
+void actor::judge(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const boost::system::system_error& e) {
+        const error_code ec = e.code();
+        s_.w.note("threw", static_cast<std::uint64_t>(ec.value()));
+        const bool expected =
+            ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
+            ec == errc::session_lost || ec == errc::lock_lost || ec == errc::not_owner ||
+            ec == asio::error::operation_aborted || ec == coetcd::server_errc::resource_exhausted ||
+            ec == coetcd::server_errc::unauthenticated;
+        if (!expected) {
+            s_.w.fail(std::string("an unexpected error: ") + e.what());
+        }
+    } catch (const std::exception& e) {
+        s_.w.fail(std::string("an unexpected exception: ") + e.what());
+    }
+}
+
+asio::awaitable<void> actor::job(int rounds) {
+    chance taste(s_.taste.next());
+    for (int round = 0; round != rounds; ++round) {
+        co_await have_session();
+        const auto o = std::make_shared<operation>(*p_);
+        const way how = static_cast<way>(taste.below(5));
+        std::string name =
+            name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
+        current_ = p_->number() == 0 ? o : nullptr;
+        asio::awaitable<void> work = attempt(o, std::move(name), how, taste);
+        co_await perform(o, std::move(work));
+        current_ = nullptr;
+        if (taste.one_in(2)) { // else at once
+            (void)co_await p_->sleep(taste.skewed(0ms, 300ms));
+        }
+    }
+}
+
+asio::awaitable<void> actor::have_session() {
+    for (;;) {
+        if (opening_) {
+            (void)co_await p_->sleep(20ms);
+            continue;
+        }
+        if (session_ && session_->state() != coetcd::session_state::lost) {
+            co_return;
+        }
+        opening_ = true;
+        session_.reset();
+        try {
+            coetcd::session opened =
+                co_await coetcd::session::open(*client_, coetcd::session_options(s_.ttl));
+            session_.emplace(std::move(opened));
+            s_.judge.opened(coetcd::detail::access::impl(*session_), *p_, sound_clock_);
+            mourn();
+        } catch (const boost::system::system_error& e) {
+            // A lease may end before its grant is answered.
+            if (e.code() != coetcd::server_errc::not_found) {
+                judge(std::current_exception());
+            }
+        }
+        opening_ = false;
+        if (!session_) {
+            (void)co_await p_->sleep(200ms);
+        }
+    }
+}
+
+void actor::mourn() {
+    ++mourners_;
+    auto at_end = [this, id = session_->lease()](std::exception_ptr failure, session_end why) {
+        --mourners_;
+        if (failure) {
+            fail("who waits for lost()", failure);
+        } else {
+            s_.judge.told_of_loss(id, why);
+        }
+    };
+    asio::co_spawn(p_->executor(), session_->lost(), std::move(at_end));
+}
+
+watching actor::draw_watch(chance& taste, std::int64_t revision) {
+    watching v;
+    const std::uint64_t what = taste.below(5);
+    if (what == 0) {
+        v.key = "data/0";
+    } else if (what == 1) {
+        v.key = name_of(0) + "/";
+        v.range_end = name_of(0) + "0";
+    } else if (what == 2) {
+        v.key = "a";
+        v.range_end = "z";
+    } else {
+        v.key = data_prefix;
+        v.range_end = "data0";
+    }
+    if (taste.one_in(2)) {
+        v.how.start_revision = std::max<std::int64_t>(1, revision + taste.between(-12, 4));
+    }
+    v.how.prev_kv = taste.one_in(3);
+    v.how.no_put = taste.one_in(8);
+    v.how.no_delete = !v.how.no_put && taste.one_in(8);
+    v.how.progress_notify = taste.one_in(3);
+    v.how.buffer = taste.one_in(3) ? 1 : 1'000'000;
+    return v;
+}
+
+/// A watch in the referee's books, until its user does not count on it any more.
+class actor::watch_entry {
+public:
+    watch_entry(referee& judge, const watching& v)
+        : judge_(judge)
+        , place_(judge.watches(v)) {}
+    ~watch_entry() { judge_.watches_no_more(place_); }
+    watch_entry(const watch_entry&) = delete;
+    watch_entry& operator=(const watch_entry&) = delete;
+    watching& operator*() const { return *place_; }
+
+private:
+    referee& judge_;
+    const std::list<watching>::iterator place_;
+};
+
+asio::awaitable<void> actor::watch() {
+    chance taste(s_.taste.next());
+    std::int64_t start = -1;
+    while (client_) {
+        watching v = draw_watch(taste, s_.w.store.revision);
+        if (start >= 0) {
+            v.how.start_revision = start;
+        }
+        start = -1;
+        int naps = taste.one_in(2) ? 8 : 0;
+        std::optional<watch_entry> seen;
+        bool again = false;
+        try {
+            coetcd::key_range range(v.key);
+            range.range_end = v.range_end;
+            coetcd::watcher began = co_await client_->watch(std::move(range), v.how);
+            if (!client_) {
+                co_return;
+            }
+            watcher_.emplace(std::move(began));
+            seen.emplace(s_.judge, v);
+            for (;;) {
+                const coetcd::watch_batch batch = co_await watcher_->next();
+                s_.judge.told(**seen, batch);
+                if (naps > 0 && taste.one_in(2)) {
+                    --naps;
+                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
+                }
+                if (!watcher_) {
+                    break;
+                }
+            }
+        } catch (const coetcd::compacted_error& e) {
+            if (seen) {
+                s_.judge.told_of_compaction(**seen, e.compact_revision());
+            }
+            start = e.compact_revision();
+        } catch (const boost::system::system_error& e) {
+            if (e.code() != asio::error::operation_aborted && seen) {
+                s_.w.fail(std::string("a watch ended: ") + e.what());
+            } else if (!seen) {
+                judge(std::current_exception());
+                again = true;
+            }
+        }
+        seen.reset();
+        watcher_.reset();
+        if (again) {
+            (void)co_await p_->sleep(200ms);
+        }
+    }
+}
+
+/// From the request for a lock to the end of its use, in the referee's books.
+class actor::visit {
+public:
+    visit(actor& a, std::shared_ptr<operation> o, const std::string& name, way how)
+        : actor_(a)
+        , session_(coetcd::detail::access::impl(*a.session_))
+        , operation_(std::move(o))
+        , how_(how)
+        , request_(a.s_.judge.wants({a.p_.get(),
+                                     name,
+                                     session_->lease(),
+                                     0,
+                                     how != way::try_lock,
+                                     operation_->cancelled_at.has_value()})) {
+        operation_->wants = &*request_;
+    }
+    ~visit() {
+        give_back();
+        no_more();
+    }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+
+    template<class Lock>
+    void granted(const Lock& l) {
+        key = l.key();
+        fence = l.fencing_token();
+        hold h{actor_.p_.get(),
+               (*request_)->name,
+               key,
+               fence,
+               session_->lease(),
+               session_,
+               [&l] { return l.owns_lock(); },
+               actor_.sound_clock_,
+               how_ == way::with_lock};
+        hold_ = actor_.s_.judge.granted(*request_, std::move(h));
+        no_more();
+    }
+    void give_back() {
+        if (hold_) {
+            actor_.s_.judge.gives_back(*hold_);
+            hold_.reset();
+        }
+    }
+    lease_id lease() const { return session_->lease(); }
+    std::string key;
+    std::int64_t fence = 0;
+
+private:
+    void no_more() {
+        if (request_) {
+            operation_->wants = nullptr;
+            actor_.s_.judge.wants_no_more(*request_);
+            request_.reset();
+        }
+    }
+    actor& actor_;
+    const std::shared_ptr<session_impl> session_;
+    const std::shared_ptr<operation> operation_;
+    const way how_;
+    std::optional<std::list<request>::iterator> request_;
+    std::optional<std::list<hold>::iterator> hold_;
+};
+
+asio::awaitable<void>
+actor::attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+    const lease_id lease = session_->lease();
+    try {
+        co_await take_and_use(o, name, how, taste);
+    } catch (const boost::system::system_error& e) {
+        if (e.code() == errc::lock_lost) {
+            s_.judge.lock_lost(lease, p_->repeated_calls != 0);
+        }
+        throw;
+    }
+}
+
+asio::awaitable<void>
+actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+    coetcd::mutex m(*session_, name);
+    visit v(*this, o, name, how);
+    if (how == way::with_lock) {
+        auto body = [this, &v, &name, &taste](const coetcd::held_lock& l) {
+            return guarded_body(v, l, name, taste);
+        };
+        co_await coetcd::with_lock(m, body);
+        co_return;
+    }
+    if (how == way::scoped_lock) {
+        coetcd::held_lock l = co_await m.scoped_lock();
+        must_own(l);
+        v.granted(l);
+        co_await use(v, l, name, taste);
+        v.give_back();
+        if (taste.one_in(2)) {
+            co_await unlock(v, l);
+        }
+        co_return;
+    }
+    bool taken = true;
+    if (how == way::lock) {
+        co_await m.lock();
+    } else if (how == way::try_lock) {
+        taken = co_await m.try_lock();
+    } else {
+        const nanoseconds patience = taste.skewed(1ms, 3s);
+        taken = co_await m.try_lock_for(patience);
+    }
+    if (!taken) {
+        co_return;
+    }
+    must_own(m);
+    v.granted(m);
+    co_await use(v, m, name, taste);
+    v.give_back();
+    if (!taste.one_in(8)) { // else it goes with the mutex
+        co_await unlock(v, m);
+    }
+}
+
+template<class Lock>
+void actor::must_own(const Lock& l) {
+    if (!l.owns_lock()) {
+        s_.w.fail("a lock was granted that is lost already");
+    }
+}
+
+asio::awaitable<void>
+actor::guarded_body(visit& v, const coetcd::held_lock& l, const std::string& name, chance& taste) {
+    v.granted(l);
+    struct end {
+        visit& of;
+        ~end() { of.give_back(); }
+    };
+    const end at_end{v};
+    co_await use(v, l, name, taste);
+}
+
+template<class Lock>
+asio::awaitable<void> actor::unlock(visit& v, Lock& l) {
+    const std::uint64_t failed = p_->failed_calls;
+    const bool was_ours = co_await l.unlock();
+    s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed);
+}
+
+coetcd::txn actor::draw_data(chance& taste) {
+    coetcd::txn t;
+    for (int i = 0; i != 6; ++i) {
+        const std::string key = std::string(data_prefix) + std::to_string(i);
+        const std::uint64_t what = taste.below(4);
+        if (what == 0) {
+            t.success.push_back(coetcd::op::erase(key));
+        } else if (what != 1) {
+            t.success.push_back(coetcd::op::put(key, std::to_string(taste.below(10))));
+        }
+    }
+    return t;
+}
+
+template<class Lock>
+asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& name, chance& taste) {
+    const int steps = taste.between(0, 3);
+    for (int i = 0; i != steps && l.owns_lock(); ++i) {
+        const std::uint64_t what = taste.below(4);
+        if (what == 3) {
+            asio::awaitable<coetcd::txn_response> writing = client_->txn(draw_data(taste));
+            try {
+                (void)co_await std::move(writing);
+            } catch (const coetcd::error&) {
+                judge(std::current_exception()); // the lock is ours all the same
+            }
+        } else if (what == 0) {
+            const nanoseconds time = taste.skewed(0ms, taste.one_in(8) ? 4s : 60ms);
+            const bool very_long = taste.one_in(128);
+            (void)co_await p_->sleep(very_long ? time + 25s : time);
+        } else if (what == 1) {
+            coetcd::txn write;
+            write.compares.push_back(l.is_owner());
+            write.success.push_back(
+                coetcd::op::put(std::string(resource_prefix) + name.substr(queue_prefix.size()),
+                                std::to_string(v.fence)));
+            asio::awaitable<coetcd::txn_response> writing = client_->txn(std::move(write));
+            try {
+                (void)co_await std::move(writing);
+            } catch (const coetcd::error&) {
+                judge(std::current_exception()); // the lock is ours all the same
+            }
+        } else {
+            const nanoseconds way_there = taste.skewed(1ms, 2s);
+            s_.w.after(way_there, [&judge = s_.judge, name, fence = v.fence] {
+                judge.write_resource(name, fence);
+            });
+        }
+    }
+    if (s_.sluggish) {
+        (void)co_await p_->sleep(taste.skewed(0s, 10s));
+        if (!l.owns_lock()) {
+            (void)co_await p_->sleep(150s); // nobody may have to wait for that
+        }
+    }
+}
+
+} // namespace sim

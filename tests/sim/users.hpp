@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
+#include <coetcd/watch.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/stage.hpp"
+
+namespace sim {
+
+/// A client and what it does.
+class actor {
+public:
+    actor(stage& s, std::shared_ptr<process> p, coetcd::client_options options)
+        : s_(s)
+        , p_(std::move(p))
+        , report_(std::make_shared<reporter>(s.judge))
+        , jobs_(1) {
+        options.observer = report_;
+        std::vector<std::string> urls;
+        const int known = options.member_refresh ? 1 : s.w.store.members();
+        for (int m = 0; m != known; ++m) {
+            urls.push_back("http://m" + std::to_string(m));
+        }
+        client_.emplace(p_, coetcd::endpoints(std::move(urls)), options);
+        p_->on_crash = [this] { crashed(); };
+    }
+
+    void start(int jobs, int rounds, bool sound_clock);
+    bool finished() const { return jobs_ == 0; }
+
+    /// Watches something, besides, until the end.
+    void start_watch();
+
+    /// Crashes at its n-th suspension.
+    void crash_at(std::uint64_t n);
+    /// Cancels what is under way at the n-th suspension of this client.
+    void cancel_at(std::uint64_t n);
+
+    /// Ends the session and the client; what is left behind is to be nothing.
+    void close(bool orderly);
+    bool closed() const { return !client_ && watches_ == 0 && mourners_ == 0; }
+    bool counts_match() const { return report_->taken == report_->given_back || p_->has_crashed(); }
+    process& in() { return *p_; }
+    bool has_live_session(lease_id id) const;
+
+private:
+    void drop();
+    void crashed();
+    asio::awaitable<void> close_session();
+
+    void fail(const std::string& who, const std::exception_ptr& failure);
+
+    void emit(const std::shared_ptr<operation>& o);
+
+    /// Runs `work`, whose end is none of the caller's.
+    asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work);
+
+    /// Whether an operation may have ended so.
+    void judge(const std::exception_ptr& failure);
+
+    asio::awaitable<void> job(int rounds);
+
+    /// Opens a session if there is none that lives.
+    asio::awaitable<void> have_session();
+
+    /// Waits for the end of the session.
+    void mourn();
+
+    /// What a watch is of, drawn at random.
+    static watching draw_watch(chance& taste, std::int64_t revision);
+
+    class watch_entry;
+    /// Watches, and starts anew if history was compacted.
+    asio::awaitable<void> watch();
+
+    class visit;
+    asio::awaitable<void>
+    attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+
+    asio::awaitable<void>
+    take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+
+    /// In the instruction after the one that took it.
+    template<class Lock>
+    void must_own(const Lock& l);
+
+    asio::awaitable<void>
+    guarded_body(visit& v, const coetcd::held_lock& l, const std::string& name, chance& taste);
+
+    template<class Lock>
+    asio::awaitable<void> unlock(visit& v, Lock& l);
+
+    /// A change of several keys, for those who watch.
+    static coetcd::txn draw_data(chance& taste);
+
+    /// What a lock is for.
+    template<class Lock>
+    asio::awaitable<void> use(visit& v, const Lock& l, const std::string& name, chance& taste);
+
+    stage& s_;
+    const std::shared_ptr<process> p_;
+    const std::shared_ptr<reporter> report_;
+    std::optional<coetcd::client> client_;
+    std::optional<coetcd::session> session_;
+    bool opening_ = false;
+    bool sound_clock_ = true;
+    int jobs_;
+    std::optional<coetcd::watcher> watcher_;
+    int watches_ = 0;
+    int mourners_ = 0; ///< Who wait for the end of a session.
+    std::shared_ptr<operation> current_;
+    std::uint64_t seen_ = 0;
+};
+
+} // namespace sim
