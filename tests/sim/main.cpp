@@ -50,7 +50,7 @@ private:
 
 constexpr const char* usage =
     R"(sim [--seconds S] [--cpu-seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
-    [--trace]
+    [--trace] [--new-keys]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed.
 
@@ -61,6 +61,7 @@ Runs the library on a simulated network, clock and etcd; one history for each se
   --points     only: cancel, fail and crash at every suspension of a client
   --first      stop at the first violation
   --verbose    print what happens in each
+  --new-keys   each attempt to take a lock may have a key of its own
   --trace      print the hash of each history: the same for all compilers
 
 Exit status 1 if something was violated.
@@ -75,6 +76,7 @@ struct arguments {
     bool first = false;
     bool verbose = false;
     bool trace = false;
+    bool new_keys = false;
 };
 
 arguments parse(int argc, char** argv) {
@@ -104,6 +106,8 @@ arguments parse(int argc, char** argv) {
             a.verbose = true;
         } else if (what == "--trace") {
             a.trace = true;
+        } else if (what == "--new-keys") {
+            a.new_keys = true;
         } else {
             throw std::invalid_argument(std::string(what) + " is unknown");
         }
@@ -121,6 +125,9 @@ struct totals {
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
+    std::uint64_t late_entries = 0;
+    std::uint64_t ends_told = 0;
+    std::uint64_t wakes = 0;
     std::array<std::uint64_t, sim::fault_kinds> faults{};
     double virtual_seconds = 0;
 };
@@ -155,6 +162,9 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
+    t.late_entries += o.late_entries;
+    t.ends_told += o.ends_told;
+    t.wakes += o.wakes;
     t.virtual_seconds += std::chrono::duration<double>(o.duration).count();
     for (std::size_t i = 0; i != o.faults.size(); ++i) {
         t.faults[i] += o.faults[i];
@@ -191,6 +201,7 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
     constexpr std::uint64_t most = 2000;
     sim::plan p;
     p.seed = seed;
+    p.keys_return = !a.new_keys;
     const std::uint64_t before = t.violations;
     const auto all_points = [&] {
         for (p.point = 1; p.point <= most && t.violations == before; ++p.point, ++t.points) {
@@ -235,6 +246,7 @@ int simulate(const arguments& a) {
     for (; more(); ++seed) {
         sim::plan p;
         p.seed = seed;
+        p.keys_return = !a.new_keys;
         if (!a.points) {
             examine(p, a, t);
         }
@@ -251,7 +263,10 @@ int simulate(const arguments& a) {
               << " changes told to watchers, " << t.compactions << " compactions, "
               << t.cancellations << " cancellations, " << t.points
               << " points of cancellation and failure, " << t.virtual_seconds / 3600
-              << " h of simulated time\nfaults:";
+              << " h of simulated time\n"
+              << t.late_entries << " requests that came when their attempt was over; "
+              << t.ends_told << " ends of keys told, " << t.wakes
+              << " waiters woken by one\nfaults:";
     for (std::size_t i = 0; i != t.faults.size(); ++i) {
         std::cout << ' ' << name(static_cast<sim::fault>(i)) << ' ' << t.faults[i];
     }

@@ -16,15 +16,31 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }
+        slots.changed(c);
+        if (!c.deleted && c.before.version == 0) {
+            begun_[{c.key, c.revision}] = world_.now();
+        }
         if (c.deleted) {
-            gone_[c.key] = {c.before.create_revision, why, world_.now()};
+            gone_[{c.key, c.before.create_revision}] = {why, world_.now()};
             if (why == etcd::cause::operator_) {
-                robbed_.insert(c.before.lease);
+                robbed_.insert(
+                    {c.before.lease, c.key.substr(0, c.key.find('/', queue_prefix.size()))});
             }
         }
         if (const auto slash = c.key.find('/', queue_prefix.size()); slash != std::string::npos) {
             new_owner(c.key.substr(0, slash));
         }
+    }
+}
+
+void referee::sent(const process& by,
+                   std::uint64_t number,
+                   const coetcd::detail::call_request& request) {
+    if (request.what == coetcd::detail::rpc::txn) {
+        lock_requests what;
+        what.read(request.body);
+        slots.sent(number, by, what);
+        herd.sent(by, what);
     }
 }
 
@@ -209,6 +225,11 @@ std::list<request>::iterator referee::wants(request r) {
     return requests_.insert(requests_.end(), std::move(r));
 }
 
+void referee::wants_no_more(std::list<request>::iterator r) {
+    wanted_at_[{r->lease, r->name}] = world_.now();
+    requests_.erase(r);
+}
+
 std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold h) {
     ++grants;
     world_.note("granted", static_cast<std::uint64_t>(h.fence), h.key);
@@ -234,8 +255,9 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
 }
 
 void referee::gives_back(std::list<hold>::iterator h) {
+    wanted_at_[{h->lease, h->name}] = world_.now();
     for (auto& [name, o] : current_) {
-        if (o.key == h->key) {
+        if (o.key == h->key && o.create_revision == h->fence) {
             o.since = world_.now(); // its key has to go from now on
         }
     }
@@ -243,20 +265,34 @@ void referee::gives_back(std::list<hold>::iterator h) {
 }
 
 void referee::unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain) {
-    const auto found = gone_.find(key);
-    const bool by_request = found != gone_.end() && found->second.create_revision == fence &&
-                            found->second.why == etcd::cause::request;
+    const auto found = gone_.find({key, fence});
+    const bool by_request = found != gone_.end() && found->second.why == etcd::cause::request;
     if (was_ours && certain && !by_request) {
         world_.fail("unlock() says that it gave back what was not there: " + key);
     }
-    if (was_ours && world_.store.keys.contains(key) && certain) {
+    const auto now = world_.store.keys.find(key);
+    if (was_ours && certain && now != world_.store.keys.end() &&
+        now->second.create_revision == fence) {
         world_.fail("unlock() says that it gave back what is still there: " + key);
     }
 }
 
-void referee::lock_lost(lease_id id, bool repeated) {
-    if (!repeated && !robbed_.contains(id) && !ended_.contains(id)) {
+void referee::lock_lost(lease_id id, const std::string& name, bool repeated) {
+    if (!repeated && !robbed_.contains({id, name}) && !ended_.contains(id)) {
         world_.fail("a lock is called lost, and nobody took it");
+    }
+}
+
+void referee::look_at_holds() {
+    for (const hold& h : holds_) {
+        const auto found = world_.store.keys.find(h.key);
+        const bool there = found != world_.store.keys.end() &&
+                           found->second.create_revision == h.fence &&
+                           h.session->reason() == session_end::none &&
+                           h.session->certain_until() > h.session->world.now();
+        if (there && !h.owns()) {
+            world_.fail("a lock is given up as lost, and its key is there: " + h.key);
+        }
     }
 }
 
@@ -272,6 +308,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     calm_ = !one_fails && world_.now() > healed_at + world::longest_delay + 5s;
     look_at_states_ = true;
     look_for_unnoticed(healed_at);
+    look_for_surplus(healed_at, bound);
     for (const auto& [id, when] : crashed_) {
         const nanoseconds limit =
             world::longest_delay + 2 * nanoseconds(longest_ttl) + etcd::election_timeout + 2s;
@@ -299,6 +336,30 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     }
 }
 
+/// Whoever waits for a lock or holds it has one key; whoever does not has none. In the long run.
+void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
+    for (const request& r : requests_) {
+        wanted_at_[{r.lease, r.name}] = world_.now();
+    }
+    for (const hold& h : holds_) {
+        wanted_at_[{h.lease, h.name}] = world_.now();
+    }
+    const nanoseconds old = world_.now() - bound;
+    std::map<std::pair<lease_id, std::string>, int> kept;
+    for (auto k = world_.store.keys.lower_bound(std::string(queue_prefix));
+         k != world_.store.keys.end() && k->first.starts_with(queue_prefix) && old > healed_at;
+         ++k) {
+        const std::optional<lock_key> of = lock_key::parse(k->first);
+        if (of && of->queued && begun_[{k->first, k->second.create_revision}] < old) {
+            const auto wanted = wanted_at_.find({k->second.lease, of->name});
+            const bool in_use = wanted != wanted_at_.end() && wanted->second >= old;
+            if (++kept[{k->second.lease, of->name}] > (in_use ? 1 : 0)) {
+                world_.fail("the key of an attempt that is over stays: " + k->first);
+            }
+        }
+    }
+}
+
 bool referee::has_unnoticed() const {
     return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& s) {
         return !world_.store.has_lease(s.first) && is_alive(s.second);
@@ -308,7 +369,9 @@ bool referee::has_unnoticed() const {
 bool referee::excused(const hold& h) const {
     const auto lease = ended_.find(h.lease);
     const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
-    return !h.sound_clock || revoked || robbed_.contains(h.lease);
+    const auto gone = gone_.find({h.key, h.fence});
+    const bool robbed = gone != gone_.end() && gone->second.why == etcd::cause::operator_;
+    return !h.sound_clock || revoked || robbed;
 }
 
 void referee::look_for_untold_loss(lease_id id, bool bodies) {
@@ -345,9 +408,9 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
         }
     }
     for (const hold& h : holds_) {
-        const auto gone = gone_.find(h.key);
-        if (gone != gone_.end() && gone->second.create_revision == h.fence && h.sound_clock &&
-            h.valid() && is_late(gone->second.when, h.session->ttl())) {
+        const auto gone = gone_.find({h.key, h.fence});
+        if (gone != gone_.end() && h.sound_clock && h.valid() &&
+            is_late(gone->second.when, h.session->ttl())) {
             world_.fail("a holder does not notice that his key is gone: " + h.key);
         }
     }

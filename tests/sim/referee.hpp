@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/slots.hpp"
 #include "sim/world.hpp"
 
 namespace sim {
@@ -77,12 +78,28 @@ struct watching {
 };
 
 /// Watches over everything that must be true.
-class referee final : public etcd::witness {
+class referee final : public etcd::witness, public wiretap {
 public:
     explicit referee(world& w)
-        : world_(w) {
+        : slots(w)
+        , herd(w)
+        , world_(w) {
         w.store.told = this;
+        w.listening = this;
     }
+
+    slot_rules slots;
+    herd_counter herd;
+
+    // What the network does.
+
+    void sent(const process& by,
+              std::uint64_t number,
+              const coetcd::detail::call_request& request) override;
+    void arrives(std::uint64_t number) override { slots.arrives(number); }
+    void served(std::uint64_t) override { slots.served(); }
+    void answered(std::uint64_t number) override { slots.answered(number); }
+    void told(const process& who, std::string_view line) override { herd.told(who, line); }
 
     // What etcd does.
 
@@ -118,7 +135,7 @@ public:
     void look_for_untold(nanoseconds healed_at, nanoseconds bound);
 
     std::list<request>::iterator wants(request r);
-    void wants_no_more(std::list<request>::iterator r) { requests_.erase(r); }
+    void wants_no_more(std::list<request>::iterator r);
 
     std::list<hold>::iterator granted(std::list<request>::iterator r, hold h);
     void gives_back(std::list<hold>::iterator h);
@@ -127,14 +144,17 @@ public:
     void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain);
     /// @param repeated A request of it was repeated on the way: the second time an unlock finds
     ///   nothing any more.
-    void lock_lost(lease_id id, bool repeated);
+    void lock_lost(lease_id id, const std::string& name, bool repeated);
+    /// Nobody may give a lock up as lost while its key is there.
+    void look_at_holds();
 
     /// A resource outside etcd, which refuses a fence below the largest it has seen.
     void write_resource(const std::string& name, std::int64_t fence);
 
     // Once nothing goes wrong any more.
 
-    /// Nobody may be first in a queue for long, and not hold the lock.
+    /// Nobody may be first in a queue for long, and not hold the lock; and no key may be there for
+    /// long that nobody wants.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
 
     /// Whether a session counts on a lease that is gone, and has had no time yet to learn it.
@@ -170,10 +190,11 @@ private:
         nanoseconds since{0};
     };
     struct end {
-        std::int64_t create_revision;
         etcd::cause why;
         nanoseconds when;
     };
+
+    void look_for_surplus(nanoseconds healed_at, nanoseconds bound);
 
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const;
@@ -205,8 +226,10 @@ private:
         nanoseconds when;
     };
     std::map<lease_id, lease_ending> ended_;
-    std::set<lease_id> robbed_; // whose keys an operator deleted
-    std::map<std::string, end> gone_;
+    std::set<std::pair<lease_id, std::string>> robbed_; // whose keys an operator deleted, by name
+    std::map<std::pair<std::string, std::int64_t>, end> gone_;          // lives of keys
+    std::map<std::pair<std::string, std::int64_t>, nanoseconds> begun_; // likewise
+    std::map<std::pair<lease_id, std::string>, nanoseconds> wanted_at_; // the last time
     std::map<std::string, owner> current_;
     std::set<std::pair<std::string, std::int64_t>> owners_;
     std::set<std::pair<std::string, std::int64_t>> fences_;

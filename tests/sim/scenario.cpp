@@ -34,6 +34,7 @@ outcome run(const plan& p) {
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
+    s.judge.slots.keys_return = p.keys_return;
     s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
@@ -106,6 +107,7 @@ outcome run(const plan& p) {
     const auto step = [&] {
         const bool more = w.step();
         s.judge.look_at_states();
+        s.judge.look_at_holds();
         for (; crashes != s.crashes; ++crashes) {
             if (!ending && luck.one_in(2)) {
                 ++coming_back;
@@ -226,6 +228,9 @@ outcome run(const plan& p) {
     result.faults = w.counts();
     result.cancellations = s.cancellations;
     result.grants = s.judge.grants;
+    result.late_entries = s.judge.slots.late_entries;
+    result.ends_told = s.judge.herd.events;
+    result.wakes = s.judge.herd.wakes;
     result.told = s.judge.told_changes;
     result.compactions = s.judge.told_compactions;
     result.duration = w.now();

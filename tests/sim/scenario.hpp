@@ -24,7 +24,8 @@ struct plan {
     std::uint64_t point = 0;
     fault how = fault::request_lost;
 
-    std::size_t notes = 0; ///< How many lines of the trace to keep.
+    bool keys_return = true; ///< Else each attempt may have a key of its own.
+    std::size_t notes = 0;   ///< How many lines of the trace to keep.
 };
 
 struct outcome {
@@ -34,8 +35,11 @@ struct outcome {
     std::array<std::uint64_t, fault_kinds> faults{};
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
-    std::uint64_t told = 0;        ///< Changes, to those who watch.
-    std::uint64_t compactions = 0; ///< That they were told of.
+    std::uint64_t told = 0;         ///< Changes, to those who watch.
+    std::uint64_t compactions = 0;  ///< That they were told of.
+    std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.
+    std::uint64_t ends_told = 0;    ///< Of keys in a queue.
+    std::uint64_t wakes = 0;        ///< Waiters who asked because of one.
     std::uint64_t calls = 0;
     nanoseconds duration{0};
     std::deque<std::string> notes;

@@ -403,7 +403,7 @@ actor::attempt(std::shared_ptr<operation> o, std::string name, way how, chance& 
         co_await take_and_use(o, name, how, taste);
     } catch (const boost::system::system_error& e) {
         if (e.code() == errc::lock_lost) {
-            s_.judge.lock_lost(lease, p_->repeated_calls != 0);
+            s_.judge.lock_lost(lease, name, p_->repeated_calls != 0);
         }
         throw;
     }

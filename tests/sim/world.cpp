@@ -141,6 +141,19 @@ bool process::is_cut_off() const {
     return cut_until_ > in.now();
 }
 
+void process::stir(bool by_line) {
+    if (stirred_at_ != in.now()) {
+        stirred_at_ = in.now();
+        stirs_ = 0;
+    }
+    ++stirs_;
+    heard_a_line_ = by_line;
+}
+
+bool process::heard_one_line() const {
+    return stirred_at_ == in.now() && stirs_ == 1 && heard_a_line_;
+}
+
 bool process::run_ready() {
     bool any = false;
     while (!ready_.empty() && !is_paused() && !crashed_ && in.failure_.empty()) {
@@ -208,8 +221,9 @@ public:
 
     asio::awaitable<error_code> sleep_until(time_point when) override {
         if (when != time_point::max()) {
-            in_.in.at(in_.to_world(when), [weak = std::weak_ptr(nap_)] {
-                if (const auto nap = weak.lock()) {
+            in_.in.at(in_.to_world(when), [of = &in_, weak = std::weak_ptr(nap_)] {
+                if (const auto nap = weak.lock(); nap && !nap->resumed()) {
+                    of->stir();
                     nap->resume();
                 }
             });
@@ -257,16 +271,22 @@ asio::awaitable<reply> process::call(call_request r) {
         reply result;
     };
     ++calls;
-    const auto request = std::make_shared<const call_request>(std::move(r));
+    const auto letter =
+        std::make_shared<const world::letter>(world::letter{std::move(r), ++in.last_letter_});
+    const call_request* const request = &letter->request;
     const auto x = std::make_shared<exchange>(*this);
-    const auto ends = [x](error_code ec, bool sent) {
+    const auto ends = [this, x](error_code ec, bool sent) {
         if (!x->done->resumed()) {
+            stir();
             x->result.ec = ec;
             x->result.sent = sent;
             x->done->resume();
         }
     };
     in.note("call", number_, request->body);
+    if (in.listening) {
+        in.listening->sent(*this, letter->number, *request);
+    }
     const bool chosen = failing_call != 0 && calls == failing_call;
     const auto strikes = [&](fault f) { return (chosen && failing_how == f) || in.strikes(f); };
     if (strikes(fault::refused)) {
@@ -310,17 +330,17 @@ asio::awaitable<reply> process::call(call_request r) {
             });
         };
         if (copied && !lost) {
-            in.send(there, to, request, [=, w = &in](const etcd::answer& first) {
+            in.send(there, to, letter, [=, w = &in](const etcd::answer& first) {
                 // If the token has ended since, the second answer would say that nothing was done.
                 const bool done = first.status == 200;
-                w->send(behind, to, request, [=](etcd::answer second) {
+                w->send(behind, to, letter, [=](etcd::answer second) {
                     if (!done || second.status != 401) {
                         answered(std::move(second));
                     }
                 });
             });
         } else if (copied || !lost) {
-            in.send(there + behind, to, request, std::move(answered));
+            in.send(there + behind, to, letter, std::move(answered));
         }
     }
     in.at(to_world(request->deadline), [ends] { ends(errc::timed_out, true); });
@@ -332,6 +352,8 @@ asio::awaitable<reply> process::call(call_request r) {
     }
     if (x->result.ec) {
         ++failed_calls;
+    } else if (in.listening && x->result.status == 200) {
+        in.listening->answered(letter->number);
     }
     in.note(x->result.ec ? "failed" : "answer", number_, x->result.body);
     co_return std::move(x->result);
@@ -347,6 +369,10 @@ struct process::link : std::enable_shared_from_this<process::link> {
 
     void arrive(reply r) {
         if (!over) {
+            of.stir(true);
+            if (in.listening) {
+                in.listening->told(of, r.body);
+            }
             lines.push_back(std::move(r));
             if (reader) {
                 reader->resume();
@@ -357,6 +383,7 @@ struct process::link : std::enable_shared_from_this<process::link> {
     void end(error_code ec) {
         if (!std::exchange(over, true)) {
             why = ec;
+            of.stir();
             if (reader) {
                 reader->resume();
             }
@@ -487,7 +514,10 @@ asio::awaitable<open_result> process::open(call_request request) {
     in.note("open", number_, request.body);
     const auto connected = std::make_shared<suspension>(*this);
     const bool refused = is_cut_off() || in.strikes(fault::refused);
-    in.after(2 * in.latency(), [connected] { connected->resume(); });
+    in.after(2 * in.latency(), [this, connected] {
+        stir();
+        connected->resume();
+    });
     const error_code ec = co_await suspension::wait(connected);
     if (ec || refused) {
         result.ec = ec ? ec : error_code(asio::error::connection_refused);
@@ -592,36 +622,43 @@ nanoseconds world::awake(int member) const {
 
 void world::send(nanoseconds wait,
                  int member,
-                 std::shared_ptr<const call_request> request,
+                 std::shared_ptr<const letter> what,
                  std::function<void(etcd::answer)> answered) {
     ++in_flight_;
-    grants_in_flight_ += request->what == rpc::lease_grant ? 1 : 0;
-    after(wait, [this, member, request = std::move(request), answered = std::move(answered)] {
-        deliver(member, request, answered);
+    grants_in_flight_ += what->request.what == rpc::lease_grant ? 1 : 0;
+    after(wait, [this, member, what = std::move(what), answered = std::move(answered)] {
+        deliver(member, what, answered);
     });
 }
 
 void world::deliver(int member,
-                    std::shared_ptr<const call_request> request,
+                    std::shared_ptr<const letter> what,
                     std::function<void(etcd::answer)> answered,
                     etcd::answer so_far) {
+    const call_request& request = what->request;
     const nanoseconds up = awake(member);
     const bool awaits = up > now_;
     etcd::answer a = std::move(so_far);
     if (!awaits) {
-        a = store.call(member, request->what, request->body, request->token, std::move(a));
+        if (listening) {
+            listening->arrives(what->number);
+        }
+        a = store.call(member, request.what, request.body, request.token, std::move(a));
+        if (listening) {
+            listening->served(what->number);
+        }
     }
     if (awaits || a.wait) {
         at(awaits ? up : now_ + 50ms,
            [this,
             member,
-            request = std::move(request),
+            what = std::move(what),
             answered = std::move(answered),
-            a = std::move(a)] { deliver(member, request, answered, a); });
+            a = std::move(a)] { deliver(member, what, answered, a); });
         return;
     }
     --in_flight_;
-    grants_in_flight_ -= request->what == rpc::lease_grant ? 1 : 0;
+    grants_in_flight_ -= request.what == rpc::lease_grant ? 1 : 0;
     note("served", static_cast<std::uint64_t>(member), a.body);
     answered(std::move(a));
 }

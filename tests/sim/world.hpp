@@ -73,6 +73,24 @@ struct weather {
 class world;
 class process;
 
+/// Is told what goes over the network, as it does.
+class wiretap {
+public:
+    /// A client sends a request; its number is none that was there before.
+    virtual void
+    sent(const process& /*by*/, std::uint64_t /*number*/, const coetcd::detail::call_request&) {}
+    /// One of its copies has reached etcd: what happens there until `served` is its doing.
+    virtual void arrives(std::uint64_t /*number*/) {}
+    virtual void served(std::uint64_t /*number*/) {}
+    /// The client has the answer.
+    virtual void answered(std::uint64_t /*number*/) {}
+    /// A line of a stream has reached a client.
+    virtual void told(const process& /*who*/, std::string_view /*line*/) {}
+
+protected:
+    ~wiretap() = default;
+};
+
 /// Runs handlers in one simulated process.
 class process_executor {
 public:
@@ -174,6 +192,9 @@ public:
     /// When, by the world's clock, its own clock shows that.
     nanoseconds to_world(time_point when) const;
 
+    /// Whether a line of a stream is all that has happened to it at this moment.
+    bool heard_one_line() const;
+
     std::size_t number() const { return number_; }
     std::size_t waiting() const { return waiting_.size(); }
     /// Calls that failed on the way, so far.
@@ -213,6 +234,8 @@ private:
 
     bool run_ready();
     void shut_down();
+    /// Something from outside has happened to it.
+    void stir(bool by_line = false);
 
     const std::size_t number_;
     chance chance_;
@@ -221,6 +244,9 @@ private:
     nanoseconds offset_;
     nanoseconds paused_until_{0};
     nanoseconds cut_until_{0};
+    nanoseconds stirred_at_{-1};
+    int stirs_ = 0; // at that time
+    bool heard_a_line_ = false;
     std::deque<std::unique_ptr<task>> ready_;
     std::list<suspension*> waiting_;
     bool running_ = false;
@@ -275,6 +301,7 @@ public:
     std::uint64_t in_flight() const { return in_flight_; }
     void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
     const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
+    wiretap* listening = nullptr;
     /// The keys that an operator may delete begin with one of them.
     std::vector<std::string> operator_prefixes{"/"};
 
@@ -310,13 +337,17 @@ private:
     nanoseconds latency() { return luck.skewed(options_.latency_low, options_.latency_high); }
     /// When a member stands still until; else now.
     nanoseconds awake(int member) const;
+    struct letter {
+        coetcd::detail::call_request request;
+        std::uint64_t number;
+    };
     /// Sends a request that arrives later.
     void send(nanoseconds wait,
               int member,
-              std::shared_ptr<const coetcd::detail::call_request> request,
+              std::shared_ptr<const letter> what,
               std::function<void(etcd::answer)> answered);
     void deliver(int member,
-                 std::shared_ptr<const coetcd::detail::call_request> request,
+                 std::shared_ptr<const letter> what,
                  std::function<void(etcd::answer)> answered,
                  etcd::answer so_far = {});
     void chaos();
@@ -336,6 +367,7 @@ private:
     int ill_member_ = -1;
     std::uint64_t in_flight_ = 0;
     std::uint64_t grants_in_flight_ = 0;
+    std::uint64_t last_letter_ = 0;
     bool looking_at_watches_ = false;
     weather weather_;
     bool healed_ = true;

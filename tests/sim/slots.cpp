@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/slots.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace sim {
+namespace {
+
+constexpr std::string_view all_locks = "lock/";
+
+bool is_hex(std::string_view text) {
+    return !text.empty() && text.size() <= 16 && std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    });
+}
+
+bool is_point(json::value request) {
+    return request["range_end"].text().empty();
+}
+
+} // namespace
+
+std::optional<lock_key> lock_key::parse(std::string_view key) {
+    std::optional<lock_key> found;
+    if (!key.starts_with(all_locks)) {
+        return found;
+    }
+    const std::size_t mark = key.find_first_of("./", all_locks.size());
+    if (mark == key.npos) {
+        return found;
+    }
+    found.emplace();
+    found->name = key.substr(0, mark);
+    found->queued = key[mark] == '/';
+    const std::string_view id = key.substr(mark + 1);
+    const std::size_t first = id.find('-');
+    const std::size_t second = first == id.npos ? id.npos : id.find('-', first + 1);
+    if (second != id.npos && is_hex(id.substr(0, first)) &&
+        is_hex(id.substr(first + 1, second - first - 1))) {
+        found->object = id.substr(0, second);
+        found->slot = id.substr(second + 1);
+    }
+    return found;
+}
+
+std::string lock_key::beside(const std::string& key) {
+    std::string other = key;
+    const std::size_t mark = key.find_first_of("./", all_locks.size());
+    other[mark] = key[mark] == '/' ? '.' : '/';
+    return other;
+}
+
+// What is sent.
+
+void lock_requests::read(std::string_view body) {
+    const json request(body);
+    const json::value t = request.root();
+    bool nested = false;
+    t["success"].each([&](json::value op) {
+        if (const json::value part = op["request_txn"]) {
+            nested = true;
+            read_part(part);
+        }
+    });
+    if (!nested) {
+        read_part(t);
+    }
+}
+
+void lock_requests::read_part(json::value t) {
+    std::map<std::string, std::int64_t> compared; // keys by themselves; their revisions, or 0
+    bool compares = false;
+    t["compare"].each([&](json::value c) {
+        compares = true;
+        if (is_point(c)) {
+            compared[c["key"].bytes()] =
+                c["create_revision"] ? c["create_revision"].number() : c["mod_revision"].number();
+        }
+    });
+    bool elsewhere = false; // it is about more than locks
+    std::set<std::string> read;
+    std::set<std::string> written;
+    for (const char* branch : {"success", "failure"}) {
+        t[branch].each([&](json::value op) {
+            const json::value put = op["request_put"];
+            const json::value erase = op["request_delete_range"];
+            const json::value what = put ? put : erase ? erase : op["request_range"];
+            std::string key = what["key"].bytes();
+            const std::optional<lock_key> k = lock_key::parse(key);
+            if (!k) {
+                elsewhere = true;
+            } else if (!k->queued || !is_point(what)) {
+                elsewhere = elsewhere || what["ignore_value"].flag();
+            } else if (put && !put["ignore_value"].flag()) {
+                const auto epoch = compared.find(lock_key::beside(key));
+                puts.push_back({key, epoch == compared.end() ? -1 : epoch->second});
+                written.insert(std::move(key));
+            } else if (erase) {
+                if (std::find(erases.begin(), erases.end(), key) == erases.end()) {
+                    erases.push_back(key);
+                }
+                written.insert(std::move(key));
+            } else if (!put && std::string_view(branch) == "success") {
+                read.insert(std::move(key));
+            }
+        });
+    }
+    if (elsewhere) {
+        return;
+    }
+    for (const auto& [key, revision] : compared) {
+        const std::optional<lock_key> k = lock_key::parse(key);
+        if (revision > 0 && k && k->queued && !written.contains(key)) {
+            confirms.insert(key);
+        }
+    }
+    if (!compares) {
+        looks.merge(read);
+    }
+}
+
+// Slots.
+
+void slot_rules::sent(std::uint64_t number, const process&, const lock_requests& what) {
+    if (what.puts.empty() && what.erases.empty()) {
+        return;
+    }
+    call& c = calls_[number];
+    c.erases = what.erases;
+    for (const std::string& key : what.erases) {
+        uses_[key].erasing = true;
+    }
+    for (const lock_requests::entry& e : what.puts) {
+        use& u = uses_[e.key];
+        std::uint64_t& attempt = u.attempts[e.epoch];
+        // With the same epoch it is sent again, unless the attempt is known to be over.
+        const bool again = attempt != 0 && !(u.erased && attempt == u.attempt);
+        if (!again) {
+            if (u.erasing && !u.erased) {
+                world_.fail("a key is used again before its end was answered: " + e.key);
+            }
+            attempt = ++u.attempt;
+            u.erasing = false;
+            u.erased = false;
+        }
+        c.puts.push_back({e.key, attempt});
+    }
+}
+
+void slot_rules::served() {
+    if (const auto found = calls_.find(serving_); found != calls_.end()) {
+        call& c = found->second;
+        c.erased.clear();
+        for (const std::string& key : c.erases) {
+            if (!world_.store.keys.contains(key)) {
+                c.erased.push_back(key);
+            }
+        }
+        for (const entry& e : c.puts) {
+            const use& u = uses_[e.key];
+            late_entries += e.attempt < u.attempt || e.attempt <= u.over ? 1 : 0;
+        }
+    }
+    for (const std::string& epoch : bumped_) {
+        const std::string key = lock_key::beside(epoch);
+        if (!world_.store.keys.contains(key)) {
+            use& u = uses_[key];
+            u.over = u.attempt;
+        }
+    }
+    bumped_.clear();
+    serving_ = 0;
+}
+
+void slot_rules::answered(std::uint64_t number) {
+    if (const auto found = calls_.find(number); found != calls_.end()) {
+        for (const std::string& key : found->second.erased) {
+            use& u = uses_[key];
+            u.erased = u.erasing;
+        }
+    }
+}
+
+void slot_rules::changed(const etcd::change& c) {
+    const std::optional<lock_key> k = lock_key::parse(c.key);
+    if (!k) {
+        return;
+    }
+    if (keys_return) {
+        count(c, *k);
+    }
+    if (!k->queued) {
+        if (!c.deleted && serving_ != 0) {
+            bumped_.push_back(c.key);
+        }
+        return;
+    }
+    if (c.deleted || c.before.version != 0) {
+        return;
+    }
+    // A life begins.
+    const auto by = calls_.find(serving_);
+    if (by == calls_.end()) {
+        return; // an operator's
+    }
+    for (const entry& e : by->second.puts) {
+        const use& u = uses_[e.key];
+        if (e.key == c.key && (e.attempt < u.attempt || e.attempt <= u.over)) {
+            world_.fail("a ghost: what an attempt sent that is over has put " + c.key);
+        }
+    }
+}
+
+void slot_rules::count(const etcd::change& c, const lock_key& k) {
+    if (k.slot == "void" && !k.queued) {
+        world_.fail("the key that nobody puts was put: " + c.key);
+    }
+    if (k.object.empty() || !is_hex(k.slot)) {
+        world_.fail("a key of a lock that is no slot's: " + c.key);
+        return;
+    }
+    stock& s = stocks_[{k.name, k.object}];
+    const std::size_t where = k.queued ? 0 : 1;
+    if (c.deleted) {
+        s.live[where].erase(c.key);
+        return;
+    }
+    s.live[where].insert(c.key);
+    s.ever[where].insert(c.key);
+    if (s.live[where].size() > 2) {
+        world_.fail("a session has more than two keys at once for a name: " + c.key);
+    }
+    if (s.ever[where].size() > 2) {
+        world_.fail("a session has had more than two keys for a name: " + c.key);
+    }
+}
+
+// Herds.
+
+void herd_counter::told(const process& who, std::string_view line) {
+    if (line.find("DELETE") == line.npos) {
+        return;
+    }
+    const json message(line);
+    news& n = news_[&who];
+    if (n.at != world_.now()) {
+        n.at = world_.now();
+        n.ends.clear();
+    }
+    message["result"]["events"].each([&](json::value e) {
+        if (e["type"].text() == "DELETE") {
+            std::string key = e["kv"]["key"].bytes();
+            const std::optional<lock_key> k = lock_key::parse(key);
+            if (k && k->queued) {
+                ++events;
+                n.ends.push_back({std::move(key), e["kv"]["mod_revision"].number()});
+            }
+        }
+    });
+}
+
+void herd_counter::sent(const process& by, const lock_requests& what) {
+    requests += what.confirms.size() + (what.looks.size() + 1) / 2;
+    const auto found = news_.find(&by);
+    // Only where nothing else has happened to this process at this moment.
+    if (found == news_.end() || found->second.at != world_.now() || !by.heard_one_line()) {
+        return;
+    }
+    for (const end& e : found->second.ends) {
+        const std::string name = lock_key::parse(e.key)->name;
+        const auto others = std::count_if(
+            found->second.ends.begin(), found->second.ends.end(), [&](const end& other) {
+                return lock_key::parse(other.key)->name == name;
+            });
+        if (others != 1) {
+            continue;
+        }
+        // One whose own key has gone has its own reason to ask.
+        const auto asks = [&](const std::string& key) {
+            return key != e.key && lock_key::parse(key)->name == name &&
+                   world_.store.keys.contains(key);
+        };
+        const auto confirming = std::count_if(what.confirms.begin(), what.confirms.end(), asks);
+        // A look is at one's own key and at another one.
+        const auto looking = std::count_if(what.looks.begin(), what.looks.end(), asks);
+        const auto woken = static_cast<std::uint64_t>(confirming + (looking + 1) / 2);
+        wakes += woken;
+        woken_[e] += woken;
+        if (woken_[e] > 1) {
+            world_.fail("the end of one key wakes several waiters: " + e.key);
+        }
+    }
+}
+
+} // namespace sim

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sim/etcd.hpp"
+#include "sim/world.hpp"
+
+namespace sim {
+
+/// A key that belongs to a lock: `<name>/<id>` in its queue, or `<name>.<id>` beside it. The id of
+/// a slot is `<lease>-<nonce>-<slot>`, each in hexadecimal.
+struct lock_key {
+    std::string name;
+    bool queued = false; ///< In the queue.
+    std::string object;  ///< `<lease>-<nonce>`: of which session object; empty if it is no slot's.
+    std::string slot;
+
+    /// @returns Nothing if it belongs to no lock.
+    static std::optional<lock_key> parse(std::string_view key);
+    /// The other key of the same id.
+    static std::string beside(const std::string& queued);
+};
+
+/// What a transaction does with locks.
+struct lock_requests {
+    struct entry {
+        std::string key;
+        std::int64_t epoch; ///< It is compared with; -1 if it is not.
+    };
+    std::vector<entry> puts;         ///< Of keys of queues.
+    std::vector<std::string> erases; ///< Likewise.
+    std::set<std::string> confirms;  ///< Keys of which it asks whether they come first.
+    std::set<std::string> looks;     ///< Keys that it only reads.
+    void read(std::string_view body);
+
+private:
+    void read_part(json::value txn);
+};
+
+/// The rules of keys that are used again, as far as they can be seen from outside: in what is sent,
+/// and in what etcd does.
+class slot_rules {
+public:
+    explicit slot_rules(world& w)
+        : world_(w) {}
+
+    bool keys_return = true; ///< Else each attempt may have a key of its own.
+
+    void sent(std::uint64_t number, const process& by, const lock_requests& what);
+    void arrives(std::uint64_t number) { serving_ = number; }
+    void served();
+    void answered(std::uint64_t number);
+    void changed(const etcd::change& c);
+
+    std::uint64_t late_entries = 0; ///< Copies of attempts that were over; void, all of them.
+
+private:
+    /// Whether a key of a queue is in use.
+    struct use {
+        std::uint64_t attempt = 0; ///< The last one.
+        std::uint64_t over = 0; ///< All until this one are: nothing that they sent may put a key.
+        bool erasing = false;   ///< A request to erase it was sent since it began.
+        bool erased = false;    ///< And answered.
+        std::map<std::int64_t, std::uint64_t> attempts; ///< The last one, by epoch.
+    };
+    struct entry {
+        std::string key;
+        std::uint64_t attempt;
+    };
+    struct call {
+        std::vector<entry> puts;
+        std::vector<std::string> erases;
+        std::vector<std::string> erased; ///< What was not there any more when it was served.
+    };
+    /// The keys of a session object for a name.
+    struct stock {
+        std::set<std::string> live[2]; ///< In the queue, and beside it.
+        std::set<std::string> ever[2];
+    };
+
+    void count(const etcd::change& c, const lock_key& k);
+
+    world& world_;
+    std::map<std::string, use> uses_;
+    std::map<std::uint64_t, call> calls_;
+    std::uint64_t serving_ = 0;
+    std::vector<std::string> bumped_; ///< By the request that is served.
+    std::map<std::pair<std::string, std::string>, stock> stocks_;
+};
+
+/// Who is woken by what: the end of a key wakes the one behind it, and nobody else.
+class herd_counter {
+public:
+    explicit herd_counter(world& w)
+        : world_(w) {}
+
+    /// A line of a stream reaches a client.
+    void told(const process& who, std::string_view line);
+    void sent(const process& by, const lock_requests& what);
+
+    std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
+    std::uint64_t wakes = 0;    ///< Waiters who asked at once because of one.
+    std::uint64_t requests = 0; ///< Of waiters, whatever the cause.
+
+private:
+    struct end {
+        std::string key;
+        std::int64_t revision;
+        bool operator<(const end& other) const {
+            return std::tie(revision, key) < std::tie(other.revision, other.key);
+        }
+    };
+    struct news {
+        nanoseconds at{-1};
+        std::vector<end> ends;
+    };
+
+    world& world_;
+    std::map<const process*, news> news_;
+    std::map<end, std::uint64_t> woken_;
+};
+
+} // namespace sim
