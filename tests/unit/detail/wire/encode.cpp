@@ -52,28 +52,24 @@ TEST_CASE("a range request is written with all its options", "[wire][encode]") {
                                 .max_mod_revision = max,
                                 .min_create_revision = 3,
                                 .max_create_revision = 4})) ==
-          R"({"key":"aw==","limit":"5","revision":"2","sort_order":"DESCEND",)"
-          R"("sort_target":"MOD","serializable":true,"keys_only":true,"count_only":true,)"
-          R"("min_mod_revision":"1","max_mod_revision":"9223372036854775807",)"
-          R"("min_create_revision":"3","max_create_revision":"4"})");
+          R"({"key":"aw==","limit":5,"revision":2,"sort_order":2,"sort_target":3,)"
+          R"("serializable":true,"keys_only":true,"count_only":true,)"
+          R"("min_mod_revision":1,"max_mod_revision":9223372036854775807,)"
+          R"("min_create_revision":3,"max_create_revision":4})");
     const auto sorted = [](sort_order order, sort_target target) {
         return encode(range_request("k", {.order = order, .target = target}));
     };
-    CHECK(sorted(sort_order::ascend, sort_target::key) ==
-          R"({"key":"aw==","sort_order":"ASCEND"})");
-    CHECK(sorted(sort_order::none, sort_target::version) ==
-          R"({"key":"aw==","sort_target":"VERSION"})");
-    CHECK(sorted(sort_order::none, sort_target::create) ==
-          R"({"key":"aw==","sort_target":"CREATE"})");
-    CHECK(sorted(sort_order::none, sort_target::value) ==
-          R"({"key":"aw==","sort_target":"VALUE"})");
+    CHECK(sorted(sort_order::ascend, sort_target::key) == R"({"key":"aw==","sort_order":1})");
+    CHECK(sorted(sort_order::none, sort_target::version) == R"({"key":"aw==","sort_target":1})");
+    CHECK(sorted(sort_order::none, sort_target::create) == R"({"key":"aw==","sort_target":2})");
+    CHECK(sorted(sort_order::none, sort_target::value) == R"({"key":"aw==","sort_target":4})");
 }
 
 TEST_CASE("a put request is written", "[wire][encode]") {
     CHECK(encode(put_request("k", "v")) == R"({"key":"aw==","value":"dg=="})");
     CHECK(encode(put_request("k", "")) == R"({"key":"aw=="})");
     CHECK(encode(put_request("k", "\xff\0"s, {.lease = min, .prev_kv = true})) ==
-          R"({"key":"aw==","value":"/wA=","lease":"-9223372036854775808","prev_kv":true})");
+          R"({"key":"aw==","value":"/wA=","lease":-9223372036854775808,"prev_kv":true})");
     CHECK(encode(put_request("k", "", {.ignore_value = true, .ignore_lease = true})) ==
           R"({"key":"aw==","ignore_value":true,"ignore_lease":true})");
 }
@@ -87,21 +83,40 @@ TEST_CASE("a delete request is written", "[wire][encode]") {
 TEST_CASE("a condition is written with its operand, even if that is zero or empty",
           "[wire][encode]") {
     const auto condition = [](compare c) { return encode(txn().when(std::move(c))); };
-    CHECK(condition(compare::version("k") == 0) == R"({"compare":[{"key":"aw==","version":"0"}]})");
-    CHECK(condition(compare::create_revision("k") > 0) ==
-          R"({"compare":[{"result":"GREATER","target":"CREATE","key":"aw==",)"
-          R"("create_revision":"0"}]})");
-    CHECK(condition(compare::mod_revision("k") < max) ==
-          R"({"compare":[{"result":"LESS","target":"MOD","key":"aw==",)"
-          R"("mod_revision":"9223372036854775807"}]})");
-    CHECK(condition(compare::lease("k") != -5) ==
-          R"({"compare":[{"result":"NOT_EQUAL","target":"LEASE","key":"aw==","lease":"-5"}]})");
-    CHECK(condition(compare::value("k") == ""s) ==
-          R"({"compare":[{"target":"VALUE","key":"aw==","value":""}]})");
-    CHECK(condition(compare::value("k") == "\0"s) ==
-          R"({"compare":[{"target":"VALUE","key":"aw==","value":"AA=="}]})");
-    CHECK(condition(compare::version(key_range::prefix("k")) > 0) ==
-          R"({"compare":[{"result":"GREATER","key":"aw==","range_end":"bA==","version":"0"}]})");
+    struct {
+        compare what;
+        const char* text;
+    } const rows[] = {
+        {compare::create_revision("k") > 0,
+         R"({"result":1,"target":1,"key":"aw==","create_revision":0})"},
+        {compare::mod_revision("k") < max,
+         R"({"result":2,"target":2,"key":"aw==","mod_revision":9223372036854775807})"},
+        {compare::lease("k") != -5, R"({"result":3,"target":4,"key":"aw==","lease":-5})"},
+        {compare::lease("k") == 0, R"({"target":4,"key":"aw==","lease":0})"},
+        {compare::value("k") == ""s, R"({"target":3,"key":"aw==","value":""})"},
+        {compare::value("k") == "\0"s, R"({"target":3,"key":"aw==","value":"AA=="})"},
+        {compare::version("k") == 1, R"({"key":"aw==","version":1})"},
+        {compare::version("k") != 0, R"({"result":3,"key":"aw==","version":0})"},
+        {compare::create_revision("k") == 7, R"({"target":1,"key":"aw==","create_revision":7})"},
+        {compare::version(key_range::prefix("k")) > 0,
+         R"({"result":1,"key":"aw==","range_end":"bA==","version":0})"},
+    };
+    for (const auto& row : rows) {
+        CHECK(condition(row.what) == R"({"compare":[)" + std::string(row.text) + "]}");
+    }
+}
+
+TEST_CASE("that a key does not exist is written by its name alone", "[wire][encode]") {
+    const auto condition = [](compare c) { return encode(txn().when(std::move(c))); };
+    for (const auto what :
+         {compare::target::version, compare::target::create, compare::target::mod}) {
+        const auto none = [&](key_range of) {
+            return compare(what, compare::result::equal, std::move(of), 0);
+        };
+        CHECK(condition(none("k")) == R"({"compare":[{"key":"aw=="}]})");
+        CHECK(condition(none(key_range::prefix("k"))) ==
+              R"({"compare":[{"key":"aw==","range_end":"bA=="}]})");
+    }
 }
 
 TEST_CASE("a condition with an operand of the wrong kind is not written", "[wire][encode]") {
@@ -118,12 +133,51 @@ TEST_CASE("a transaction is written with operations of every kind", "[wire][enco
                      .when(compare::version("a") == 0, compare::version("b") == 0)
                      .then(op::put("a", "1"), op::get("b", {.limit = 1}), op::erase("c"))
                      .otherwise(op::nested(txn().then(op::get("d"))), op::nested(txn()))) ==
-          R"({"compare":[{"key":"YQ==","version":"0"},{"key":"Yg==","version":"0"}],)"
+          R"({"compare":[{"key":"YQ=="},{"key":"Yg=="}],)"
           R"("success":[{"request_put":{"key":"YQ==","value":"MQ=="}},)"
-          R"({"request_range":{"key":"Yg==","limit":"1"}},)"
+          R"({"request_range":{"key":"Yg==","limit":1}},)"
           R"({"request_delete_range":{"key":"Yw=="}}],)"
           R"("failure":[{"request_txn":{"success":[{"request_range":{"key":"ZA=="}}]}},)"
           R"({"request_txn":{}}]})");
+}
+
+TEST_CASE("a list is written if it has items", "[wire][encode]") {
+    const auto list = [](int items) {
+        std::string out;
+        object_writer object(out);
+        object.flag("before", true);
+        list_writer all(object, out, "list");
+        for (int i = 0; i != items; ++i) {
+            all.next() += std::to_string(i);
+        }
+        all.end();
+        object.flag("after", true);
+        object.end();
+        return out;
+    };
+    CHECK(list(0) == R"({"before":true,"after":true})");
+    CHECK(list(1) == R"({"before":true,"list":[0],"after":true})");
+    CHECK(list(3) == R"({"before":true,"list":[0,1,2],"after":true})");
+}
+
+TEST_CASE("within another transaction one is written without its other case", "[wire][encode]") {
+    const auto nested = [](const txn& what) {
+        std::string out = "[";
+        append_nested(out, what);
+        return out + "]";
+    };
+    CHECK(nested(txn()) == R"([{"request_txn":{}}])");
+    CHECK(nested(txn().otherwise(op::get("a"))) == R"([{"request_txn":{}}])");
+    CHECK(nested(txn()
+                     .when(compare::version("a") == 0, compare::version("b") == 2)
+                     .then(op::get("a"), op::put("b", "1"))
+                     .otherwise(op::get("c"))) ==
+          R"([{"request_txn":{"compare":[{"key":"YQ=="},{"key":"Yg==","version":2}],)"
+          R"("success":[{"request_range":{"key":"YQ=="}},)"
+          R"({"request_put":{"key":"Yg==","value":"MQ=="}}]}}])");
+    // as it is written by a transaction that holds it
+    const txn inner = txn().when(compare::value("a") == "1").then(op::erase("a"));
+    CHECK(R"({"success":)" + nested(inner) + "}" == encode(txn().then(op::nested(inner))));
 }
 
 TEST_CASE("transactions nest only as deep as their answers can be read", "[wire][encode]") {
@@ -148,19 +202,17 @@ TEST_CASE("no range asks for fewer keys than none, or for a time before the firs
 }
 
 TEST_CASE("a compaction is written", "[wire][encode]") {
-    CHECK(encode(compaction_request{5, false}) == R"({"revision":"5"})");
-    CHECK(encode(compaction_request{5, true}) == R"({"revision":"5","physical":true})");
+    CHECK(encode(compaction_request{5, false}) == R"({"revision":5})");
+    CHECK(encode(compaction_request{5, true}) == R"({"revision":5,"physical":true})");
 }
 
 TEST_CASE("lease requests are written", "[wire][encode]") {
-    CHECK(encode(lease_grant_request{60s, 0}) == R"({"TTL":"60"})");
-    CHECK(encode(lease_grant_request{2min, -5}) == R"({"TTL":"120","ID":"-5"})");
-    CHECK(encode(lease_revoke_request{7587}) == R"({"ID":"7587"})");
-    CHECK(encode(lease_keep_alive_request{7587}) == R"({"ID":"7587"})");
-    CHECK(encode_lease_revoke(7587) == R"({"ID":"7587"})");
-    CHECK(encode_lease_keep_alive(7587) == R"({"ID":"7587"})");
-    CHECK(encode(lease_time_to_live_request{7587, false}) == R"({"ID":"7587"})");
-    CHECK(encode(lease_time_to_live_request{7587, true}) == R"({"ID":"7587","keys":true})");
+    CHECK(encode(lease_grant_request{60s, 0}) == R"({"TTL":60})");
+    CHECK(encode(lease_grant_request{2min, -5}) == R"({"TTL":120,"ID":-5})");
+    CHECK(encode(lease_revoke_request{7587}) == R"({"ID":7587})");
+    CHECK(encode(lease_keep_alive_request{7587}) == R"({"ID":7587})");
+    CHECK(encode(lease_time_to_live_request{7587, false}) == R"({"ID":7587})");
+    CHECK(encode(lease_time_to_live_request{7587, true}) == R"({"ID":7587,"keys":true})");
     CHECK(encode(lease_leases_request()) == "{}");
 }
 
@@ -174,13 +226,13 @@ TEST_CASE("watch requests are written", "[wire][encode]") {
     request.start_revision = 6;
     request.prev_kv = request.progress_notify = request.fragment = request.no_delete = true;
     CHECK(encode(request) ==
-          R"({"create_request":{"key":"d2wv","range_end":"d2ww","start_revision":"6",)"
+          R"({"create_request":{"key":"d2wv","range_end":"d2ww","start_revision":6,)"
           R"("progress_notify":true,"filters":["NOPUT","NODELETE"],"prev_kv":true,)"
-          R"("watch_id":"7","fragment":true}})");
+          R"("watch_id":7,"fragment":true}})");
     watch_create_request erased("k");
     erased.no_delete = true;
     CHECK(encode(erased) == R"({"create_request":{"key":"aw==","filters":["NODELETE"]}})");
-    CHECK(encode(watch_cancel_request{8}) == R"({"cancel_request":{"watch_id":"8"}})");
+    CHECK(encode(watch_cancel_request{8}) == R"({"cancel_request":{"watch_id":8}})");
 }
 
 TEST_CASE("sec.wiped: a login is written, and leaves no other copy of the password",
