@@ -363,12 +363,4 @@ std::string encode(const Request& request) {
     return out;
 }
 
-inline std::string encode_lease_revoke(lease_id id) {
-    return encode(lease_revoke_request{id});
-}
-
-inline std::string encode_lease_keep_alive(lease_id id) {
-    return encode(lease_keep_alive_request{id});
-}
-
 } // namespace coetcd::detail::wire
