@@ -91,13 +91,11 @@ etcd::etcd(clock now, int members, dialect speaks)
 
 // Requests.
 
-void etcd::header(json_writer& out, int of, bool with_revision) const {
+void etcd::header(json_writer& out, int of, std::int64_t at_revision) const {
     out.name("header").open();
     out.word("cluster_id", "14841639068965178418");
     out.word("member_id", ids[index(of) % std::size(ids)]);
-    if (with_revision) {
-        out.number("revision", revision);
-    }
+    out.number("revision", at_revision);
     out.number("raft_term", static_cast<std::int64_t>(term));
     out.close();
 }
@@ -217,7 +215,7 @@ void etcd::renew(int at, bool still_leads, std::string_view body, answer& a) {
         }
         json_writer out;
         out.open().name("result").open();
-        header(out, at);
+        header(out, at, applied(at));
         out.number("ID", id);
         if (found != leases_.end()) {
             out.number("TTL", found->second.ttl.count());
@@ -397,9 +395,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         apply(e, cause::request);
     }
     out.open();
-    const std::int64_t newest = std::exchange(revision, shown != 0 ? shown : revision);
-    header(out, of, what != rpc::member_list);
-    revision = newest;
+    header(out, of, what == rpc::member_list ? 0 : shown != 0 ? shown : revision);
     if (rest.text().size() != empty) {
         out.item();
         out.raw(std::string_view(rest.text()).substr(empty));
@@ -830,7 +826,7 @@ void etcd::apply(edit& e, cause why) {
     if (told) {
         told->changed(e.changes, why);
     }
-    tell(e.changes);
+    tell(e.changes.data(), e.changes.data() + e.changes.size());
 }
 
 bool etcd::end_lease(lease_id id, lease_end how) {
@@ -1004,7 +1000,7 @@ void etcd::listen(std::uint64_t id, std::string_view messages) {
         const auto say = [&](std::int64_t watch_id, std::string_view field) {
             json_writer out;
             out.open().name("result").open();
-            header(out, from.at);
+            header(out, from.at, applied(from.at));
             out.number("watch_id", watch_id);
             if (!field.empty()) {
                 out.flag(field, true);
@@ -1030,7 +1026,7 @@ void etcd::listen(std::uint64_t id, std::string_view messages) {
             for (const watch& w : watches_) {
                 if (w.stream == id) {
                     any = true;
-                    all = all && w.synced && w.next <= revision + 1;
+                    all = all && w.synced && w.next <= applied(w.at) + 1;
                 }
             }
             if (any && all) {
@@ -1046,7 +1042,7 @@ void etcd::create_watch(std::uint64_t id, value request) {
     const auto say = [&](const char* refused) {
         json_writer out;
         out.open().name("result").open();
-        header(out, from.at);
+        header(out, from.at, applied(from.at));
         out.number("watch_id", refused ? -1 : watch_id);
         out.flag("created", true);
         out.flag("canceled", refused != nullptr);
@@ -1073,6 +1069,7 @@ void etcd::create_watch(std::uint64_t id, value request) {
         return;
     }
     watch w{id,
+            from.at,
             watch_id,
             request["key"].bytes(),
             request["range_end"].bytes(),
@@ -1096,7 +1093,7 @@ void etcd::create_watch(std::uint64_t id, value request) {
         w.no_put = w.no_put || first;
         w.no_delete = w.no_delete || !first;
     });
-    w.synced = w.next == 0 || w.next > revision;
+    w.synced = w.next == 0 || w.next > applied(from.at);
     unsynced_ += w.synced ? 0 : 1;
     watches_.push_back(std::move(w));
     say(nullptr);
@@ -1123,7 +1120,7 @@ void etcd::send_piece(const watch& w,
     }
     json_writer out;
     out.open().name("result").open();
-    header(out, found->second.at);
+    header(out, found->second.at, applied(found->second.at));
     out.number("watch_id", w.id);
     out.flag("fragment", more);
     out.name("events").open('[');
@@ -1156,10 +1153,11 @@ void etcd::tell_progress() {
     for (std::size_t i = 0; i != watches_.size(); ++i) {
         const watch& w = watches_[i];
         const auto found = streams_.find(w.stream);
-        if (w.wants_progress && w.synced && w.next <= revision + 1 && found != streams_.end()) {
+        if (w.wants_progress && w.synced && w.next <= applied(w.at) + 1 &&
+            found != streams_.end()) {
             json_writer out;
             out.open().name("result").open();
-            header(out, found->second.at);
+            header(out, w.at, applied(w.at));
             out.number("watch_id", w.id);
             out.close().close();
             found->second.to.on_line(out.take());
@@ -1167,25 +1165,49 @@ void etcd::tell_progress() {
     }
 }
 
-void etcd::tell(const std::vector<change>& changes) {
-    if (!tells || changes.empty()) {
+void etcd::tell(const change* first, const change* last, std::optional<int> only_at) {
+    if (!tells || first == last) {
         return;
     }
     std::vector<const change*> mine;
     for (std::size_t i = 0; i != watches_.size(); ++i) {
         const watch& w = watches_[i];
-        if (!w.synced || w.next > changes.front().revision) {
+        if (!w.synced || w.next > first->revision || (only_at && w.at != *only_at) || lags(w.at)) {
             continue;
         }
         mine.clear();
-        for (const change& c : changes) {
-            if (in_range(c.key, w.key, w.range_end) && !(c.deleted ? w.no_delete : w.no_put)) {
-                mine.push_back(&c);
+        for (const change* c = first; c != last; ++c) {
+            if (in_range(c->key, w.key, w.range_end) && !(c->deleted ? w.no_delete : w.no_put)) {
+                mine.push_back(c);
             }
         }
         if (!mine.empty() && !(loses_event && loses_event())) {
             send_events(w, mine);
         }
+    }
+}
+
+void etcd::lag(int m, bool on) {
+    peer& one = members_[index(m)];
+    if (on == one.lagging) {
+        return;
+    }
+    one.lagging = on;
+    if (on) {
+        one.applied = revision;
+        one.compacted = compacted;
+        return;
+    }
+    // One revision after the other.
+    auto from = std::lower_bound(history_.begin(),
+                                 history_.end(),
+                                 one.applied + 1,
+                                 [](const change& c, std::int64_t r) { return c.revision < r; });
+    while (from != history_.end()) {
+        const auto to = std::find_if(
+            from, history_.end(), [&](const change& c) { return c.revision != from->revision; });
+        tell(&*from, &*from + (to - from), m);
+        from = to;
     }
 }
 
@@ -1196,15 +1218,15 @@ void etcd::sync() {
             ++i;
             continue;
         }
-        if (w.next < compacted) {
+        if (w.next < compacted_at(w.at)) {
             --unsynced_;
             const auto found = streams_.find(w.stream);
             json_writer out;
             out.open().name("result").open();
-            header(out, found->second.at, false);
+            header(out, found->second.at, 0);
             out.number("watch_id", w.id);
             out.flag("canceled", true);
-            out.number("compact_revision", compacted);
+            out.number("compact_revision", compacted_at(w.at));
             out.close().close();
             const auto line = found->second.to.on_line;
             watches_.erase(watches_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -1219,7 +1241,7 @@ void etcd::sync() {
             history_.begin(), history_.end(), w.next, [](const change& c, std::int64_t from) {
                 return c.revision < from;
             });
-        for (auto c = begin; c != history_.end(); ++c) {
+        for (auto c = begin; c != history_.end() && c->revision <= applied(w.at); ++c) {
             if (!in_range(c->key, w.key, w.range_end) || (c->deleted ? w.no_delete : w.no_put)) {
                 continue;
             }

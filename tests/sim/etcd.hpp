@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -147,6 +148,10 @@ public:
     /// Cuts a member off from the others, or joins it to them again. Clients still reach it.
     void cut(int member, bool off);
     bool is_cut(int member) const { return members_[index(member)].cut; }
+    /// A member applies nothing any more, though it hears of it; or it catches up. Meanwhile its
+    /// watches are told nothing, and new ones begin in the past; then they are told all, in order.
+    void lag(int member, bool on);
+    bool lags(int member) const { return members_[index(member)].lagging; }
     /// The leader is gone. Who was it answers renewals for a while, to no effect.
     void depose();
     /// Makes a member the leader: every lease has its full ttl again.
@@ -179,6 +184,9 @@ private:
     struct peer {
         bool cut = false;
         std::chrono::nanoseconds since{0};
+        bool lagging = false;
+        std::int64_t applied = 0;   // if it lags
+        std::int64_t compacted = 0; // likewise
     };
     struct stream {
         int at;
@@ -187,6 +195,7 @@ private:
     };
     struct watch {
         std::uint64_t stream;
+        int at;
         std::int64_t id;
         std::string key;
         std::string range_end;
@@ -209,8 +218,14 @@ private:
     };
 
     std::size_t index(int m) const { return static_cast<std::size_t>(m); }
+    /// How far a member is.
+    std::int64_t applied(int m) const { return lags(m) ? members_[index(m)].applied : revision; }
+    std::int64_t compacted_at(int m) const {
+        return lags(m) ? members_[index(m)].compacted : compacted;
+    }
     json_writer writer() const { return json_writer(speaks_ == dialect::v2); }
-    void header(json_writer& out, int of, bool with_revision = true) const;
+    /// @param at_revision 0: none.
+    void header(json_writer& out, int of, std::int64_t at_revision) const;
     answer refuse(rpc what, const refusal& no, answer so_far) const;
     std::string stream_error(int code, std::string_view message) const;
     void check_token(rpc what, const std::string& token) const;
@@ -244,7 +259,8 @@ private:
     bool puts(value txn) const;
     void apply(edit& e, cause why);
     bool end_lease(lease_id id, lease_end how);
-    void tell(const std::vector<change>& changes);
+    /// Of changes of one revision.
+    void tell(const change* first, const change* last, std::optional<int> only_at = {});
     void send_events(const watch& w, const std::vector<const change*>& changes);
     void
     send_piece(const watch& w, const change* const* first, const change* const* last, bool more);

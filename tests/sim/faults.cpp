@@ -18,6 +18,7 @@ weather draw_weather(chance& c) {
     maybe(fault::answer_lost, 3, 5'000, 150'000);
     maybe(fault::duplicated, 4, 10'000, 200'000);
     maybe(fault::late_duplicate, 4, 10'000, 200'000);
+    maybe(fault::very_late, 3, 1'000, 20'000);
     maybe(fault::delayed, 4, 10'000, 150'000);
     maybe(fault::refused, 4, 5'000, 100'000);
     maybe(fault::broken, 3, 5'000, 150'000);
@@ -30,6 +31,7 @@ weather draw_weather(chance& c) {
     maybe(fault::compaction, 5, 10'000, 200'000);
     maybe(fault::member_paused, 5, 5'000, 60'000);
     maybe(fault::member_cut, 5, 5'000, 60'000);
+    maybe(fault::member_lags, 4, 10'000, 200'000);
     maybe(fault::client_paused, 4, 300, 4'000);
     maybe(fault::client_cut, 5, 5'000, 40'000);
     maybe(fault::client_crashed, 4, 100, 2'000);

@@ -219,7 +219,8 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
                                  sim::fault::answer_lost,
                                  sim::fault::refused,
                                  sim::fault::broken,
-                                 sim::fault::late_duplicate}) {
+                                 sim::fault::late_duplicate,
+                                 sim::fault::very_late}) {
         p.how = how;
         all_points();
     }

@@ -16,7 +16,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }
-        slots.changed(c);
+        slots.changed(c, ended_.contains(c.now.lease));
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
         }

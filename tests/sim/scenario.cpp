@@ -156,6 +156,7 @@ outcome run(const plan& p) {
 
     // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
     // its session.
+    w.let_late_ones_come();
     const nanoseconds finished_at = w.now();
     ending = true;
     const auto left_behind = [&] {

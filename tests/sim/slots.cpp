@@ -182,7 +182,7 @@ void slot_rules::answered(std::uint64_t number) {
     }
 }
 
-void slot_rules::changed(const etcd::change& c) {
+void slot_rules::changed(const etcd::change& c, bool lease_returned) {
     const std::optional<lock_key> k = lock_key::parse(c.key);
     if (!k) {
         return;
@@ -196,7 +196,7 @@ void slot_rules::changed(const etcd::change& c) {
         }
         return;
     }
-    if (c.deleted || c.before.version != 0) {
+    if (c.deleted || c.before.version != 0 || lease_returned) {
         return;
     }
     // A life begins.

@@ -59,7 +59,10 @@ public:
     void arrives(std::uint64_t number) { serving_ = number; }
     void served();
     void answered(std::uint64_t number);
-    void changed(const etcd::change& c);
+    /// @param lease_returned Its lease has ended before, and a late copy of its grant brought it
+    /// back:
+    ///   with the lease went what would make late copies void, so that they may come through.
+    void changed(const etcd::change& c, bool lease_returned);
 
     std::uint64_t late_entries = 0; ///< Copies of attempts that were over; void, all of them.
 

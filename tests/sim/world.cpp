@@ -19,11 +19,11 @@ using coetcd::detail::sending;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
-        "request_lost",  "answer_lost",   "duplicated",     "late_duplicate", "delayed",
-        "refused",       "broken",        "stream_dropped", "stream_silent",  "event_lost",
-        "stale_read",    "early_revoke",  "leader_change",  "compaction",     "member_paused",
-        "member_cut",    "client_paused", "client_cut",     "client_crashed", "clock_rate",
-        "token_expired", "no_space",      "operator_delete"};
+        "request_lost",   "answer_lost", "duplicated",    "late_duplicate", "very_late",
+        "delayed",        "refused",     "broken",        "stream_dropped", "stream_silent",
+        "event_lost",     "stale_read",  "early_revoke",  "leader_change",  "compaction",
+        "member_paused",  "member_cut",  "member_lags",   "client_paused",  "client_cut",
+        "client_crashed", "clock_rate",  "token_expired", "no_space",       "operator_delete"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -293,9 +293,12 @@ asio::awaitable<reply> process::call(call_request r) {
         in.after(in.latency(), [ends] { ends(asio::error::connection_refused, false); });
     } else {
         const int to = member_of(*request);
-        const bool lost = is_cut_off() || strikes(fault::request_lost);
+        const bool very_late =
+            request->what == rpc::txn && !is_cut_off() && strikes(fault::very_late);
+        const bool lost =
+            is_cut_off() || strikes(fault::request_lost) || (very_late && in.luck.one_in(2));
         const bool breaks = strikes(fault::broken);
-        const bool answer_lost = strikes(fault::answer_lost);
+        const bool answer_lost = strikes(fault::answer_lost) || very_late;
         nanoseconds there = in.latency();
         nanoseconds back{0};
         if (strikes(fault::delayed)) {
@@ -308,6 +311,9 @@ asio::awaitable<reply> process::call(call_request r) {
         const bool twice = !is_cut_off() && strikes(fault::duplicated);
         const bool twice_late = !is_cut_off() && strikes(fault::late_duplicate);
         const bool copied = twice || twice_late;
+        if (very_late) {
+            in.hold_back(to, letter);
+        }
         nanoseconds behind{0};
         if (copied) {
             ++repeated_calls;
@@ -565,7 +571,8 @@ world::world(std::uint64_t seed, options o)
     , options_(o)
     , ties_(chance::derive(seed, 2))
     , seed_(seed)
-    , member_paused_until_(static_cast<std::size_t>(o.members)) {
+    , member_paused_until_(static_cast<std::size_t>(o.members))
+    , member_lags_until_(static_cast<std::size_t>(o.members)) {
     events_.reserve(256);
     store.loses_event = [this] { return strikes(fault::event_lost); };
     after(etcd::expiry_interval, [this] { look_at_leases(); });
@@ -631,6 +638,25 @@ void world::send(nanoseconds wait,
     });
 }
 
+void world::hold_back(int member, std::shared_ptr<const letter> what) {
+    const std::uint64_t number = what->number;
+    held_back_[number] = {member, std::move(what)};
+    after(luck.within(longest_delay, 200s), [this, number] {
+        if (const auto found = held_back_.find(number); found != held_back_.end()) {
+            const held_letter now = std::move(found->second);
+            held_back_.erase(found);
+            send(0s, now.member, now.what, [](const etcd::answer&) {});
+        }
+    });
+}
+
+void world::let_late_ones_come() {
+    for (const auto& [number, late] : held_back_) {
+        send(luck.within(0s, 1s), late.member, late.what, [](const etcd::answer&) {});
+    }
+    held_back_.clear();
+}
+
 void world::deliver(int member,
                     std::shared_ptr<const letter> what,
                     std::function<void(etcd::answer)> answered,
@@ -660,6 +686,12 @@ void world::deliver(int member,
     --in_flight_;
     grants_in_flight_ -= request.what == rpc::lease_grant ? 1 : 0;
     note("served", static_cast<std::uint64_t>(member), a.body);
+    if (store.lags(member) && request.what != rpc::lease_keep_alive) {
+        // It was done where all is up to date; the member answers once it has got there itself.
+        at(member_lags_until_[static_cast<std::size_t>(member)],
+           [answered = std::move(answered), a = std::move(a)] { answered(a); });
+        return;
+    }
     answered(std::move(a));
 }
 
@@ -702,7 +734,7 @@ void world::new_leader() {
     // Not one that stands still or is cut off.
     std::vector<int> fit;
     for (int m = 0; m != store.members(); ++m) {
-        if (awake(m) <= now_ && !store.is_cut(m)) {
+        if (awake(m) <= now_ && !store.is_cut(m) && !store.lags(m)) {
             fit.push_back(m);
         }
     }
@@ -779,17 +811,30 @@ void world::chaos() {
                 lead();
             }
             store.cut(m, true);
+            const nanoseconds off = luck.within(500ms, 8s);
+            let_lag(m, now_ + off);
             after(3100ms, [this, m] {
                 if (store.is_cut(m)) {
                     store.end_streams(m);
                 }
             });
-            after(luck.within(500ms, 8s), [this, m] {
+            after(off, [this, m] {
                 store.cut(m, false);
                 ill_member_ = -1;
             });
+        } else if (store.leader() != m && strikes(fault::member_lags)) {
+            ill_member_ = m;
+            const nanoseconds until = now_ + luck.within(10ms, luck.one_in(4) ? 8s : 1s);
+            let_lag(m, until);
+            at(until, [this] { ill_member_ = -1; });
         }
     }
+}
+
+void world::let_lag(int member, nanoseconds until) {
+    store.lag(member, true);
+    member_lags_until_[static_cast<std::size_t>(member)] = until;
+    at(until, [this, member] { store.lag(member, false); });
 }
 
 void world::heal() {
@@ -802,6 +847,7 @@ void world::heal() {
     }
     for (int m = 0; m != store.members(); ++m) {
         member_paused_until_[static_cast<std::size_t>(m)] = now_;
+        store.lag(m, false);
         if (store.is_cut(m)) {
             store.cut(m, false);
         }

@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ enum class fault : std::size_t {
     answer_lost,
     duplicated,     // the request arrives twice, and only the second time is there an answer
     late_duplicate, // likewise, seconds later
+    very_late,      // a transaction gets no answer, and arrives, maybe again, in the very end
     delayed,        // by up to some seconds
     refused,        // no connection
     broken,         // the connection ends instead of the answer
@@ -50,7 +52,8 @@ enum class fault : std::size_t {
     leader_change,
     compaction,
     member_paused,
-    member_cut, // off from the other members
+    member_cut,  // off from the other members
+    member_lags, // applies nothing for a while
     client_paused,
     client_cut, // off from the cluster
     client_crashed,
@@ -59,7 +62,7 @@ enum class fault : std::size_t {
     no_space,
     operator_delete,
 };
-inline constexpr std::size_t fault_kinds = 23;
+inline constexpr std::size_t fault_kinds = 25;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -293,6 +296,8 @@ public:
     const weather& now_weather() const { return weather_; }
     /// Nothing goes wrong any more; what is on its way arrives, late as it may be.
     void heal();
+    /// What was held back until now arrives soon.
+    void let_late_ones_come();
     bool healed() const { return healed_; }
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
@@ -334,13 +339,17 @@ private:
         }
     };
 
-    nanoseconds latency() { return luck.skewed(options_.latency_low, options_.latency_high); }
-    /// When a member stands still until; else now.
-    nanoseconds awake(int member) const;
     struct letter {
         coetcd::detail::call_request request;
         std::uint64_t number;
     };
+    nanoseconds latency() { return luck.skewed(options_.latency_low, options_.latency_high); }
+    /// Makes a member lag; ends by itself.
+    void let_lag(int member, nanoseconds until);
+    /// When a member stands still until; else now.
+    nanoseconds awake(int member) const;
+    /// Keeps a request back until `let_late_ones_come`, or for a long time.
+    void hold_back(int member, std::shared_ptr<const letter> what);
     /// Sends a request that arrives later.
     void send(nanoseconds wait,
               int member,
@@ -364,7 +373,13 @@ private:
     std::uint64_t seed_;
     std::vector<std::shared_ptr<process>> processes_;
     std::vector<nanoseconds> member_paused_until_;
+    std::vector<nanoseconds> member_lags_until_;
     int ill_member_ = -1;
+    struct held_letter {
+        int member;
+        std::shared_ptr<const letter> what;
+    };
+    std::map<std::uint64_t, held_letter> held_back_;
     std::uint64_t in_flight_ = 0;
     std::uint64_t grants_in_flight_ = 0;
     std::uint64_t last_letter_ = 0;
