@@ -29,8 +29,13 @@ outcome run(const plan& p) {
     stage s(p, o);
     world& w = s.w;
     w.keep_notes(p.notes);
-    w.operator_prefixes = {name_of(0) + "/", name_of(1) + "/"};
-    s.locks = luck.between(1, 2);
+    s.crowded = random && luck.one_in(40);
+    const bool many_sessions = luck.one_in(2); // in a crowd, else many coroutines of few
+    s.locks = !s.crowded && luck.one_in(8) ? luck.between(3, 8) : luck.between(1, 2);
+    w.operator_prefixes.clear();
+    for (int lock = 0; lock != std::max(2, s.locks); ++lock) {
+        w.operator_prefixes.push_back(name_of(lock) + "/");
+    }
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
@@ -83,7 +88,19 @@ outcome run(const plan& p) {
             of->failing_call = p.point;
             of->failing_how = p.how;
         }
-        const int jobs = luck.one_in(4) ? luck.between(2, 3) : 1;
+        if (s.crowded) {
+            const int guests = many_sessions ? 100 / clients : 0;
+            const int jobs = many_sessions ? 1 : 300 / clients;
+            for (int guest = 0; guest != guests; ++guest) {
+                actors.push_back(std::make_unique<actor>(s, added));
+                actors.back()->start(jobs, 1, sound_clock);
+            }
+            added.start(jobs, 1, sound_clock);
+            return added;
+        }
+        const int jobs = luck.one_in(4)    ? luck.between(2, 3)
+                         : luck.one_in(12) ? luck.between(4, 12)
+                                           : 1;
         added.start(jobs, luck.between(1, 3), sound_clock);
         return added;
     };

@@ -38,6 +38,20 @@ public:
         p_->on_crash = [this] { crashed(); };
     }
 
+    /// Another one in the process of `host`, with a session of its own of the same client.
+    actor(stage& s, const actor& host)
+        : s_(s)
+        , p_(host.p_)
+        , report_(host.report_)
+        , client_(host.client_)
+        , is_guest_(true)
+        , jobs_(1) {
+        p_->on_crash = [this, others = std::move(p_->on_crash)] {
+            others();
+            crashed();
+        };
+    }
+
     void start(int jobs, int rounds, bool sound_clock);
     bool finished() const { return jobs_ == 0; }
 
@@ -115,6 +129,7 @@ private:
     const std::shared_ptr<reporter> report_;
     std::optional<coetcd::client> client_;
     std::optional<coetcd::session> session_;
+    const bool is_guest_ = false;
     bool opening_ = false;
     bool sound_clock_ = true;
     int jobs_;
