@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/renewals.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
@@ -304,6 +307,49 @@ TEST_CASE("A lease keeps its keys until it ends", "[client]") {
         CHECK(taken.code.category() == coetcd::server_category());
         CHECK_THAT(taken.text, contains("lease already exists"));
         (void)co_await c.lease_revoke(4711);
+    });
+}
+
+TEST_CASE("Many leases are renewed in few requests, and none of them is left out", "[client]") {
+    struct counter final : coetcd::observer {
+        void on_request(const coetcd::request_report& r) override {
+            renewals += r.rpc == "lease_keep_alive" ? 1 : 0;
+        }
+        int renewals = 0;
+    };
+    run_test([]() -> awaitable<void> {
+        constexpr int leases = 200;
+        constexpr int rounds = 20;
+        const auto executor = co_await asio::this_coro::executor;
+        const auto counted = std::make_shared<counter>();
+        client_options o;
+        o.observer = counted;
+        const client c(executor, shared_etcd().url(), o);
+        std::vector<coetcd::lease_id> ids;
+        for (int i = 0; i != leases; ++i) {
+            const auto granted = co_await c.lease_grant(60s);
+            ids.push_back(granted.id);
+        }
+        using coetcd::detail::renewals;
+        const auto impl = coetcd::detail::access::impl(c);
+        for (int round = 0; round != rounds; ++round) {
+            std::vector<task<renewals::result>> all;
+            for (const coetcd::lease_id id : ids) {
+                coetcd::detail::when how = impl->within(5s);
+                how.way = coetcd::detail::lane::renewal;
+                all.emplace_back(executor, renewals::renew(impl->lease_renewals, id, how, false));
+            }
+            for (std::size_t i = 0; i != all.size(); ++i) {
+                const renewals::result renewed = co_await all[i].result();
+                CHECK_FALSE(renewed.ec);
+                CHECK(renewed.response.id == ids[i]);
+                CHECK(renewed.response.ttl == 60s);
+            }
+        }
+        CHECK(counted->renewals <= rounds * (leases / 16 + 3));
+        for (const coetcd::lease_id id : ids) {
+            (void)co_await c.lease_revoke(id);
+        }
     });
 }
 

@@ -34,12 +34,18 @@ inline std::chrono::nanoseconds renewal_timeout(std::chrono::seconds ttl) {
     return std::min<nanoseconds>(nanoseconds(ttl) / 4, seconds(2));
 }
 
+/// Whether a renewal is to have a request of its own: a lease that may be about to end holds up
+/// those that share one with it.
+inline bool renews_alone(std::chrono::nanoseconds left, std::chrono::seconds ttl) {
+    return left < certain(ttl) / 2;
+}
+
 /// The pause before a renewal that failed is tried again.
 inline std::chrono::nanoseconds renewal_pause(std::uint64_t random) {
     return std::chrono::milliseconds(100 + static_cast<std::int64_t>(random % 400));
 }
 
-/// How often who waits for a lock looks by himself, should etcd have lost the event he waits for.
+/// How often a waiter looks by itself, in case etcd has lost the event that it waits for.
 inline std::chrono::nanoseconds recheck_interval(std::chrono::seconds ttl, std::uint64_t random) {
     using namespace std::chrono;
     const nanoseconds full = std::min<nanoseconds>(nanoseconds(ttl) / 2, seconds(10));

@@ -7,6 +7,7 @@
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/renewals.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/detail/service/watcher.hpp>
@@ -52,12 +53,14 @@ public:
         , hub(std::make_shared<watch_hub>(cluster_router))
         , transactions(std::make_shared<transaction_lane>(
               cluster_router, o.request_timeout, o.attempt_timeout))
+        , lease_renewals(std::make_shared<renewals>(cluster_router))
         , options(o) {}
 
     const std::shared_ptr<env> world;
     const std::shared_ptr<router> cluster_router;
     const std::shared_ptr<watch_hub> hub;
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
+    const std::shared_ptr<renewals> lease_renewals; ///< Of all sessions.
     const client_options options;
 
     /// On the usual terms.

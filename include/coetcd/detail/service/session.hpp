@@ -182,9 +182,11 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     const time_point sent = self->world.now();
     const auto timeout = logic::renewal_timeout(self->ttl_);
     const time_point deadline = std::min(after(sent, timeout), self->certain_until_);
-    const wire::lease_keep_alive_request request{self->lease_};
-    const outcome<lease_keep_alive_response> a =
-        co_await call(self->owner, request, {deadline, timeout, lane::renewal});
+    const bool alone =
+        self->suspect_ || logic::renews_alone(self->certain_until_ - sent, self->ttl_);
+    const when how{deadline, timeout, lane::renewal};
+    const renewals::result a =
+        co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
         observer->on_renewal({self->lease_, now - sent, self->certain_until_ - now, a.ec});

@@ -4,6 +4,7 @@
 #include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/detail/wire/json.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
 #include <coetcd/detail/wire/requests.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/detail/wire/watch.hpp>
@@ -233,6 +234,30 @@ stream_message<Response> decode_stream(std::string_view line) {
         return *std::move(failure);
     }
     return read_answer<Response>(require_object(message, "result"));
+}
+
+/// All that a stream said, once it has ended.
+template<class Response>
+struct whole_stream {
+    std::vector<Response> messages;
+    std::optional<status> failure; ///< That ended it.
+};
+
+/// Reads the body of a stream that has ended.
+template<class Response>
+whole_stream<Response> decode_whole_stream(std::string_view body) {
+    whole_stream<Response> all;
+    line_splitter lines(body.size());
+    lines.feed(body);
+    for (std::string line; !all.failure && lines.finish(line);) {
+        stream_message<Response> message = decode_stream<Response>(line);
+        if (auto* failure = std::get_if<status>(&message)) {
+            all.failure = std::move(*failure);
+        } else {
+            all.messages.push_back(std::get<Response>(std::move(message)));
+        }
+    }
+    return all;
 }
 
 /// Reads the answer to such a request.

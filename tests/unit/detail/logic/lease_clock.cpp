@@ -88,3 +88,10 @@ TEST_CASE("who waits looks by himself within half a ttl, and every ten seconds",
         CHECK(recheck_interval(ttl, most) >= full - full / 4);
     }
 }
+
+TEST_CASE("a lease that has less than half of its time left is renewed alone", "[lease_clock]") {
+    CHECK_FALSE(renews_alone(certain(10s), 10s));
+    CHECK_FALSE(renews_alone(certain(10s) / 2, 10s));
+    CHECK(renews_alone(certain(10s) / 2 - 1ns, 10s));
+    CHECK(renews_alone(-1s, 10s));
+}

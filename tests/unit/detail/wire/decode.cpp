@@ -340,6 +340,41 @@ TEST_CASE("a stream's failure is a value, in each form", "[wire][decode]") {
           server_errc::unknown);
 }
 
+TEST_CASE("a stream that has ended is decoded, up to the failure that ended it", "[wire][decode]") {
+    const std::string one = R"({"result":{"header":{},"ID":"1","TTL":"9"}})";
+    const std::string two = R"({"result":{"header":{},"ID":"2"}})";
+    const std::string failure = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
+    struct {
+        std::string body;
+        std::vector<std::int64_t> ids;
+        bool fails;
+    } const rows[] = {
+        {"", {}, false},
+        {"\n", {}, false},
+        {one, {1}, false},
+        {one + "\n" + two + "\n", {1, 2}, false},
+        {two + "\r\n\n" + one, {2, 1}, false},
+        {failure, {}, true},
+        {one + "\n" + failure, {1}, true},
+        {one + "\n" + failure + "\n" + two + "\n", {1}, true},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.body);
+        const auto all = decode_whole_stream<lease_keep_alive_response>(row.body);
+        std::vector<std::int64_t> ids;
+        for (const auto& message : all.messages) {
+            ids.push_back(message.id);
+        }
+        CHECK(ids == row.ids);
+        REQUIRE(all.failure.has_value() == row.fails);
+        CHECK((!row.fails || all.failure->code == server_errc::unavailable));
+    }
+    for (const std::string& body : {one + two, one + "\n{", one + "\nno", "[]\n" + one}) {
+        CAPTURE(body);
+        CHECK_THROWS_AS(decode_whole_stream<lease_keep_alive_response>(body), error);
+    }
+}
+
 TEST_CASE("sec.header_injection: a login has a token", "[wire][decode]") {
     CHECK(decode<authenticate_response>(R"({"header":{"revision":"3"},"token":"abc.12"})").token ==
           "abc.12");

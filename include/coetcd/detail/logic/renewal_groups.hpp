@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace coetcd::detail::logic {
+
+// Renewals of several leases that are due together share requests.
+
+/// The most messages in one request. Go's server drops what the gateway has not read of a request
+/// when the answer begins. What the gateway reads at once is 512 bytes, enough for the longest
+/// messages.
+inline constexpr std::size_t most_renewals_together = 16;
+
+/// The most such requests under way: one that is held up does not hold up all others.
+inline constexpr std::size_t most_renewal_requests = 2;
+
+/// How long a renewal waits for others while a request is under way that might be held up.
+inline constexpr std::chrono::milliseconds longest_gathering{20};
+
+/// Whether those that were gathered are to be sent, as many as fit in a request.
+/// @param gathered One or more.
+/// @param longest_wait How long the first of them has waited.
+inline bool is_group_due(std::size_t requests_under_way,
+                         std::size_t gathered,
+                         std::chrono::nanoseconds longest_wait) {
+    if (requests_under_way == 0) {
+        return true;
+    }
+    return requests_under_way < most_renewal_requests &&
+           (gathered >= most_renewals_together || longest_wait >= longest_gathering);
+}
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/login.hpp>
+#include <coetcd/detail/logic/renewal_groups.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/rpc.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/requests.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/lease.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// Renews the leases of one client. Those that are due together go in one request: it costs etcd
+/// little more than one of them alone.
+class renewals : public std::enable_shared_from_this<renewals> {
+public:
+    using result = outcome<lease_keep_alive_response>;
+
+    explicit renewals(std::shared_ptr<router> r)
+        : router_(std::move(r))
+        , env_(*router_->world()) {}
+
+    /// Renews one lease.
+    ///
+    /// etcd answers the messages of a request one after the other, and that of a lease which is
+    /// about to die only when it is dead. So a lease that has little time left, or whose last
+    /// renewal failed, goes alone.
+    ///
+    /// @param how Of those that share a request, the latest deadline counts for the request; each
+    ///   waits no longer than its own.
+    /// @param alone Has a request of its own, at once.
+    /// @returns A failure also if the request was answered, but this message of it was not.
+    ///   Cancelled: throws `operation_aborted`; the others that share the request are not.
+    static asio::awaitable<result>
+    renew(std::shared_ptr<renewals> self, lease_id id, when how, bool alone) {
+        if (alone) {
+            return call(self->router_, wire::lease_keep_alive_request{id}, how);
+        }
+        return renew_with_others(std::move(self), id, how);
+    }
+
+private:
+    /// Somebody who waits for the renewal of a lease.
+    struct member {
+        member(env& world, lease_id which, when on)
+            : id(which)
+            , how(on)
+            , since(world.now())
+            , changed(world) {}
+        const lease_id id;
+        const when how;
+        const time_point since;
+        bool sent = false;
+        std::optional<result> ended;
+        notifier changed;
+    };
+    using group = std::vector<std::shared_ptr<member>>;
+
+    static asio::awaitable<result>
+    renew_with_others(std::shared_ptr<renewals> self, lease_id id, when how) {
+        const auto own = std::make_shared<member>(self->env_, id, how);
+        struct gathered {
+            renewals& in;
+            const std::shared_ptr<member>& who;
+            ~gathered() { in.forget(who); }
+        };
+        const gathered until_sent{*self, own};
+        self->gathered_.push_back(own);
+        self->send_if_due();
+        const time_point patience = after(own->since, logic::longest_gathering);
+        while (!own->ended) {
+            const time_point now = self->env_.now();
+            if (now >= how.deadline) {
+                self->give_up(own);
+                break;
+            }
+            const time_point next =
+                now < patience ? std::min(patience, how.deadline) : how.deadline;
+            (void)co_await own->changed.wait(next);
+            self->send_if_due();
+        }
+        co_return std::move(*own->ended);
+    }
+
+    void forget(const std::shared_ptr<member>& who) {
+        if (!who->sent) {
+            std::erase(gathered_, who);
+        }
+    }
+
+    void give_up(const std::shared_ptr<member>& who) {
+        result& late = who->ended.emplace();
+        late.ec = errc::timed_out;
+        late.text = std::string(name(rpc::lease_keep_alive)) + ": the deadline passed; " +
+                    (who->sent ? "there was no answer" : "others were under way");
+        late.left = who->sent ? logic::effect::unresolved : logic::effect::none;
+    }
+
+    void send_if_due() {
+        while (!gathered_.empty() && logic::is_group_due(under_way_,
+                                                         gathered_.size(),
+                                                         env_.now() - gathered_.front()->since)) {
+            group together;
+            while (!gathered_.empty() && together.size() < logic::most_renewals_together) {
+                gathered_.front()->sent = true;
+                together.push_back(std::move(gathered_.front()));
+                gathered_.pop_front();
+            }
+            ++under_way_;
+            spawn(env_, send(shared_from_this(), std::move(together)));
+        }
+    }
+
+    static asio::awaitable<void> send(std::shared_ptr<renewals> self, group together) {
+        {
+            struct landing {
+                renewals& of;
+                ~landing() { --of.under_way_; }
+            };
+            const landing at_end{*self};
+            std::string body = write(together);
+            wire::whole_stream<lease_keep_alive_response> said;
+            decoder decode = [&said](const std::string& text) -> std::optional<wire::status> {
+                said = wire::decode_whole_stream<lease_keep_alive_response>(text);
+                if (said.messages.empty() && !said.failure) {
+                    wire::fail_protocol("no renewal was answered");
+                }
+                return said.messages.empty() ? said.failure : std::nullopt;
+            };
+            const when how = terms_of(together);
+            const answer a = co_await carry(
+                self->router_, rpc::lease_keep_alive, how, std::move(body), std::move(decode));
+            deliver(together, a, said);
+        }
+        self->send_if_due();
+    }
+
+    static std::string write(const group& together) {
+        std::string body;
+        for (const auto& each : together) {
+            if (!body.empty()) {
+                body += '\n';
+            }
+            wire::append(body, wire::lease_keep_alive_request{each->id});
+        }
+        return body;
+    }
+
+    static when terms_of(const group& together) {
+        when how = together.front()->how;
+        for (const auto& each : together) {
+            how.deadline = std::max(how.deadline, each->how.deadline);
+            how.attempt_timeout = std::max(how.attempt_timeout, each->how.attempt_timeout);
+        }
+        return how;
+    }
+
+    /// Tells each how its renewal went.
+    static void deliver(const group& together,
+                        const answer& a,
+                        const wire::whole_stream<lease_keep_alive_response>& said) {
+        for (const auto& each : together) {
+            if (each->ended) {
+                continue; // its deadline has passed
+            }
+            result& own = each->ended.emplace();
+            static_cast<answer&>(own) = a;
+            if (!a.ec) {
+                const auto found =
+                    std::find_if(said.messages.begin(),
+                                 said.messages.end(),
+                                 [&](const auto& message) { return message.id == each->id; });
+                if (found != said.messages.end()) {
+                    own.response = *found;
+                } else {
+                    own.ec = said.failure ? logic::code_of(*said.failure)
+                                          : make_error_code(errc::unavailable);
+                    own.text = std::string(name(rpc::lease_keep_alive)) + ": " +
+                               (said.failure ? said.failure->message
+                                             : "other leases were answered, and not this one");
+                    own.left = logic::effect::unresolved;
+                }
+            }
+            each->changed.notify_all();
+        }
+    }
+
+    const std::shared_ptr<router> router_;
+    env& env_;
+    std::deque<std::shared_ptr<member>> gathered_; // not sent yet
+    std::size_t under_way_ = 0;                    // requests
+};
+
+} // namespace coetcd::detail
