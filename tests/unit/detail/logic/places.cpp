@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/logic/lock.hpp>
+#include <coetcd/detail/logic/places.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,35 +16,122 @@
 using namespace coetcd;
 using namespace coetcd::detail;
 using namespace coetcd::detail::logic;
-using place = standing::place;
+using where = standing::place;
 
 namespace {
 
-const lock_keys keys = make_lock_keys("m", 0x1a, 3);
-const predecessor first{"m/f-0", 40};
+/// One claim with one key, one with two, and two claims.
+const attempt_keys one{0x1a, {exclusive_claim("m", 0x1a, 3, 2, 7)}};
+const attempt_keys pair{
+    0x1a, {{"s", {"s/write/i", "s/keep/i"}, key_range::prefix("s/"), "s.i", "s.void", 0}}};
+const attempt_keys both{0x1a, {one.claims[0], pair.claims[0]}};
 
 bool covers(const key_range& range, const std::string& key) {
     return key >= range.key && key < range.range_end;
 }
 
-key_value kv(std::string key, std::int64_t create_revision) {
-    key_value out;
-    out.key = std::move(key);
-    out.create_revision = create_revision;
+// A transaction as a text: "<conditions> ? <operations> : <operations, if they do not hold>".
+
+std::string text(const key_range& range) {
+    return range.range_end.empty() ? range.key : "[" + range.key + "," + range.range_end + ")";
+}
+
+std::string text(const compare& c) {
+    const bool create = c.what == compare::target::create;
+    if ((!create && c.what != compare::target::mod) || c.how != compare::result::equal) {
+        throw std::logic_error("a condition of another kind");
+    }
+    return (create ? "c(" : "m(") + text(c.range) +
+           ")=" + std::to_string(std::get<std::int64_t>(c.operand));
+}
+
+std::string text(const op& o) {
+    if (const auto* p = std::get_if<put_request>(&o)) {
+        if (p->options.prev_kv || p->options.ignore_value || p->options.ignore_lease) {
+            throw std::logic_error("a put of another kind");
+        }
+        return "put(" + p->key + "," + p->value + "," + hex(std::uint64_t(p->options.lease)) + ")";
+    }
+    if (const auto* d = std::get_if<delete_range_request>(&o)) {
+        if (d->options.prev_kv) {
+            throw std::logic_error("an erase of another kind");
+        }
+        return "erase(" + text(d->range) + ")";
+    }
+    const auto& r = std::get<range_request>(o);
+    const range_options& how = r.options;
+    if (!how.keys_only || how.serializable || how.count_only || how.revision != 0 ||
+        how.min_create_revision != 0 || how.min_mod_revision != 0 || how.max_mod_revision != 0) {
+        throw std::logic_error("a read of another kind");
+    }
+    if (how.limit == 1 && how.order == sort_order::descend && how.target == sort_target::create) {
+        const bool bounded = how.max_create_revision != 0;
+        return "newest(" + text(r.range) +
+               (bounded ? " to " + std::to_string(how.max_create_revision) : "") + ")";
+    }
+    if (how.limit != 0 || how.order != sort_order::none || how.max_create_revision != 0) {
+        throw std::logic_error("a read of another kind");
+    }
+    return "get(" + text(r.range) + ")";
+}
+
+std::string text(const txn& t) {
+    std::string out;
+    for (const compare& c : t.compares) {
+        out += text(c) + " ";
+    }
+    out += "?";
+    for (const op& o : t.success) {
+        out += " " + text(o);
+    }
+    out += " :";
+    for (const op& o : t.failure) {
+        out += " " + text(o);
+    }
     return out;
 }
 
+// Answers.
+
+key_value kv(std::string key, std::int64_t create_revision, std::int64_t mod_revision = 1) {
+    key_value out;
+    out.key = std::move(key);
+    out.create_revision = create_revision;
+    out.mod_revision = mod_revision;
+    return out;
+}
+
+/// The answer to a read.
 op_response found(std::vector<key_value> kvs) {
     range_response r;
     r.kvs = std::move(kvs);
     return r;
 }
+const op_response none = found({});
+
+/// The answer to an erase.
+op_response erased(std::int64_t count) {
+    delete_range_response r;
+    r.deleted = count;
+    return r;
+}
+const op_response put = put_response();
 
 txn_response answer(bool succeeded, std::vector<op_response> responses) {
     txn_response r;
     r.succeeded = succeeded;
     r.header.revision = 50;
     r.responses = std::move(responses);
+    return r;
+}
+txn_response yes(std::vector<op_response> responses) {
+    return answer(true, std::move(responses));
+}
+txn_response no(std::vector<op_response> responses) {
+    return answer(false, std::move(responses));
+}
+txn_response without_revision(txn_response r) {
+    r.header.revision = 0;
     return r;
 }
 
@@ -57,329 +145,464 @@ bool refused(const std::function<void()>& read) {
     }
 }
 
-/// A condition on create_revision.
-void check_create(const compare& c,
-                  const std::string& key,
-                  const std::string& range_end,
-                  compare::result how,
-                  std::int64_t revision) {
-    CHECK(c.what == compare::target::create);
-    CHECK(c.how == how);
-    CHECK(c.range.key == key);
-    CHECK(c.range.range_end == range_end);
-    CHECK(std::get<std::int64_t>(c.operand) == revision);
+std::vector<std::string> names(const std::vector<predecessor>& all) {
+    std::vector<std::string> out;
+    for (const predecessor& p : all) {
+        out.push_back(p.key + " " + std::to_string(p.create_revision));
+    }
+    return out;
 }
 
-void check_read_of(const op& o, const std::string& key) {
-    const auto& r = std::get<range_request>(o);
-    CHECK(r.range.key == key);
-    CHECK(r.range.range_end.empty());
-    CHECK(r.options.keys_only);
-    CHECK_FALSE(r.options.serializable);
-    CHECK(r.options.revision == 0);
-}
+using strings = std::vector<std::string>;
+using revisions = std::vector<std::int64_t>;
 
 } // namespace
 
-TEST_CASE("a key tells the lock, the lease and the attempt", "[logic][lock]") {
-    CHECK(keys.queue == "m/");
-    CHECK(keys.key == "m/1a-3");
-    CHECK(keys.lease == 0x1a);
-    const lock_keys largest = make_lock_keys(
-        "a/b", std::numeric_limits<lease_id>::max(), std::numeric_limits<std::uint64_t>::max());
-    CHECK(largest.queue == "a/b/");
-    CHECK(largest.key == "a/b/7fffffffffffffff-ffffffffffffffff");
-    CHECK(make_lock_keys("m", -1, 0).key == "m/ffffffffffffffff-0");
+TEST_CASE("a key tells the name, the lease, the session object and the slot", "[logic][places]") {
+    const claim c = exclusive_claim("m", 0x1a, 0xb, 0xc, 5);
+    CHECK(c.name == "m");
+    CHECK(c.keys == strings{"m/1a-b-c"});
+    CHECK(text(c.before) == "[m/,m0)");
+    CHECK(c.epoch_key == "m.1a-b-c");
+    CHECK(c.void_key == "m.1a-b-void");
+    CHECK(c.epoch == 5);
+    constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+    CHECK(exclusive_claim("a/b", std::numeric_limits<lease_id>::max(), most, most, 0).keys[0] ==
+          "a/b/7fffffffffffffff-ffffffffffffffff-ffffffffffffffff");
+    CHECK(exclusive_claim("m", -1, 0, 0, 0).keys[0] == "m/ffffffffffffffff-0-0");
     // as etcdctl does
-    CHECK(make_lock_keys("m/", 1, 0).queue == "m//");
+    CHECK(text(exclusive_claim("m/", 1, 0, 0, 0).before) == "[m//,m/0)");
 }
 
-TEST_CASE("the key is in the queue and its tombstone is not", "[logic][lock]") {
+TEST_CASE("the key is in the queue, what goes with it is not", "[logic][places]") {
     for (const std::string name :
          {"m", "m/", "m.", "m.x", "/", "\xff", "m\xff", "a b", "0", "m.x/1a"}) {
         CAPTURE(name);
-        const lock_keys k = make_lock_keys(name, 0x1a, 3);
-        const key_range queue = key_range::prefix(k.queue);
-        CHECK(covers(queue, k.key));
-        CHECK_FALSE(covers(queue, k.tombstone));
-        CHECK(k.tombstone.starts_with(name)); // so that a role for the name's prefix is enough
+        const claim c = exclusive_claim(name, 0x1a, 3, 2, 0);
+        CHECK(covers(c.before, c.keys[0]));
+        for (const std::string& other : {c.epoch_key, c.void_key}) {
+            CHECK_FALSE(covers(c.before, other));
+            // so that a role for the name's prefix is enough
+            CHECK(covers({name + ".", name + "0"}, other));
+        }
     }
-}
-
-TEST_CASE("a tombstone lies in no other lock's queue", "[logic][lock]") {
-    const std::string tombstone = make_lock_keys("m", 0x1a, 3).tombstone;
-    for (const std::string other : {"m", "m.x", "m.", "m.1a", "m.1a-3", "n", "l"}) {
+    for (const std::string other : {"m", "m.x", "m.", "m.1a", "m.1a-3", "m.1a-3-2", "n", "l"}) {
         CAPTURE(other);
-        CHECK_FALSE(covers(key_range::prefix(make_lock_keys(other, 0x1a, 3).queue), tombstone));
+        const key_range queue = exclusive_claim(other, 0x1a, 3, 2, 0).before;
+        CHECK_FALSE(covers(queue, one.claims[0].epoch_key));
+        CHECK_FALSE(covers(queue, one.claims[0].void_key));
     }
 }
 
-TEST_CASE("an answer without the revision of our key is none", "[logic][lock]") {
-    txn_response put;
-    put.succeeded = true;
-    CHECK_THROWS_AS(after_enter_if_free(put, keys), coetcd::error);
-    put.header.revision = 7;
-    CHECK(after_enter_if_free(put, keys).create_revision == 7);
-    range_response own;
-    own.kvs.emplace_back();
-    own.kvs.back().key = keys.key;
-    txn_response again;
-    again.responses.emplace_back(own);
-    CHECK_THROWS_AS(after_enter(again, keys), coetcd::error);
-    CHECK_THROWS_AS(after_enter_if_free(again, keys), coetcd::error);
-}
-
-TEST_CASE("no two attempts share a key", "[logic][lock]") {
+TEST_CASE("no two slots share a key", "[logic][places]") {
     std::set<std::string> all;
+    std::set<std::string> voids;
     for (const char* name : {"m", "m.x", "n"}) {
         for (const lease_id lease : {0x1, 0x11, 0x1a}) {
-            for (const unsigned serial : {0x0U, 0x1U, 0x11U}) {
-                const lock_keys k = make_lock_keys(name, lease, serial);
-                CHECK(all.insert(k.key).second);
-                CHECK(all.insert(k.tombstone).second);
+            for (const unsigned nonce : {0x1U, 0x11U, 0xa1U}) {
+                for (const unsigned slot : {0x0U, 0x1U, 0x11U}) {
+                    const claim c = exclusive_claim(name, lease, nonce, slot, 0);
+                    CHECK(all.insert(c.keys[0]).second);
+                    CHECK(all.insert(c.epoch_key).second);
+                    voids.insert(c.void_key);
+                }
             }
         }
     }
+    CHECK(voids.size() == 27); // of the session object
+    for (const std::string& key : voids) {
+        CHECK_FALSE(all.contains(key)); // what is erased to confirm must not be an epoch
+    }
 }
 
-TEST_CASE("to enter is to put the key, unless the attempt is over", "[logic][lock]") {
-    const txn t = enter(keys, "who");
-    REQUIRE(t.compares.size() == 2);
-    check_create(t.compares[0], keys.key, "", compare::result::equal, 0);
-    check_create(t.compares[1], keys.tombstone, "", compare::result::equal, 0);
+TEST_CASE("what is put compares the epoch, and is asked why if it is refused", "[logic][places]") {
+    const std::string k = "m/1a-3-2";
+    const std::string e = "m.1a-3-2";
+    CHECK(text(enter(one, "who")) == "m(" + e + ")=7 c(" + k + ")=0 ? newest([m/,m0)) put(" + k +
+                                         ",who,1a) : get(" + k + ") get(" + e + ")");
+    CHECK(text(enter(pair, "who")) ==
+          "m(s.i)=0 c(s/write/i)=0 c(s/keep/i)=0 ? newest([s/,s0)) put(s/write/i,who,1a) "
+          "put(s/keep/i,who,1a) : get(s/write/i) get(s/keep/i) get(s.i)");
+    CHECK(text(enter(both, "")) == "m(" + e + ")=7 c(" + k +
+                                       ")=0 m(s.i)=0 c(s/write/i)=0 c(s/keep/i)=0 ? " +
+                                       "newest([m/,m0)) newest([s/,s0)) put(" + k +
+                                       ",,1a) put(s/write/i,,1a) put(s/keep/i,,1a) : get(" + k +
+                                       ") get(" + e + ") get(s/write/i) get(s/keep/i) get(s.i)");
 
-    REQUIRE(t.success.size() == 2);
-    const auto& put = std::get<put_request>(t.success[0]);
-    CHECK(put.key == keys.key);
-    CHECK(put.value == "who");
-    CHECK(put.options.lease == keys.lease);
-    CHECK_FALSE(put.options.ignore_lease);
-    const auto& newest = std::get<range_request>(t.success[1]);
-    CHECK(newest.range.key == "m/");
-    CHECK(newest.range.range_end == "m0");
-    CHECK(newest.options.limit == 2);
-    CHECK(newest.options.order == sort_order::descend);
-    CHECK(newest.options.target == sort_target::create);
-    CHECK(newest.options.keys_only);
-
-    REQUIRE(t.failure.size() == 1);
-    check_read_of(t.failure[0], keys.key);
+    CHECK(text(take(one, "who")) ==
+          "m(" + e + ")=7 c([m/,m0))=0 ? put(" + k + ",who,1a) : get(" + k + ") get(" + e + ")");
+    CHECK(text(take(pair, "who")) ==
+          "m(s.i)=0 c([s/,s0))=0 ? put(s/write/i,who,1a) put(s/keep/i,who,1a) : "
+          "get(s/write/i) get(s/keep/i) get(s.i)");
+    CHECK(text(take(both, "who")) ==
+          "m(" + e + ")=7 c([m/,m0))=0 m(s.i)=0 c([s/,s0))=0 ? put(" + k +
+              ",who,1a) put(s/write/i,who,1a) put(s/keep/i,who,1a) : get(" + k + ") get(" + e +
+              ") get(s/write/i) get(s/keep/i) get(s.i)");
 }
 
-TEST_CASE("the answer to enter tells the place in the queue", "[logic][lock]") {
-    const op_response put = put_response();
+TEST_CASE("to confirm is to erase what is not there, and to read who is older", "[logic][places]") {
+    CHECK(text(confirm(one, 50)) == "c(m/1a-3-2)=50 ? erase(m.1a-3-void) newest([m/,m0) to 49) :");
+    CHECK(text(confirm(pair, 50)) ==
+          "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s.void) newest([s/,s0) to 49) :");
+    CHECK(text(confirm(both, 50)) ==
+          "c(m/1a-3-2)=50 c(s/write/i)=50 c(s/keep/i)=50 ? "
+          "erase(m.1a-3-void) newest([m/,m0) to 49) newest([s/,s0) to 49) :");
+}
 
-    SECTION("nobody else is there") {
-        const auto s = after_enter(answer(true, {put, found({kv(keys.key, 50)})}), keys);
-        CHECK(s.at == place::owner);
-        CHECK(s.create_revision == 50);
-        CHECK_FALSE(s.ahead);
+TEST_CASE("to look is to read the key ahead and our own ones", "[logic][places]") {
+    const predecessor ahead{"m/f", 40};
+    CHECK(text(look(one, ahead)) == "? get(m/f) get(m/1a-3-2) :");
+    CHECK(text(look(pair, ahead)) == "? get(m/f) get(s/write/i) get(s/keep/i) :");
+    CHECK(text(look(both, ahead)) == "? get(m/f) get(m/1a-3-2) get(s/write/i) get(s/keep/i) :");
+}
+
+TEST_CASE("to release is to erase a life, to end is to erase under an epoch and to put another",
+          "[logic][places]") {
+    const claim& m = one.claims[0];
+    const claim& s = pair.claims[0];
+    CHECK(text(release(m, 50)) == "c(m/1a-3-2)=50 ? erase(m/1a-3-2) : get(m.1a-3-2) get(m/1a-3-2)");
+    CHECK(text(release(s, 50)) == "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s/write/i) "
+                                  "erase(s/keep/i) : get(s.i) get(s/write/i) get(s/keep/i)");
+    CHECK(text(end(m, 0x1a)) == "m(m.1a-3-2)=7 ? erase(m/1a-3-2) put(m.1a-3-2,,1a) : "
+                                "get(m.1a-3-2) get(m/1a-3-2)");
+    CHECK(text(end(s, 0x1a)) == "m(s.i)=0 ? erase(s/write/i) erase(s/keep/i) put(s.i,,1a) : "
+                                "get(s.i) get(s/write/i) get(s/keep/i)");
+    // where nothing can be put
+    CHECK(text(erase_only(m)) == "m(m.1a-3-2)=7 ? erase(m/1a-3-2) :");
+    CHECK(text(erase_only(s)) == "m(s.i)=0 ? erase(s/write/i) erase(s/keep/i) :");
+}
+
+TEST_CASE("the answer to enter tells the place in the queue", "[logic][places]") {
+    struct {
+        const char* what;
+        const attempt_keys& keys;
+        txn_response response;
+        where at;
+        std::vector<std::string> ahead;
+    } const rows[] = {
+        {"nobody", one, yes({none, put}), where::owner, {}},
+        {"somebody", one, yes({found({kv("m/f", 40)}), put}), where::behind, {"m/f 40"}},
+        {"nobody, two keys", pair, yes({none, put, put}), where::owner, {}},
+        {"somebody, two keys",
+         pair,
+         yes({found({kv("s/read/f", 40)}), put, put}),
+         where::behind,
+         {"s/read/f 40"}},
+        {"nobody, two claims", both, yes({none, none, put, put, put}), where::owner, {}},
+        {"somebody at the first",
+         both,
+         yes({found({kv("m/f", 40)}), none, put, put, put}),
+         where::behind,
+         {"m/f 40"}},
+        {"somebody at the second",
+         both,
+         yes({none, found({kv("s/f", 41)}), put, put, put}),
+         where::behind,
+         {"s/f 41"}},
+        {"somebody at each",
+         both,
+         yes({found({kv("m/f", 40)}), found({kv("s/f", 41)}), put, put, put}),
+         where::behind,
+         {"m/f 40", "s/f 41"}},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const standing now = after_enter(row.response, row.keys);
+        CHECK(now.at == row.at);
+        CHECK(now.create_revision == 50);
+        CHECK(names(now.ahead) == row.ahead);
+        CHECK(now.epochs.empty());
     }
-    SECTION("somebody is ahead") {
-        const auto s =
-            after_enter(answer(true, {put, found({kv(keys.key, 50), kv("m/f-0", 40)})}), keys);
-        CHECK(s.at == place::behind);
-        CHECK(s.create_revision == 50);
-        REQUIRE(s.ahead);
-        CHECK(s.ahead->key == "m/f-0");
-        CHECK(s.ahead->create_revision == 40);
+}
+
+TEST_CASE("the answer to take tells that the place is ours", "[logic][places]") {
+    for (const auto& response : {yes({put}), yes({})}) {
+        const standing now = after_take(response, one);
+        CHECK(now.at == where::owner);
+        CHECK(now.create_revision == 50);
+        CHECK(now.ahead.empty());
     }
-    SECTION("an earlier attempt of the same request was applied") {
-        const auto s = after_enter(answer(false, {found({kv(keys.key, 45)})}), keys);
-        CHECK(s.at == place::queued);
-        CHECK(s.create_revision == 45);
-        CHECK_FALSE(s.ahead);
-    }
-    SECTION("the attempt is over") {
-        const auto s = after_enter(answer(false, {found({})}), keys);
-        CHECK(s.at == place::gone);
-        CHECK(s.create_revision == 0);
-    }
-    SECTION("the answer is not etcd's") {
-        const txn_response bad[] = {
-            answer(true, {}),
-            answer(true, {put}),
-            answer(true, {put, put}),
-            answer(true, {put, found({})}),
-            answer(true, {put, found({kv("m/f-0", 40)})}),
-            answer(true, {put, found({kv(keys.key, 0)})}),
-            answer(true, {put, found({kv(keys.key, 0), kv("m/f-0", 40)})}),
-            answer(false, {}),
-            answer(false, {put}),
-        };
-        for (const auto& response : bad) {
-            CHECK(refused([&] { (void)after_enter(response, keys); }));
+    // it was not asked why it was refused
+    CHECK(after_take(no({}), both).at == where::taken);
+}
+
+TEST_CASE("a refusal to enter or to take tells what is there of us, and which epoch counts",
+          "[logic][places]") {
+    const std::string m = one.claims[0].keys[0];
+    const std::string em = one.claims[0].epoch_key;
+    const op_response own = found({kv(m, 45)});
+    const op_response same = found({kv(em, 6, 7)});
+    const op_response moved = found({kv(em, 6, 9)});
+    const op_response write = found({kv("s/write/i", 45)});
+    const op_response keep = found({kv("s/keep/i", 45)});
+    const op_response moved_s = found({kv("s.i", 8, 8)});
+    const attempt_keys no_epoch{0x1a, {exclusive_claim("m", 0x1a, 3, 2, 0)}};
+    struct {
+        const char* what;
+        const attempt_keys& keys;
+        std::vector<op_response> reads;
+        where enter;
+        where take;
+        std::int64_t revision;
+        revisions epochs; // where it has ended
+    } const rows[] = {
+        {"all, same", one, {own, same}, where::queued, where::owner, 45, {}},
+        {"all, moved", one, {own, moved}, where::queued, where::owner, 45, {}},
+        {"all, no epoch any more", one, {own, none}, where::queued, where::owner, 45, {}},
+        {"none, same", one, {none, same}, where::gone, where::taken, 0, {}},
+        {"none, moved", one, {none, moved}, where::ended, where::ended, 0, {9}},
+        {"none, no epoch any more", one, {none, none}, where::gone, where::taken, 0, {}},
+        {"all, none yet", no_epoch, {own, none}, where::queued, where::owner, 45, {}},
+        {"none, none yet", no_epoch, {none, none}, where::gone, where::taken, 0, {}},
+        {"none, the first one", no_epoch, {none, same}, where::ended, where::ended, 0, {7}},
+        {"others' keys", one, {found({kv("m/f", 4)}), same}, where::gone, where::taken, 0, {}},
+
+        {"two keys", pair, {write, keep, none}, where::queued, where::owner, 45, {}},
+        {"only the first", pair, {write, none, none}, where::gone, where::taken, 0, {}},
+        {"only the second", pair, {none, keep, none}, where::gone, where::taken, 0, {}},
+        {"only one, moved", pair, {none, keep, moved_s}, where::ended, where::ended, 0, {8}},
+        {"of two lives",
+         pair,
+         {write, found({kv("s/keep/i", 46)}), none},
+         where::gone,
+         where::taken,
+         0,
+         {}},
+
+        {"both claims", both, {own, same, write, keep, none}, where::queued, where::owner, 45, {}},
+        {"one of both claims",
+         both,
+         {own, same, none, none, none},
+         where::gone,
+         where::taken,
+         0,
+         {}},
+        {"neither, the first moved",
+         both,
+         {none, moved, none, none, none},
+         where::ended,
+         where::ended,
+         0,
+         {9, 0}},
+        {"neither, the second moved, the first lost its epoch",
+         both,
+         {none, none, none, none, moved_s},
+         where::ended,
+         where::ended,
+         0,
+         {7, 8}},
+        {"neither, both moved",
+         both,
+         {none, moved, none, none, moved_s},
+         where::ended,
+         where::ended,
+         0,
+         {9, 8}},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const standing entered = after_enter(no(row.reads), row.keys);
+        CHECK(entered.at == row.enter);
+        CHECK(entered.create_revision == row.revision);
+        const standing taken = after_take(no(row.reads), row.keys);
+        CHECK(taken.at == row.take);
+        CHECK(taken.create_revision == row.revision);
+        if (row.enter != where::gone) {
+            CHECK(entered.epochs == row.epochs);
+            CHECK(taken.epochs == row.epochs);
         }
     }
 }
 
-TEST_CASE("to try is to put the key if the queue is empty", "[logic][lock]") {
-    const txn t = enter_if_free(keys, "who");
-    REQUIRE(t.compares.size() == 2);
-    check_create(t.compares[0], "m/", "m0", compare::result::equal, 0);
-    check_create(t.compares[1], keys.tombstone, "", compare::result::equal, 0);
-    REQUIRE(t.success.size() == 1);
-    const auto& put = std::get<put_request>(t.success[0]);
-    CHECK(put.key == keys.key);
-    CHECK(put.value == "who");
-    CHECK(put.options.lease == keys.lease);
-    REQUIRE(t.failure.size() == 1);
-    check_read_of(t.failure[0], keys.key);
-}
-
-TEST_CASE("the answer to a try tells whether the lock is ours", "[logic][lock]") {
-    const op_response put = put_response();
-    const auto taken = after_enter_if_free(answer(true, {put}), keys);
-    CHECK(taken.at == place::owner);
-    CHECK(taken.create_revision == 50);
-    // by an earlier attempt of the same request
-    const auto before = after_enter_if_free(answer(false, {found({kv(keys.key, 45)})}), keys);
-    CHECK(before.at == place::owner);
-    CHECK(before.create_revision == 45);
-    CHECK(after_enter_if_free(answer(false, {found({})}), keys).at == place::gone);
-    CHECK(after_enter_if_free(answer(false, {found({kv("m/f-0", 40)})}), keys).at == place::gone);
-    for (const auto& response : {answer(false, {}), answer(false, {put})}) {
-        CHECK(refused([&] { (void)after_enter_if_free(response, keys); }));
-    }
-}
-
-TEST_CASE("ownership is confirmed by a write", "[logic][lock]") {
-    const txn t = confirm(keys, 50);
-    REQUIRE(t.compares.size() == 2);
-    check_create(t.compares[0], keys.key, "", compare::result::equal, 50);
-    // On a range: nobody in the queue is older.
-    check_create(t.compares[1], "m/", "m0", compare::result::greater, 49);
-    REQUIRE(t.success.size() == 1);
-    const auto& put = std::get<put_request>(t.success[0]);
-    CHECK(put.key == keys.key);
-    CHECK(put.value.empty());
-    CHECK(put.options.ignore_value);
-    CHECK(put.options.ignore_lease);
-    CHECK(put.options.lease == 0);
-
-    REQUIRE(t.failure.size() == 2);
-    check_read_of(t.failure[0], keys.key);
-    const auto& older = std::get<range_request>(t.failure[1]);
-    CHECK(older.range.key == "m/");
-    CHECK(older.range.range_end == "m0");
-    CHECK(older.options.limit == 1);
-    CHECK(older.options.order == sort_order::descend);
-    CHECK(older.options.target == sort_target::create);
-    CHECK(older.options.max_create_revision == 49);
-    CHECK(older.options.keys_only);
-}
-
-TEST_CASE("the answer to confirm tells who owns the lock", "[logic][lock]") {
-    const op_response put = put_response();
-    const op_response own = found({kv(keys.key, 50)});
-
-    const auto owner = after_confirm(answer(true, {put}), keys, 50);
-    CHECK(owner.at == place::owner);
-    CHECK(owner.create_revision == 50);
-
-    const auto behind = after_confirm(answer(false, {own, found({kv("m/f-0", 40)})}), keys, 50);
-    CHECK(behind.at == place::behind);
-    CHECK(behind.create_revision == 50);
-    REQUIRE(behind.ahead);
-    CHECK(behind.ahead->key == "m/f-0");
-    CHECK(behind.ahead->create_revision == 40);
-
-    // Whoever was ahead went between the two halves of the answer: it cannot be, so ask again.
-    const auto queued = after_confirm(answer(false, {own, found({})}), keys, 50);
-    CHECK(queued.at == place::queued);
-    CHECK(queued.create_revision == 50);
-
-    CHECK(after_confirm(answer(false, {found({}), found({})}), keys, 50).at == place::gone);
-    // A later life of the key is not ours.
-    const op_response reborn = found({kv(keys.key, 51)});
-    CHECK(after_confirm(answer(false, {reborn, found({})}), keys, 50).at == place::gone);
-
-    for (const auto& response : {answer(false, {}),
-                                 answer(false, {put, found({})}),
-                                 answer(false, {own}),
-                                 answer(false, {own, put})}) {
-        CHECK(refused([&] { (void)after_confirm(response, keys, 50); }));
-    }
-}
-
-TEST_CASE("to look is to read our key and the one ahead", "[logic][lock]") {
-    const txn t = look(keys, first);
-    CHECK(t.compares.empty());
-    CHECK(t.failure.empty());
-    REQUIRE(t.success.size() == 2);
-    check_read_of(t.success[0], keys.key);
-    check_read_of(t.success[1], first.key);
-}
-
-TEST_CASE("the queue has moved if our key or the one ahead is gone", "[logic][lock]") {
-    const op_response own = found({kv(keys.key, 50)});
-    const op_response ahead = found({kv("m/f-0", 40)});
-    const op_response none = found({});
+TEST_CASE("the answer to confirm tells who is before us", "[logic][places]") {
+    const op_response older = found({kv("m/f", 40)});
     struct {
-        op_response own, ahead;
-        bool moved;
+        const char* what;
+        const attempt_keys& keys;
+        txn_response response;
+        where at;
+        std::vector<std::string> ahead;
     } const rows[] = {
-        {own, ahead, false},
-        {own, none, true},
-        {none, ahead, true},
-        {none, none, true},
-        {found({kv(keys.key, 51)}), ahead, true},
-        {own, found({kv("m/f-0", 41)}), true},
-        {own, found({kv("m/e-0", 40)}), true},
+        {"nobody", one, yes({erased(0), none}), where::owner, {}},
+        {"somebody", one, yes({erased(0), older}), where::behind, {"m/f 40"}},
+        {"nobody, two keys", pair, yes({erased(0), none}), where::owner, {}},
+        {"nobody, two claims", both, yes({erased(0), none, none}), where::owner, {}},
+        {"somebody at the first", both, yes({erased(0), older, none}), where::behind, {"m/f 40"}},
+        {"somebody at the second",
+         both,
+         yes({erased(0), none, found({kv("s/f", 41)})}),
+         where::behind,
+         {"s/f 41"}},
     };
     for (const auto& row : rows) {
-        const auto response = answer(true, {row.own, row.ahead});
-        CHECK(has_moved(response, keys, 50, first) == row.moved);
+        CAPTURE(row.what);
+        const standing now = after_confirm(row.response, row.keys, 45);
+        CHECK(now.at == row.at);
+        CHECK(now.create_revision == 45);
+        CHECK(names(now.ahead) == row.ahead);
     }
-    const op_response put = put_response();
-    for (const auto& response : {answer(true, {}),
-                                 answer(true, {own}),
-                                 answer(true, {own, put}),
-                                 answer(true, {put, ahead})}) {
-        CHECK(refused([&] { (void)has_moved(response, keys, 50, first); }));
+    const standing gone = after_confirm(no({}), both, 45);
+    CHECK(gone.at == where::gone);
+    CHECK(gone.create_revision == 0);
+}
+
+TEST_CASE("of those ahead the one that came last is watched", "[logic][places]") {
+    standing now;
+    now.ahead = {{"a", 40}};
+    CHECK(whom_to_watch(now).key == "a");
+    now.ahead = {{"a", 40}, {"b", 42}, {"c", 41}};
+    CHECK(whom_to_watch(now).key == "b");
+}
+
+TEST_CASE("the queue has moved if a key of ours or the one ahead is gone", "[logic][places]") {
+    const predecessor first{"m/f", 40};
+    const op_response ahead = found({kv("m/f", 40)});
+    const op_response own = found({kv("m/1a-3-2", 50)});
+    const op_response write = found({kv("s/write/i", 50)});
+    const op_response keep = found({kv("s/keep/i", 50)});
+    struct {
+        const attempt_keys& keys;
+        std::vector<op_response> reads;
+        bool moved;
+    } const rows[] = {
+        {one, {ahead, own}, false},
+        {one, {none, own}, true},
+        {one, {ahead, none}, true},
+        {one, {none, none}, true},
+        {one, {ahead, found({kv("m/1a-3-2", 51)})}, true}, // another life
+        {one, {found({kv("m/f", 41)}), own}, true},
+        {one, {found({kv("m/e", 40)}), own}, true},
+        {pair, {ahead, write, keep}, false},
+        {pair, {ahead, write, none}, true},
+        {pair, {ahead, none, keep}, true},
+        {both, {ahead, own, write, keep}, false},
+        {both, {ahead, none, write, keep}, true},
+        {both, {ahead, own, write, none}, true},
+    };
+    for (const auto& row : rows) {
+        CHECK(has_moved(yes(row.reads), row.keys, 50, first) == row.moved);
     }
 }
 
-TEST_CASE("to leave is to delete the key, and to bar a late request to enter", "[logic][lock]") {
-    const txn clean = leave(keys, false);
-    CHECK(clean.compares.empty());
-    CHECK(clean.failure.empty());
-    REQUIRE(clean.success.size() == 1);
-    const auto& erase = std::get<delete_range_request>(clean.success[0]);
-    CHECK(erase.range.key == keys.key);
-    CHECK(erase.range.range_end.empty());
+TEST_CASE("a place is given up when an answer says that nothing of it is there, or can come",
+          "[logic][places]") {
+    const claim& m = one.claims[0]; // of epoch 7
+    const claim fresh = exclusive_claim("m", 0x1a, 3, 2, 0);
+    const claim& s = pair.claims[0]; // of epoch 0
+    const op_response same = found({kv(m.epoch_key, 6, 7)});
+    const op_response moved = found({kv(m.epoch_key, 6, 9)});
+    const op_response own = found({kv(m.keys[0], 45)});
+    const op_response keep = found({kv("s/keep/i", 45)});
+    const op_response moved_s = found({kv("s.i", 9, 9)});
+    constexpr bool releases = false;
+    constexpr bool bumps = true;
+    struct {
+        const char* what;
+        const claim& of;
+        bool bumps;
+        txn_response response;
+        bool over;
+        bool was_there;
+        std::int64_t epoch;
+    } const rows[] = {
+        {"released", m, releases, yes({erased(1)}), true, true, 7},
+        {"released, two keys", s, releases, yes({erased(1), erased(1)}), true, true, 0},
+        {"ended", m, bumps, yes({erased(1), put}), true, true, 50},
+        {"ended, it was not there", m, bumps, yes({erased(0), put}), true, false, 50},
+        {"ended, one was there", s, bumps, yes({erased(0), erased(1), put}), true, true, 50},
 
-    const txn t = leave(keys, true);
-    CHECK(t.compares.empty());
-    REQUIRE(t.success.size() == 2);
-    CHECK(std::get<delete_range_request>(t.success[0]).range.key == keys.key);
-    const auto& put = std::get<put_request>(t.success[1]);
-    CHECK(put.key == keys.tombstone);
-    CHECK(put.options.lease == keys.lease); // it goes with the lease
-}
+        {"gone before", m, releases, no({same, none}), true, false, 7},
+        {"gone before, without an epoch", fresh, releases, no({none, none}), true, false, 0},
+        {"ended by somebody else", m, releases, no({moved, none}), true, false, 9},
+        {"ended by somebody else, the first epoch",
+         fresh,
+         releases,
+         no({same, none}),
+         true,
+         false,
+         7},
+        {"the epoch was deleted by hand", m, releases, no({none, none}), false, false, 0},
+        {"another life of it is there", m, releases, no({same, own}), false, false, 7},
+        {"one of two is there", s, releases, no({none, none, keep}), false, false, 0},
+        {"neither of two is there", s, releases, no({none, none, none}), true, false, 0},
 
-TEST_CASE("to release is to leave, if the key is still the one that was taken", "[logic][lock]") {
-    for (const bool unresolved : {false, true}) {
-        const txn t = release(keys, 50, unresolved);
-        REQUIRE(t.compares.size() == 1);
-        check_create(t.compares[0], keys.key, "", compare::result::equal, 50);
-        CHECK(t.success.size() == leave(keys, unresolved).success.size());
-        // Should the key be gone, a late request to enter must still be made void.
-        CHECK(t.failure.size() == (unresolved ? t.success.size() : 0));
+        {"to end: ended by an earlier copy", m, bumps, no({moved, none}), true, false, 9},
+        {"to end: something is still there", m, bumps, no({moved, own}), false, false, 9},
+        {"to end: one of two is still there", s, bumps, no({moved_s, none, keep}), false, false, 9},
+        {"to end: the epoch was deleted by hand", m, bumps, no({none, none}), false, false, 0},
+        {"to end: no epoch, and something is there", m, bumps, no({none, own}), false, false, 0},
+        {"to end: there was no epoch, nor is there one",
+         fresh,
+         bumps,
+         no({none, none}),
+         false,
+         false,
+         0},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const left_place left = after_leaving(row.response, row.of, row.bumps);
+        CHECK(left.over == row.over);
+        CHECK(left.was_there == row.was_there);
+        CHECK(left.epoch == row.epoch);
     }
 }
 
-TEST_CASE("a read from before the key was put does not tell that it is gone", "[logic][lock]") {
-    coetcd::txn_response response;
-    coetcd::range_response read;
-    response.header.revision = 6;
-    CHECK_FALSE(is_gone(response, read, "k", 7));
-    response.header.revision = 7;
-    CHECK(is_gone(response, read, "k", 7));
-    coetcd::key_value& kv = read.kvs.emplace_back();
-    kv.key = "k";
-    kv.create_revision = 7;
-    CHECK_FALSE(is_gone(response, read, "k", 7));
-    kv.create_revision = 9; // somebody else's
-    CHECK(is_gone(response, read, "k", 7));
+TEST_CASE("an answer that lacks something is none", "[logic][places]") {
+    const predecessor first{"m/f", 40};
+    const op_response own = found({kv("m/1a-3-2", 45)});
+    const op_response same = found({kv("m.1a-3-2", 6, 7)});
+    const std::vector<op_response> few[] = {{}, {put}, {none}, {none, put}};
+    for (const auto& reads : few) {
+        CHECK(refused([&] { (void)after_enter(no(reads), one); }));
+        CHECK(refused([&] { (void)after_enter(yes(reads), both); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], false); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], true); }));
+        CHECK(refused([&] { (void)after_confirm(yes(reads), both, 45); }));
+        if (!reads.empty()) { // it was not asked
+            CHECK(refused([&] { (void)after_take(no(reads), one); }));
+        }
+    }
+    CHECK(refused([&] { (void)after_enter(yes({}), one); }));
+    CHECK(refused([&] { (void)after_enter(yes({put}), one); }));
+    CHECK(refused([&] { (void)after_enter(no({own, same, none, none}), both); }));
+    CHECK(refused([&] { (void)after_confirm(yes({erased(0)}), one, 45); }));
+    CHECK(refused([&] { (void)after_confirm(yes({none, erased(0)}), one, 45); }));
+    CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.claims[0], false); }));
+    const op_response ahead = found({kv("m/f", 40)});
+    for (const auto& reads :
+         std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, put}}) {
+        CHECK(refused([&] { (void)has_moved(yes(reads), one, 45, first); }));
+    }
+}
+
+TEST_CASE("an answer without the revision of what is there is none", "[logic][places]") {
+    const op_response nameless = found({kv("m/1a-3-2", 0)});
+    const op_response same = found({kv("m.1a-3-2", 6, 7)});
+    const op_response no_epoch = found({kv("m.1a-3-2", 6, 0)});
+    CHECK(refused([&] { (void)after_enter(without_revision(yes({none, put})), one); }));
+    CHECK(refused([&] { (void)after_enter(no({nameless, same}), one); }));
+    CHECK(refused([&] { (void)after_enter(no({none, no_epoch}), one); }));
+    CHECK(refused([&] { (void)after_take(without_revision(yes({put})), one); }));
+    CHECK(refused([&] { (void)after_take(no({nameless, same}), one); }));
+    const claim& m = one.claims[0];
+    CHECK(refused([&] { (void)after_leaving(without_revision(yes({erased(1), put})), m, true); }));
+    CHECK(refused([&] { (void)after_leaving(no({no_epoch, none}), m, true); }));
+    // a release needs none: the epoch stays
+    CHECK(after_leaving(without_revision(yes({erased(1)})), m, false).over);
+}
+
+TEST_CASE("a read from before the key was put does not tell that it is gone", "[logic][places]") {
+    response_header header;
+    range_response read;
+    header.revision = 6;
+    CHECK_FALSE(is_gone(header, read, "k", 7));
+    header.revision = 7;
+    CHECK(is_gone(header, read, "k", 7));
+    read.kvs = {kv("k", 7)};
+    CHECK_FALSE(is_gone(header, read, "k", 7));
+    read.kvs = {kv("k", 9)}; // another life
+    CHECK(is_gone(header, read, "k", 7));
+    read.kvs = {kv("l", 7)};
+    CHECK(is_gone(header, read, "k", 7));
 }
