@@ -131,7 +131,7 @@ private:
             }
             const auto& create = message["create_request"];
             const auto number = [&](const char* name) {
-                return create.contains(name) ? std::stoll(create[name].get<std::string>()) : 0;
+                return create.contains(name) ? create[name].get<long long>() : 0;
             };
             ids.push_back(number("watch_id"));
             starts.push_back(number("start_revision"));

@@ -60,7 +60,7 @@ public:
     const std::shared_ptr<router> cluster_router;
     const std::shared_ptr<watch_hub> hub;
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
-    const std::shared_ptr<renewals> lease_renewals; ///< Of all sessions.
+    const std::shared_ptr<renewals> lease_renewals;       ///< Of all sessions.
     const client_options options;
 
     /// On the usual terms.

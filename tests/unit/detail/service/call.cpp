@@ -104,7 +104,7 @@ TEST_CASE("the answer to a renewal is a stream of one message", "[call]") {
     CHECK_FALSE(o.ec);
     CHECK(o.response.id == 5);
     CHECK(o.response.ttl == 60s);
-    CHECK(good.env->calls.at(0).body == R"({"ID":"5"})");
+    CHECK(good.env->calls.at(0).body == R"({"ID":5})");
 
     fixture bad(R"({"error":{"grpc_code":7,"message":"etcdserver: permission denied"}})");
     CHECK(bad.make(renewal).ec == server_errc::permission_denied);
