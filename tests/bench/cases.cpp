@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "bench/cases.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "bench/measure.hpp"
+#include "support/etcd_server.hpp"
+
+namespace bench {
+namespace {
+
+using std::chrono::seconds;
+
+const std::vector<std::string> everybody{"coetcd", "go", "redis"};
+const std::vector<std::string> with_floor{"coetcd", "go", "redis", "raw"};
+
+void add_pairs(std::vector<bench_case>& all, bool in_short) {
+    const std::vector<std::size_t> counts =
+        in_short ? std::vector<std::size_t>{1, 64} : std::vector<std::size_t>{1, 8, 64, 512};
+    for (const std::size_t n : counts) {
+        bench_case c;
+        c.id = "uncontended-" + std::to_string(n);
+        c.title = "uncontended, " + std::to_string(n);
+        c.kind = "uncontended";
+        c.subjects = n <= 8 ? with_floor : everybody;
+        c.count = n;
+        c.seconds = in_short ? 0.7 : 2;
+        all.push_back(c);
+    }
+    bench_case c;
+    c.id = "one-name-32";
+    c.title = "one name, 32";
+    c.kind = "one-name";
+    c.subjects = with_floor;
+    c.count = 32;
+    c.seconds = in_short ? 0.7 : 2;
+    all.push_back(c);
+}
+
+void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
+    const std::vector<std::size_t> counts =
+        in_short ? std::vector<std::size_t>{8} : std::vector<std::size_t>{2, 8, 32};
+    for (const std::size_t writes : {0, 500}) {
+        for (const std::size_t n : counts) {
+            if (in_short && writes != 0) {
+                continue;
+            }
+            bench_case c;
+            c.id = (writes != 0 ? "hand-over-busy-" : "hand-over-") + std::to_string(n);
+            c.title = "hand-over, " + std::to_string(n) + (writes != 0 ? ", 500 writes/s" : "");
+            c.kind = "hand-over";
+            c.subjects = everybody;
+            if (writes != 0) {
+                c.subjects.pop_back(); // they go to etcd
+            }
+            c.count = n;
+            c.writes = writes;
+            c.seconds = in_short ? 1 : 3;
+            all.push_back(c);
+        }
+    }
+}
+
+void add_scale(std::vector<bench_case>& all, bool in_short) {
+    for (const std::size_t n : {1000, 10000}) {
+        if (in_short && n != 1000) {
+            continue;
+        }
+        bench_case c;
+        c.id = "waiters-" + std::to_string(n);
+        c.title = std::to_string(n) + " waiters";
+        c.kind = "waiters";
+        c.subjects = n == 1000 && !in_short ? everybody : std::vector<std::string>{"coetcd"};
+        c.count = n;
+        c.ttl = 30;
+        c.seconds = in_short ? 1 : 5;
+        all.push_back(c);
+    }
+    for (const std::size_t n : {1, 1000, 10000}) {
+        if (in_short && n != 1000) {
+            continue;
+        }
+        bench_case c;
+        c.id = "sessions-" + std::to_string(n);
+        c.title = std::to_string(n) + (n == 1 ? " session" : " sessions");
+        c.kind = "sessions";
+        c.subjects = in_short ? std::vector<std::string>{"coetcd"}
+                              : std::vector<std::string>{"coetcd", "go"};
+        c.count = n;
+        c.ttl = in_short ? 9 : 30;
+        c.seconds = in_short ? 3 : 10; // each is renewed once
+        all.push_back(c);
+    }
+    bench_case million;
+    million.id = "million";
+    million.title = in_short ? "20,000 acquisitions" : "1,000,000 acquisitions";
+    million.kind = "million";
+    million.subjects = {"coetcd"};
+    million.count = in_short ? 20000 : 1000000;
+    million.slice = in_short ? 2000 : 20000;
+    million.seconds = in_short ? 15 : 900;
+    million.once = true;
+    all.push_back(million);
+    if (in_short) {
+        return;
+    }
+    for (const int delay : {0, 20}) {
+        bench_case names;
+        names.id = "names-" + std::to_string(delay) + "ms";
+        names.title = "10,000 names of one session, " + std::to_string(delay) + " ms";
+        names.kind = "names";
+        names.subjects = {"coetcd"};
+        names.count = 10000;
+        names.slice = 200;
+        names.delay_ms = delay;
+        names.seconds = 20;
+        names.once = true;
+        bench_case crowd = names;
+        crowd.id = "crowd-" + std::to_string(delay) + "ms";
+        crowd.title = "5,000 sessions on one name, " + std::to_string(delay) + " ms";
+        crowd.kind = "crowd";
+        crowd.count = 5000;
+        crowd.ttl = 60;
+        crowd.seconds = 30;
+        crowd.limit = 120;
+        all.push_back(names);
+        all.push_back(crowd);
+    }
+}
+
+json task_of(const bench_case& c, const std::string& subject, servers& with, int number) {
+    json task;
+    task["case"] = c.kind;
+    task["subject"] = subject;
+    task["count"] = c.count;
+    task["seconds"] = c.seconds;
+    task["limit"] = c.limit;
+    task["slice"] = c.slice;
+    task["ttl"] = c.ttl;
+    task["name"] = "bench/" + c.id + "/" + std::to_string(number);
+    if (subject == "redis") {
+        task["url"] = std::to_string(with.redis().port());
+        task["server"] = with.redis().pid();
+    } else {
+        task["url"] = with.etcd().url();
+        task["direct"] = with.etcd().url();
+        task["server"] = with.etcd().pid();
+        if (c.delay_ms != 0) {
+            task["url"] = with.delayed(std::chrono::milliseconds(c.delay_ms));
+        }
+    }
+    return task;
+}
+
+seconds patience(const bench_case& c) {
+    return seconds(static_cast<long>(c.seconds + 2 * c.limit) + 60);
+}
+
+struct ownership {
+    std::int64_t taken;
+    std::int64_t left;
+    std::size_t owner;
+};
+
+/// What the owners have told, in order of time. Only a change of the owner is a hand-over.
+/// @throws std::runtime_error if two had the lock at once.
+sample evaluate(std::vector<ownership> all, double length) {
+    std::sort(all.begin(), all.end(), [](const ownership& a, const ownership& b) {
+        return a.taken < b.taken;
+    });
+    durations each;
+    double changes = 0;
+    double in_time = 0;
+    for (std::size_t i = 1; i < all.size(); ++i) {
+        const ownership& before = all[i - 1];
+        if (all[i].taken < before.left) {
+            throw std::runtime_error("two processes had the lock at once");
+        }
+        if (all[i].owner != before.owner) {
+            ++changes;
+            in_time += static_cast<double>(all[i].taken - all.front().taken) < length * 1e6;
+            each.add(std::chrono::microseconds(all[i].taken - before.left));
+        }
+    }
+    sample result;
+    result["operations"] = changes;
+    result["rate"] = in_time / length;
+    result["p50_ms"] = each.milliseconds_at(0.5);
+    result["p99_ms"] = each.milliseconds_at(0.99);
+    return result;
+}
+
+/// Several processes hand a lock to each other.
+sample run_hand_over(const bench_case& c, const programs& all, servers& with, json task) {
+    start_gate gate;
+    task["gate"] = gate.path();
+    std::deque<worker_process> workers;
+    for (std::size_t i = 0; i < c.count; ++i) {
+        workers.emplace_back(all, task);
+    }
+    for (worker_process& w : workers) {
+        (void)w.next(patience(c));
+    }
+    if (c.writes != 0) {
+        with.start_writes(c.writes);
+    }
+    const stretch measured(task.at("server"));
+    gate.open();
+    std::vector<ownership> ownerships;
+    double client_cpu = 0;
+    double server_cpu = 0;
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+        const json result = workers[i].next(patience(c));
+        client_cpu += result.at("cpu").get<double>();
+        for (const json& each : result.at("ownerships")) {
+            ownerships.push_back({each.at(0), each.at(1), i});
+        }
+        server_cpu = measured.server_cpu();
+    }
+    with.stop_writes();
+    sample s = evaluate(std::move(ownerships), c.seconds);
+    const double changes = std::max(s["operations"], 1.0);
+    s["client_us"] = client_cpu * 1e6 / changes;
+    s["server_us"] = server_cpu * 1e6 / changes;
+    return s;
+}
+
+} // namespace
+
+std::vector<bench_case> all_cases(bool in_short) {
+    std::vector<bench_case> all;
+    add_pairs(all, in_short);
+    add_hand_overs(all, in_short);
+    add_scale(all, in_short);
+    return all;
+}
+
+sample run_case(const bench_case& c,
+                const std::string& subject,
+                const programs& all,
+                servers& with,
+                int number,
+                std::string& remark) {
+    const json task = task_of(c, subject, with, number);
+    if (c.kind == "hand-over") {
+        return run_hand_over(c, all, with, task);
+    }
+    worker_process worker(all, task);
+    const json result = worker.next(patience(c));
+    sample s;
+    for (const auto& [name, value] : result.items()) {
+        if (value.is_number()) {
+            s[name] = value.get<double>();
+        }
+    }
+    remark = result.value("failure", "");
+    return s;
+}
+
+} // namespace bench

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "bench/measure.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <malloc.h>
+#include <sstream>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace bench {
+namespace {
+
+double seconds_of(const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+}
+
+} // namespace
+
+double seconds_since(clock::time_point began) {
+    return std::chrono::duration<double>(clock::now() - began).count();
+}
+
+std::int64_t microseconds(clock::time_point when) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
+}
+
+double own_cpu() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+}
+
+double cpu_of(pid_t process) {
+    if (process == 0) {
+        return 0;
+    }
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const auto name_end = text.rfind(')'); // the name may contain anything
+    if (name_end == std::string::npos) {
+        throw std::runtime_error("no process " + std::to_string(process));
+    }
+    std::istringstream fields(text.substr(name_end + 1));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) { // see proc(5)
+        fields >> skipped;
+    }
+    double user = 0;
+    double system = 0;
+    fields >> user >> system;
+    return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+std::size_t resident() {
+    ::malloc_trim(0);
+    std::size_t all = 0;
+    std::size_t in_memory = 0;
+    std::ifstream("/proc/self/statm") >> all >> in_memory;
+    return in_memory * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void raise_file_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+double durations::milliseconds_at(double fraction) const {
+    if (all_.empty()) {
+        return 0;
+    }
+    const auto last = static_cast<double>(all_.size() - 1);
+    const auto at = all_.begin() + static_cast<std::ptrdiff_t>(fraction * last);
+    std::nth_element(all_.begin(), at, all_.end());
+    return std::chrono::duration<double, std::milli>(*at).count();
+}
+
+double median(std::vector<double> values) {
+    if (values.empty()) {
+        return 0;
+    }
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+stretch::stretch(pid_t server)
+    : server_(server)
+    , at_server_(cpu_of(server))
+    , client_(own_cpu())
+    , began_(clock::now()) {}
+
+} // namespace bench

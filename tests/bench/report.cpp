@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "bench/report.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+#include "bench/measure.hpp"
+
+namespace bench {
+namespace {
+
+struct column {
+    const char* name;    ///< Of the number in a sample.
+    const char* heading; ///< For people.
+    int digits;          ///< Behind the point.
+};
+
+/// The columns of a kind of case; cases that have the same ones share a table.
+std::vector<column> columns_of(const std::string& kind) {
+    if (kind == "waiters") {
+        return {{"waiter_kib", "KiB each", 1},
+                {"client_percent", "client %", 1},
+                {"server_percent", "server %", 1},
+                {"drain_s", "all had it s", 2},
+                {"rate", "rate/s", 0},
+                {"p50_ms", "p50 ms", 2},
+                {"p99_ms", "p99 ms", 2},
+                {"lost", "lost", 0}};
+    }
+    if (kind == "sessions") {
+        return {{"open_s", "opened s", 2},
+                {"session_kib", "KiB each", 1},
+                {"client_percent", "client %", 1},
+                {"server_percent", "server %", 1},
+                {"client_us", "client us", 0},
+                {"server_us", "server us", 0},
+                {"lost", "lost", 0}};
+    }
+    if (kind == "million") {
+        return {{"operations", "made", 0},
+                {"first_rate", "first/s", 0},
+                {"last_rate", "last/s", 0},
+                {"client_us", "client us", 0},
+                {"server_us", "server us", 0}};
+    }
+    if (kind == "names" || kind == "crowd") {
+        return {{"queue_s", "queued s", 1},
+                {"client_percent", "client %", 1},
+                {"server_percent", "server %", 1},
+                {"p50_ms", "p50 ms", 1},
+                {"longest_ms", "longest ms", 0},
+                {"unlock_ms", "unlock ms", 0},
+                {"rate", "rate/s", 0},
+                {"drain_s", "ended s", 1},
+                {"had_it", "had it", 0},
+                {"lost", "lost", 0}};
+    }
+    return {{"rate", "rate/s", 0},
+            {"p50_ms", "p50 ms", 2},
+            {"p99_ms", "p99 ms", 2},
+            {"client_us", "client us", 0},
+            {"server_us", "server us", 0}};
+}
+
+/// What the table of a kind of case is about.
+const char* legend_of(const std::string& kind) {
+    if (kind == "waiters") {
+        return "Waiters of one session for one name (Go: a session each); processor time while "
+               "they wait, then the time until all had it";
+    }
+    if (kind == "sessions") {
+        return "Sessions that are renewed, and the processor time of that, also of each renewal";
+    }
+    if (kind == "million") {
+        return "One name, again and again: the first and the last acquisitions";
+    }
+    if (kind == "names" || kind == "crowd") {
+        return "At scale: hand-overs, and the longest unlock";
+    }
+    return "Acquisitions: lock and unlock, with as many coroutines; hand-overs between as many "
+           "processes";
+}
+
+std::string fixed(double value, int digits) {
+    std::ostringstream out;
+    out << std::fixed << std::setprecision(digits) << value;
+    return out.str();
+}
+
+bool is_from_3_6_on(const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    char point = 0;
+    std::istringstream(version) >> major >> point >> minor;
+    return major > 3 || (major == 3 && minor >= 6);
+}
+
+/// Collects the bounds of what was measured.
+class bound_list {
+public:
+    explicit bound_list(const results& r)
+        : results_(r) {}
+
+    /// coetcd's rate, as a multiple of somebody else's.
+    void ratio(const std::string& id, const std::string& other, double limit) {
+        const row* ours = results_.find(id, "coetcd");
+        const row* theirs = results_.find(id, other);
+        if (ours != nullptr && theirs != nullptr && theirs->median_of("rate") > 0) {
+            all_.push_back({ours->what.title + ": rate, against " + other,
+                            ours->median_of("rate") / theirs->median_of("rate"),
+                            limit,
+                            true});
+        }
+    }
+    /// A number of coetcd's own.
+    void own(const std::string& id,
+             const std::string& name,
+             const std::string& text,
+             double limit,
+             bool at_least = false,
+             double scale = 1) {
+        const row* ours = results_.find(id, "coetcd");
+        if (ours != nullptr && !ours->rounds.empty()) {
+            const double value = ours->median_of(name) * scale;
+            all_.push_back({ours->what.title + ": " + text, value, limit, at_least});
+        }
+    }
+
+    std::vector<bound> take() { return std::move(all_); }
+
+private:
+    const results& results_;
+    std::vector<bound> all_;
+};
+
+} // namespace
+
+double row::median_of(const std::string& name) const {
+    std::vector<double> values;
+    for (const sample& each : rounds) {
+        const auto found = each.find(name);
+        if (found != each.end()) {
+            values.push_back(found->second);
+        }
+    }
+    return median(std::move(values));
+}
+
+const row* results::find(const std::string& id, const std::string& subject) const {
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const row& r) {
+        return r.what.id == id && r.subject == subject && !r.rounds.empty();
+    });
+    return found == rows.end() ? nullptr : &*found;
+}
+
+std::vector<bound> bounds_of(const results& r) {
+    bound_list all(r);
+    const double many = is_from_3_6_on(r.version) ? 2 : 1.5;
+    all.ratio("uncontended-64", "go", many);
+    all.ratio("uncontended-512", "go", many);
+    all.ratio("uncontended-8", "go", 1);
+    all.ratio("uncontended-1", "raw", 0.95);
+    all.ratio("one-name-32", "raw", 0.9);
+    for (const std::string load : {"hand-over-", "hand-over-busy-"}) {
+        all.ratio(load + "2", "go", 10);
+        all.ratio(load + "8", "go", 4);
+        all.ratio(load + "32", "go", 1.5);
+    }
+    for (const char* processes : {"2", "8", "32"}) {
+        const std::string id = std::string("hand-over-") + processes;
+        all.own(id, "client_us", "client's processor time, ms", 0.2, false, 1e-3);
+    }
+    all.own("waiters-10000", "waiter_kib", "memory each, KiB", 4);
+    all.own("million", "last_to_first", "the last ones' rate, against the first ones'", 0.8, true);
+    for (const std::string id : {"names-0ms", "crowd-0ms", "names-20ms", "crowd-20ms"}) {
+        all.own(id, "lost", "sessions and locks lost", 0);
+        all.own(id, "longest_ms", "longest hand-over, s", 1, false, 1e-3);
+        all.own(id, "unlock_ms", "longest unlock, s", 5, false, 1e-3); // client_options' default
+    }
+    return all.take();
+}
+
+void print_table(const results& r) {
+    constexpr int first = 38;
+    constexpr int second = 8;
+    constexpr int other = 14;
+    std::string legend;
+    std::ostream& out = std::cout;
+    for (const row& each : r.rows) {
+        const auto columns = columns_of(each.what.kind);
+        if (legend_of(each.what.kind) != legend) {
+            legend = legend_of(each.what.kind);
+            out << '\n' << legend << ". etcd " << r.version << ":\n";
+            out << std::left << std::setw(first) << "case" << std::setw(second) << "who"
+                << std::right;
+            for (const column& c : columns) {
+                out << std::setw(other) << c.heading;
+            }
+            out << '\n';
+        }
+        out << std::left << std::setw(first) << each.what.title << std::setw(second) << each.subject
+            << std::right;
+        if (each.rounds.empty()) {
+            out << "  " << each.remark << '\n';
+            continue;
+        }
+        for (const column& c : columns) {
+            out << std::setw(other) << fixed(each.median_of(c.name), c.digits);
+        }
+        out << '\n';
+        if (!each.remark.empty()) {
+            out << "    " << each.remark << '\n';
+        }
+    }
+}
+
+void print_bounds(const std::vector<bound>& all) {
+    if (all.empty()) {
+        return;
+    }
+    std::cout << "\nBounds:\n";
+    for (const bound& b : all) {
+        std::cout << (b.holds() ? "  holds   " : "  BROKEN  ") << std::left << std::setw(64)
+                  << b.text << std::right << std::setw(10) << fixed(b.value, 2)
+                  << (b.at_least ? "  at least " : "  at most ") << b.limit << '\n';
+    }
+}
+
+json to_json(const results& r, const std::vector<bound>& all) {
+    json object;
+    object["etcd"] = r.version;
+    json cases = json::array();
+    for (const row& each : r.rows) {
+        json entry;
+        entry["case"] = each.what.id;
+        entry["subject"] = each.subject;
+        entry["rounds"] = each.rounds;
+        if (!each.remark.empty()) {
+            entry["remark"] = each.remark;
+        }
+        json medians = json::object();
+        if (!each.rounds.empty()) {
+            for (const auto& [name, value] : each.rounds.front()) {
+                medians[name] = each.median_of(name);
+            }
+        }
+        entry["median"] = std::move(medians);
+        cases.push_back(std::move(entry));
+    }
+    object["cases"] = std::move(cases);
+    json bounds = json::array();
+    for (const bound& b : all) {
+        json entry;
+        entry["text"] = b.text;
+        entry["value"] = b.value;
+        entry[b.at_least ? "at_least" : "at_most"] = b.limit;
+        entry["holds"] = b.holds();
+        bounds.push_back(std::move(entry));
+    }
+    object["bounds"] = std::move(bounds);
+    return object;
+}
+
+} // namespace bench

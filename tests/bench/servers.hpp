@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "support/process.hpp"
+
+namespace support {
+class etcd_server;
+}
+
+namespace bench {
+
+using nlohmann::json;
+
+/// What the suite runs against, and with.
+struct programs {
+    std::string self;
+    std::string go;                 ///< Of the Go client; empty if there is none.
+    std::string redis;              ///< Empty if there is none.
+    std::vector<std::string> etcds; ///< Paths or names.
+};
+
+/// Whether a program can be started that prints its version.
+bool is_there(const std::string& program);
+
+/// Such as 3.4.23.
+/// @throws std::runtime_error if it is no etcd.
+std::string version_of(const std::string& etcd);
+
+/// A worker process, which prints lines of JSON.
+class worker_process {
+public:
+    worker_process(const programs& all, const json& task);
+    /// The next line.
+    /// @throws std::runtime_error with the worker's words if it has failed, or prints nothing for
+    ///   as long as `patience`.
+    json next(std::chrono::seconds patience);
+
+private:
+    std::string title_;
+    support::background_process process_;
+};
+
+/// A Redis of one's own, that stores nothing.
+class redis_server {
+public:
+    explicit redis_server(const std::string& program);
+    std::uint16_t port() const { return port_; }
+    pid_t pid() const { return process_->pid(); }
+
+private:
+    std::uint16_t port_ = 0;
+    std::optional<support::background_process> process_;
+};
+
+/// The etcd and the Redis of one case, started when they are first needed.
+class servers {
+public:
+    servers(const programs& all, std::string etcd);
+    ~servers();
+    support::etcd_server& etcd();
+    redis_server& redis();
+    /// The way to etcd with a round trip of its own: the url.
+    std::string delayed(std::chrono::milliseconds round_trip);
+    /// Starts `count` other writes a second.
+    void start_writes(std::size_t count);
+    void stop_writes();
+
+private:
+    const programs& all_;
+    std::string program_;
+    std::unique_ptr<support::etcd_server> etcd_;
+    std::optional<redis_server> redis_;
+    std::optional<worker_process> delay_;
+    std::optional<worker_process> writer_;
+};
+
+/// A FIFO for which worker processes wait until it is opened for all: `pass_gate`.
+class start_gate {
+public:
+    start_gate();
+    start_gate(const start_gate&) = delete;
+    start_gate& operator=(const start_gate&) = delete;
+    ~start_gate();
+    const std::filesystem::path& path() const { return path_; }
+    void open();
+
+private:
+    std::filesystem::path path_;
+    int descriptor_ = -1;
+};
+
+} // namespace bench

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "bench/worker.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <cerrno>
+#include <fcntl.h>
+#include <future>
+#include <iostream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace bench {
+
+task::task(const json& object)
+    : kind(object.at("case"))
+    , subject(object.at("subject"))
+    , url(object.value("url", ""))
+    , direct(object.value("direct", url))
+    , name(object.value("name", ""))
+    , gate(object.value("gate", ""))
+    , server(object.value("server", 0))
+    , count(object.value("count", std::size_t(1)))
+    , slice(object.value("slice", std::size_t(0)))
+    , seconds(object.value("seconds", 1.0))
+    , limit(object.value("limit", 60.0))
+    , ttl(object.value("ttl", 10L)) {}
+
+void tell(const json& line) {
+    std::cout << line.dump() << std::endl;
+}
+
+awaitable<void> pass_gate(std::string gate) {
+    if (gate.empty()) {
+        co_return;
+    }
+    const int opened = ::open(gate.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0) {
+        throw std::system_error(errno, std::generic_category(), gate);
+    }
+    asio::posix::stream_descriptor end(co_await asio::this_coro::executor, opened);
+    json ready;
+    ready["ready"] = true;
+    tell(ready);
+    boost::system::error_code ec;
+    char byte = 0;
+    (void)co_await end.async_read_some(asio::buffer(&byte, 1),
+                                       asio::redirect_error(asio::use_awaitable, ec));
+}
+
+crew::crew(const asio::any_io_executor& executor)
+    : executor_(executor)
+    , changed_(executor, clock::time_point::max()) {}
+
+void crew::start(awaitable<void> member) {
+    ++running_;
+    asio::co_spawn(executor_, std::move(member), [this](std::exception_ptr failure) {
+        if (failure && !failure_) {
+            failure_ = failure;
+        }
+        --running_;
+        if (running_ == 0 || failure) {
+            changed_.cancel();
+        }
+    });
+}
+
+awaitable<bool> crew::joined(clock::time_point until) {
+    changed_.expires_at(until);
+    while (running_ != 0 && !failure_ && clock::now() < until) {
+        boost::system::error_code ignored;
+        co_await changed_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+    if (failure_) {
+        std::rethrow_exception(failure_);
+    }
+    co_return running_ == 0;
+}
+
+namespace {
+
+awaitable<void> repeat(const lock_and_unlock& pair,
+                       std::size_t contender,
+                       clock::time_point until,
+                       durations& all) {
+    for (auto began = clock::now(); began < until;) {
+        co_await pair(contender);
+        const auto ended = clock::now();
+        all.add(ended - began);
+        began = ended;
+    }
+}
+
+} // namespace
+
+awaitable<json>
+measure_pairs(lock_and_unlock pair, std::size_t contenders, double seconds, pid_t server) {
+    crew all(co_await asio::this_coro::executor);
+    for (std::size_t i = 0; i < contenders; ++i) {
+        all.start(pair(i));
+    }
+    (void)co_await all.joined();
+
+    durations each;
+    const stretch measured(server);
+    const auto length =
+        std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+    const auto until = clock::now() + length;
+    for (std::size_t i = 0; i < contenders; ++i) {
+        all.start(repeat(pair, i, until, each));
+    }
+    (void)co_await all.joined();
+
+    const auto n = static_cast<double>(each.count());
+    json result;
+    result["operations"] = n;
+    result["rate"] = n / measured.seconds();
+    result["client_us"] = measured.client_cpu() * 1e6 / n;
+    result["server_us"] = measured.server_cpu() * 1e6 / n;
+    result["p50_ms"] = each.milliseconds_at(0.5);
+    result["p99_ms"] = each.milliseconds_at(0.99);
+    co_return result;
+}
+
+void ownerships::leaving() {
+    json::array_t one;
+    one.emplace_back(taken_);
+    one.emplace_back(microseconds(clock::now()));
+    list_.emplace_back(std::move(one));
+}
+
+namespace {
+
+awaitable<json> start(task t) {
+    if (t.subject == "raw") {
+        return run_raw(std::move(t));
+    }
+#ifdef COETCD_BENCH_REDIS
+    if (t.subject == "redis") {
+        return run_redis(std::move(t));
+    }
+#endif
+    if (t.subject == "writer") {
+        return run_writer(std::move(t));
+    }
+    if (t.subject == "delay") {
+        return run_delay(std::move(t));
+    }
+    for (const char* locks : {"uncontended", "one-name", "hand-over", "million"}) {
+        if (t.kind == locks) {
+            return run_coetcd(std::move(t));
+        }
+    }
+    return run_scale(std::move(t));
+}
+
+} // namespace
+
+int work(const std::string& text) {
+    raise_file_limit();
+    try {
+        asio::io_context context(1);
+        auto done = asio::co_spawn(context, start(task(json::parse(text))), asio::use_future);
+        while (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+            context.run_one();
+        }
+        tell(done.get());
+        std::cout.flush();
+        std::_Exit(0); // what is left of a failed crew refers to what is gone
+    } catch (const std::exception& e) {
+        json failure;
+        failure["error"] = e.what();
+        tell(failure);
+        std::_Exit(1);
+    }
+}
+
+} // namespace bench
