@@ -29,6 +29,10 @@ _has() {
         #if !__has_include(<catch2/catch.hpp>) && !__has_include(<catch2/catch_all.hpp>)
         #error
         #endif' ;;
+    hiredis) _preprocesses '
+        #if !__has_include(<hiredis/hiredis.h>)
+        #error
+        #endif' ;;
     libssl) _preprocesses '
         #include <openssl/opensslv.h>
         #if OPENSSL_VERSION_MAJOR < 3
@@ -49,6 +53,7 @@ _packages() {
     c++) echo g++ ;;
     clang++-16) echo clang-16 libclang-rt-16-dev ;;
     ninja) echo ninja-build ;;
+    hiredis) echo libhiredis-dev ;;
     libssl) echo libssl-dev ;;
     etcd) echo etcd-server ;;
     etcdctl) echo etcd-client ;;
@@ -73,7 +78,7 @@ _apt_install() (
         [[ -t 2 ]] || as_root=(sudo -n)
     fi
     apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
-    # Debian starts what it installs, but the machine shall not get an etcd service.
+    # Debian starts what it installs, but the machine shall not get a service of etcd or Redis.
     policy=/usr/sbin/policy-rc.d
     if [[ ! -e $policy ]]; then
         trap '"${as_root[@]}" rm -f "$policy"' EXIT
@@ -81,9 +86,11 @@ _apt_install() (
     fi
     "${apt[@]}" update || true # an old index may do
     "${apt[@]}" install -y --no-remove --no-install-recommends "$@" >/dev/null || exit
-    if [[ " $* " == *" etcd-server "* ]] && command -v systemctl >/dev/null; then
-        "${as_root[@]}" systemctl disable etcd.service >/dev/null 2>&1 || true # at the next boot
-    fi
+    command -v systemctl >/dev/null || return 0
+    for service in etcd redis; do # at the next boot
+        [[ " $* " != *" $service-server "* ]] ||
+            "${as_root[@]}" systemctl disable "$service-server" "$service" >/dev/null 2>&1 || true
+    done
 )
 
 require() {

@@ -1,4 +1,5 @@
-# Sourced: official etcds of other versions than the installed one, built from Go's module proxy.
+# Sourced: official etcds of other versions than the installed one, and other programs in Go, built
+# with modules from Go's module proxy.
 
 # The newest patch of every minor version that is maintained.
 etcd_versions=(3.5.35 3.6.16 3.7.3)
@@ -28,4 +29,25 @@ etcd_of() (
         mv -T built "$cache/$1" 2>words || [[ -x $cache/$1/etcd ]] || { cat words && exit 1; }
     fi
     echo "$cache/$1/etcd"
+)
+
+# go_program_of DIRECTORY: makes sure that this user's cache has the program whose module is there,
+# as it is now, and prints where. Fails as etcd_of does.
+go_program_of() (
+    cd "$1" || exit 1
+    sum=$(cat go.mod go.sum ./*.go | sha256sum) && name=$(awk '/^module/ {print $2}' go.mod)
+    cache=${XDG_CACHE_HOME:-$HOME/.cache}/$name/${sum:0:16}
+    if [[ ! -x $cache/program ]]; then
+        command -v go >/dev/null || { echo 'no go' && exit 2; }
+        echo "Building $name" >&2
+        mkdir -p "$cache" && words=$(mktemp) || exit 1
+        trap 'rm -f "$words"' EXIT
+        trap 'exit 130' INT TERM
+        export GOFLAGS='' GOWORK=off CGO_ENABLED=0
+        # It fails without network, or if that wants a newer Go.
+        go mod download >"$words" 2>&1 || { xargs -d '\n' <"$words" && exit 2; }
+        GOPROXY=off go build -p "${jobs:-1}" -trimpath -ldflags '-s -w' -o "$cache/program" . 2>&1 ||
+            exit 1
+    fi
+    echo "$cache/program"
 )
