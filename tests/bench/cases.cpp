@@ -158,7 +158,7 @@ json task_of(const bench_case& c, const std::string& subject, servers& with, int
 }
 
 seconds patience(const bench_case& c) {
-    return seconds(static_cast<long>(c.seconds + 2 * c.limit) + 60);
+    return seconds(static_cast<long>(c.seconds + 3 * c.limit) + 60);
 }
 
 struct ownership {

@@ -207,7 +207,8 @@ void print_table(const results& r) {
             continue;
         }
         for (const column& c : columns) {
-            out << std::setw(other) << fixed(each.median_of(c.name), c.digits);
+            const bool known = each.rounds.front().contains(c.name);
+            out << std::setw(other) << (known ? fixed(each.median_of(c.name), c.digits) : "-");
         }
         out << '\n';
         if (!each.remark.empty()) {

@@ -6,6 +6,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -83,7 +84,21 @@ struct account {
 
 void add_failure(json& result, const std::string& failure) {
     if (!failure.empty()) {
-        result["failure"] = failure;
+        result["failure"] = result.value("failure", "") + failure;
+    }
+}
+
+clock::time_point after(double seconds) {
+    return clock::now() + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+}
+
+/// Returns when all wait, or when that takes too long.
+awaitable<void> until_queued(key_count& keys, const task& t, json& result) {
+    crew one(co_await asio::this_coro::executor);
+    one.start(keys.reach(t.count));
+    const bool queued = co_await one.joined(after(t.limit));
+    if (!queued) {
+        result["failure"] = "not all were queued in time; ";
     }
 }
 
@@ -201,7 +216,10 @@ awaitable<json> sessions(task t, const client& c) {
     co_await open_all(c, std::chrono::seconds(t.ttl), all, t.count);
     result["open_s"] = opening.seconds();
     const auto n = static_cast<double>(t.count);
-    result["session_kib"] = per_item_kib(empty, t.count);
+    const bool enough = t.count >= 100; // that it says something about one
+    if (enough) {
+        result["session_kib"] = per_item_kib(empty, t.count);
+    }
 
     const stretch renewing(t.server);
     co_await let_pass(t.seconds);
@@ -209,8 +227,10 @@ awaitable<json> sessions(task t, const client& c) {
     result["server_percent"] = 100 * renewing.server_cpu() / renewing.seconds();
     // Each is renewed every third of its ttl.
     const double renewals = n * renewing.seconds() * 3 / static_cast<double>(t.ttl);
-    result["client_us"] = renewing.client_cpu() * 1e6 / renewals;
-    result["server_us"] = renewing.server_cpu() * 1e6 / renewals;
+    if (enough) {
+        result["client_us"] = renewing.client_cpu() * 1e6 / renewals;
+        result["server_us"] = renewing.server_cpu() * 1e6 / renewals;
+    }
     result["lost"] = count_lost(all);
     co_return result;
 }
@@ -312,7 +332,7 @@ awaitable<json> names(task t, const client& c) {
     for (contested& name : all.names) {
         members.start(wait_for(name, all));
     }
-    co_await queues.reach(t.count);
+    co_await until_queued(queues, t, result);
     result["queue_s"] = queueing.seconds();
     result["waiter_kib"] = per_item_kib(empty, t.count);
     co_await measure_waiting(t, result);
@@ -325,7 +345,7 @@ awaitable<json> names(task t, const client& c) {
     for (std::size_t i = 0; i < at_a_time; ++i) {
         members.start(release_rest(all));
     }
-    (void)co_await members.joined();
+    (void)co_await members.joined(after(t.limit));
     result["drain_s"] = draining.seconds();
     result["rate"] = rest / draining.seconds();
     result["lost"] = all.in_turn.lost + all.at_once.lost + all.theirs.lost;
@@ -359,14 +379,14 @@ awaitable<json> crowd(task t, const client& c) {
     for (const session& s : all_sessions) {
         members.start(wait_in_line(s, t.name, all));
     }
-    co_await queue.reach(t.count);
+    co_await until_queued(queue, t, result);
     result["queue_s"] = queueing.seconds();
     result["waiter_kib"] = per_item_kib(empty, t.count);
     co_await measure_waiting(t, result);
 
     const stretch draining(t.server);
     all.last_release = clock::now();
-    (void)co_await held.unlock();
+    co_await give_back(held, all);
     (void)co_await members.joined(clock::now() +
                                   std::chrono::milliseconds(static_cast<long>(t.limit * 1000)));
     result["drain_s"] = draining.seconds();

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/measure.hpp"
 #include "bench/report.hpp"
 
 namespace bench {
@@ -136,7 +137,8 @@ public:
 
 private:
     void measure(row& each, int round) {
-        std::cerr << what_.id << ", round " << round + 1 << ": " << each.subject << '\n';
+        std::cerr << what_.id << ", round " << round + 1 << ", " << each.subject << ": ";
+        const auto began = clock::now();
         std::string remark;
         try {
             each.rounds.push_back(
@@ -145,6 +147,7 @@ private:
             remark = std::string("failed: ") + e.what();
             ++failed_;
         }
+        std::cerr << seconds_since(began) << " s " << remark << '\n';
         if (!remark.empty()) {
             each.remark = remark;
         }

@@ -6,11 +6,13 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <cerrno>
+#include <exception>
 #include <fcntl.h>
 #include <future>
 #include <iostream>
@@ -56,33 +58,42 @@ awaitable<void> pass_gate(std::string gate) {
                                        asio::redirect_error(asio::use_awaitable, ec));
 }
 
+struct crew::state {
+    explicit state(const asio::any_io_executor& executor)
+        : changed(executor) {}
+    asio::steady_timer changed;
+    std::size_t running = 0;
+    std::exception_ptr failure;
+};
+
 crew::crew(const asio::any_io_executor& executor)
-    : executor_(executor)
-    , changed_(executor, clock::time_point::max()) {}
+    : state_(std::make_shared<state>(executor)) {}
 
 void crew::start(awaitable<void> member) {
-    ++running_;
-    asio::co_spawn(executor_, std::move(member), [this](std::exception_ptr failure) {
-        if (failure && !failure_) {
-            failure_ = failure;
+    ++state_->running;
+    const auto executor = state_->changed.get_executor();
+    asio::co_spawn(executor, std::move(member), [s = state_](std::exception_ptr failure) {
+        if (failure && !s->failure) {
+            s->failure = failure;
         }
-        --running_;
-        if (running_ == 0 || failure) {
-            changed_.cancel();
+        --s->running;
+        if (s->running == 0 || failure) {
+            s->changed.cancel();
         }
     });
 }
 
 awaitable<bool> crew::joined(clock::time_point until) {
-    changed_.expires_at(until);
-    while (running_ != 0 && !failure_ && clock::now() < until) {
+    const auto s = state_;
+    s->changed.expires_at(until);
+    while (s->running != 0 && !s->failure && clock::now() < until) {
         boost::system::error_code ignored;
-        co_await changed_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+        co_await s->changed.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     }
-    if (failure_) {
-        std::rethrow_exception(failure_);
+    if (s->failure) {
+        std::rethrow_exception(s->failure);
     }
-    co_return running_ == 0;
+    co_return s->running == 0;
 }
 
 namespace {

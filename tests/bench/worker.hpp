@@ -3,12 +3,11 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
-#include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <sys/types.h>
 
@@ -57,7 +56,7 @@ void tell(const json& line);
 /// at once if the task has none.
 awaitable<void> pass_gate(std::string gate);
 
-/// Waits for coroutines that it has started.
+/// Waits for coroutines that it has started. They may outlive it.
 class crew {
 public:
     explicit crew(const asio::any_io_executor& executor);
@@ -67,10 +66,8 @@ public:
     awaitable<bool> joined(clock::time_point until = clock::time_point::max());
 
 private:
-    asio::any_io_executor executor_;
-    asio::steady_timer changed_;
-    std::size_t running_ = 0;
-    std::exception_ptr failure_;
+    struct state;
+    std::shared_ptr<state> state_;
 };
 
 /// Takes and gives back the lock of one contender, once.
