@@ -29,7 +29,8 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
         c.kind = "uncontended";
         c.subjects = n <= 8 ? with_floor : everybody;
         c.count = n;
-        c.seconds = in_short ? 0.7 : 2;
+        c.turns = in_short ? 2 : 3;
+        c.seconds = in_short ? 0.4 : 0.8;
         all.push_back(c);
     }
     bench_case c;
@@ -38,7 +39,8 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
     c.kind = "one-name";
     c.subjects = with_floor;
     c.count = 32;
-    c.seconds = in_short ? 0.7 : 2;
+    c.turns = in_short ? 2 : 3;
+    c.seconds = in_short ? 0.4 : 0.8;
     all.push_back(c);
 }
 

@@ -25,6 +25,8 @@ struct bench_case {
     std::size_t slice = 0;             ///< See `task`.
     std::size_t writes = 0;            ///< Other writes a second, meanwhile.
     int delay_ms = 0;                  ///< A round trip of this much more.
+    int turns = 1;                     ///< How often in each round: short, so that what others do
+                                       ///< on this machine meets all subjects alike.
     bool once = false;                 ///< One round is enough: it says nothing about a peer.
 };
 

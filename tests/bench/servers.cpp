@@ -46,11 +46,13 @@ std::uint16_t free_port() {
 
 } // namespace
 
-bool is_there(const std::string& program) {
+std::string version_line(const std::string& program) {
     try {
-        return support::run_process({program, "--version"}).exit_code == 0;
+        const auto result = support::run_process({program, "--version"});
+        const std::string first = result.output.substr(0, result.output.find('\n'));
+        return result.exit_code == 0 ? first : "";
     } catch (const std::runtime_error&) {
-        return false;
+        return {};
     }
 }
 

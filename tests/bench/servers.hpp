@@ -30,8 +30,8 @@ struct programs {
     std::vector<std::string> etcds; ///< Paths or names.
 };
 
-/// Whether a program can be started that prints its version.
-bool is_there(const std::string& program);
+/// What a program says with `--version`, its first line; empty if it cannot be started.
+std::string version_line(const std::string& program);
 
 /// Such as 3.4.23.
 /// @throws std::runtime_error if it is no etcd.

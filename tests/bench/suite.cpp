@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "bench/measure.hpp"
@@ -29,6 +30,7 @@ Measures coetcd beside others. Prints tables, and what is asked of it.
 
 struct options {
     programs all;
+    std::vector<std::string> peers; ///< Their versions, for people.
     std::vector<std::string> only;
     int rounds = 3;
     bool in_short = false;
@@ -120,7 +122,7 @@ public:
 
     /// @returns How many have failed.
     int run() {
-        const int rounds = what_.once ? 1 : options_.rounds;
+        const int rounds = what_.once ? 1 : options_.rounds * what_.turns;
         for (int round = 0; round < rounds; ++round) {
             for (row& each : rows_) {
                 measure(each, round);
@@ -173,7 +175,10 @@ int run(const options& o) {
     const std::vector<bench_case> cases = all_cases(o.in_short);
     int failed = 0;
     int broken = 0;
-    json written = json::array();
+    json written;
+    written["processors"] = std::thread::hardware_concurrency();
+    written["rounds"] = o.rounds;
+    written["peers"] = o.peers;
     std::string picture;
     for (const std::string& etcd : o.all.etcds) {
         results r;
@@ -194,7 +199,8 @@ int run(const options& o) {
         for (const bound& b : bounds) {
             broken += b.holds() ? 0 : 1;
         }
-        written.push_back(to_json(r, bounds));
+        std::cout.flush();
+        written["results"].push_back(to_json(r, bounds));
         picture = chart(r); // the last etcd is the newest
         // What there is, should a later one fail.
         if (!o.json_file.empty()) {
@@ -230,10 +236,17 @@ int run_all(std::vector<std::string> arguments) {
         }
         o.all.self = "/proc/self/exe";
 #ifdef COETCD_BENCH_REDIS
-        if (is_there("redis-server")) {
-            o.all.redis = "redis-server";
-        }
+        o.all.redis = "redis-server";
 #endif
+        for (std::string* program : {&o.all.go, &o.all.redis}) {
+            const std::string version = program->empty() ? "" : version_line(*program);
+            if (version.empty()) {
+                program->clear();
+            } else {
+                o.peers.push_back(version);
+                std::cout << version << '\n';
+            }
+        }
         for (const char* subject : {"go", "redis"}) {
             const std::string why = missing(o.all, subject);
             if (!why.empty()) {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -90,10 +91,24 @@ func passGate(gate string) error {
 	return nil
 }
 
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, module := range info.Deps {
+		if module.Path == "go.etcd.io/etcd/client/v3" {
+			return module.Version + ", " + info.GoVersion
+		}
+	}
+	return "of unknown version"
+}
+
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: bench TASK")
 		os.Exit(2)
+	}
+	if os.Args[1] == "--version" {
+		fmt.Println("Go client", version())
+		return
 	}
 	r, err := work(os.Args[1])
 	if err != nil {
