@@ -169,7 +169,7 @@ struct ownership {
     std::size_t owner;
 };
 
-/// What the owners have told, in order of time. Only a change of the owner is a hand-over.
+/// Merges the reports of all owners. Only a change of the owner is a hand-over.
 /// @throws std::runtime_error if two had the lock at once.
 sample evaluate(std::vector<ownership> all, double length) {
     std::sort(all.begin(), all.end(), [](const ownership& a, const ownership& b) {
@@ -197,7 +197,7 @@ sample evaluate(std::vector<ownership> all, double length) {
     return result;
 }
 
-/// Several processes hand a lock to each other.
+/// Lets several processes hand a lock to each other.
 sample run_hand_over(const bench_case& c, const programs& all, servers& with, json task) {
     start_gate gate;
     task["gate"] = gate.path();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A proxy on loopback through which everything takes its time, as over a long way.
+// A proxy on loopback that delays all traffic, like a long cable.
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -22,8 +22,7 @@ namespace {
 using asio::ip::tcp;
 using boost::system::error_code;
 
-/// What goes one way through one connection. All bytes arrive `delay` after they were sent, however
-/// many there are: this is a long way, not a narrow one.
+/// One direction of one connection. Adds `delay` and does not limit the bandwidth.
 class lane {
 public:
     lane(tcp::socket& from, tcp::socket& to, nanoseconds delay)
@@ -43,7 +42,7 @@ public:
         }
     }
 
-    /// Ends when the last bytes have arrived: an empty text.
+    /// Delivers until the end of the stream, which is an empty text.
     awaitable<void> deliver() {
         error_code ec;
         while (!ec) {

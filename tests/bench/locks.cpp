@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the library's locks do in a second.
+// The library's locks: how many a second.
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
@@ -37,7 +37,7 @@ awaitable<json> pairs(task t, coetcd::session& session) {
     co_return co_await measure_pairs(std::move(pair), t.count, t.seconds, t.server);
 }
 
-/// One of several processes that hand a lock to each other.
+/// One of the processes that hand a lock to each other.
 awaitable<json> hand_over(task t, coetcd::session& session) {
     coetcd::mutex m(session, t.name);
     co_await pass_gate(t.gate);
@@ -72,8 +72,7 @@ awaitable<void> make_history(coetcd::mutex& m, history& all) {
     }
 }
 
-/// Very many acquisitions of one name: are the last ones as fast as the first ones? Ends after
-/// `seconds` in any case, with those that there were until then.
+/// Very many acquisitions of one name: are the last as fast as the first? Stops after `seconds`.
 awaitable<json> million(task t, coetcd::session& session) {
     constexpr std::size_t coroutines = 8;
     std::deque<coetcd::mutex> mutexes;

@@ -10,14 +10,14 @@
 
 namespace bench {
 
-/// One clock for all processes of this machine, so that their times can be compared.
+/// The same clock in all processes, so that their times can be compared.
 using clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
 /// Seconds since `began`.
 double seconds_since(clock::time_point began);
 
-/// Microseconds of the clock itself: how processes tell each other when something happened.
+/// A time as processes report it to each other.
 std::int64_t microseconds(clock::time_point when);
 
 /// Seconds of processor time that this process has used, all threads, user and system.
@@ -28,10 +28,10 @@ double cpu_of(pid_t process);
 /// Bytes of memory that this process occupies. Gives free memory back to the system first.
 std::size_t resident();
 
-/// Lets this process open as many files as the system allows.
+/// Raises the limit of open files as far as the system allows.
 void raise_file_limit();
 
-/// Durations, and what is asked of them.
+/// A set of durations.
 class durations {
 public:
     void add(nanoseconds d) { all_.push_back(d); }

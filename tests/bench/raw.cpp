@@ -69,7 +69,7 @@ public:
         }
     }
 
-    /// Carries out a transaction whose conditions must hold. Its revision is `revision` then.
+    /// Carries out a transaction whose conditions must hold, and sets `revision`.
     awaitable<void> txn(std::string body) {
         co_await post("/v3/kv/txn", body);
         if (answer().find("\"succeeded\":true") == std::string::npos) {
@@ -147,7 +147,7 @@ awaitable<json> run_raw(task t) {
 
 namespace {
 
-/// Writes every `pause`, however long a write takes, as long as one connection can.
+/// Writes once every `pause`, and catches up by one write at most.
 awaitable<void> write_often(connection& c, std::string key, nanoseconds pause) {
     std::string body = "{\"key\":\"";
     wire::append_base64(body, key);

@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// A body that was made beforehand, but for a revision that an earlier answer tells.
+/// A prebuilt body with a place for the revision of an earlier answer.
 class body {
 public:
     /// @param text Of the body; `placeholder` stands for the revision.
@@ -29,11 +29,11 @@ struct pair_bodies {
     body unlock; ///< Needs the revision of the answer to `lock`.
 };
 
-/// Transactions in which one coroutine of a session gives a lock back and the next one takes it.
+/// Transactions that release a lock and take it for the next coroutine of the same session.
 struct pass_bodies {
     pass_bodies(const std::string& name, std::int64_t lease);
     body lock;
-    std::array<body, 2> pass; ///< By turns. Needs the revision of the answer to the last one.
+    std::array<body, 2> pass; ///< Alternating. Needs the revision of the previous answer.
 };
 
 } // namespace bench

@@ -27,7 +27,7 @@ constexpr const char* time_to_live = "60000"; // milliseconds
 constexpr const char* unlock_script =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// A connection, and what one owner does with one lock.
+/// One owner of one lock, with a connection of its own.
 class redis_lock {
 public:
     redis_lock(const asio::any_io_executor& executor, std::string name, std::string owner)
@@ -154,7 +154,7 @@ awaitable<void> wait_in_line(redis_lock& l, drain& all) {
     co_await l.unlock();
 }
 
-/// One holder, and many who ask again and again.
+/// One holder, and many others that poll.
 awaitable<json> waiters(task t, std::vector<std::unique_ptr<redis_lock>>& locks) {
     const auto executor = co_await asio::this_coro::executor;
     co_await locks.front()->lock();

@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// What one subject has done in one case, round by round.
+/// The measurements of one subject in one case, by round.
 struct row {
     bench_case what;
     std::string subject;
@@ -21,7 +21,7 @@ struct row {
     double median_of(const std::string& name) const;
 };
 
-/// All that was measured with one etcd.
+/// Everything measured with one etcd.
 struct results {
     std::string version;
     std::vector<row> rows;
@@ -29,7 +29,7 @@ struct results {
     const row* find(const std::string& id, const std::string& subject) const;
 };
 
-/// A number that is to be at least, or at the most, so large.
+/// A limit for a number that was measured.
 struct bound {
     std::string text;
     double value;
@@ -38,14 +38,14 @@ struct bound {
     bool holds() const { return at_least ? value >= limit : value <= limit; }
 };
 
-/// Those of what was measured.
+/// The bounds that apply to what was measured.
 std::vector<bound> bounds_of(const results& r);
 
 void print_table(const results& r);
 void print_bounds(const std::vector<bound>& all);
 json to_json(const results& r, const std::vector<bound>& all);
 
-/// A picture of the rates: bench.svg.
+/// Draws the rates as SVG.
 std::string chart(const results& r);
 
 /// The program in its role as the suite: `--help` tells its options.

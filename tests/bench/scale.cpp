@@ -25,7 +25,7 @@ using coetcd::client;
 using coetcd::mutex;
 using coetcd::session;
 
-/// A stretch of time that is to be measured, not a wait for something.
+/// Lets time pass that is being measured; nobody waits for anything here.
 awaitable<void> let_pass(double seconds) {
     asio::steady_timer timer(co_await asio::this_coro::executor);
     timer.expires_after(
@@ -38,8 +38,7 @@ awaitable<void> let_others_run() {
     co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
 }
 
-/// Returns when `count` more keys were put that begin with `prefix`. It may watch etcd by another
-/// way than those that it waits for.
+/// Counts the keys that are created below a prefix, over a client that need not be the waiters'.
 class key_count {
 public:
     explicit key_count(coetcd::watcher changes)
@@ -65,17 +64,17 @@ private:
     std::size_t puts_ = 0;
 };
 
-/// What many waiters or holders have seen.
+/// What a group of waiters or holders has measured.
 struct account {
     durations hand_overs; ///< From the release to the return of `lock`.
     durations unlocks;
     std::size_t had_it = 0;
-    std::size_t lost = 0; ///< Locks that were lost, and calls that failed.
-    std::string failure;  ///< The first.
+    std::size_t failures = 0; ///< Lost locks and failed calls.
+    std::string failure;      ///< The first.
     clock::time_point last_release{};
 
     void failed(const coetcd::error& e) {
-        ++lost;
+        ++failures;
         if (failure.empty()) {
             failure = e.what();
         }
@@ -84,7 +83,8 @@ struct account {
 
 void add_failure(json& result, const std::string& failure) {
     if (!failure.empty()) {
-        result["failure"] = result.value("failure", "") + failure;
+        const std::string before = result.value("failure", "");
+        result["failure"] = before.empty() ? failure : before + "; " + failure;
     }
 }
 
@@ -92,13 +92,13 @@ clock::time_point after(double seconds) {
     return clock::now() + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-/// Returns when all wait, or when that takes too long.
+/// Returns once all are queued, or after `limit`: then the result says so.
 awaitable<void> until_queued(key_count& keys, const task& t, json& result) {
     crew one(co_await asio::this_coro::executor);
     one.start(keys.reach(t.count));
     const bool queued = co_await one.joined(after(t.limit));
     if (!queued) {
-        result["failure"] = "not all were queued in time; ";
+        result["failure"] = "not all were queued in time";
     }
 }
 
@@ -118,14 +118,14 @@ awaitable<void> give_back(mutex& m, account& all) {
     const auto began = clock::now();
     try {
         const bool released = co_await m.unlock();
-        all.lost += released ? 0 : 1;
+        all.failures += released ? 0 : 1;
     } catch (const coetcd::error& e) {
         all.failed(e);
     }
     all.unlocks.add(clock::now() - began);
 }
 
-/// One of the waiters for one name, which get it one after the other.
+/// Queues for a name, and passes it on at once.
 awaitable<void> wait_in_line(const session& s, std::string name, account& all) {
     mutex m(s, std::move(name));
     try {
@@ -140,7 +140,7 @@ awaitable<void> wait_in_line(const session& s, std::string name, account& all) {
     co_await give_back(m, all);
 }
 
-/// Many waiters of one session for one name that somebody else holds.
+/// Many coroutines of one session wait for a name that another session holds.
 awaitable<json> waiters(task t, const client& c) {
     const client other(co_await asio::this_coro::executor, t.direct);
     const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
@@ -173,7 +173,7 @@ awaitable<json> waiters(task t, const client& c) {
     result["server_us"] = draining.server_cpu() * 1e6 / n;
     result["p50_ms"] = all.hand_overs.milliseconds_at(0.5);
     result["p99_ms"] = all.hand_overs.milliseconds_at(0.99);
-    result["lost"] = all.lost;
+    result["lost"] = all.failures;
     add_failure(result, all.failure);
     co_return result;
 }
@@ -207,7 +207,7 @@ std::size_t count_lost(const std::deque<session>& sessions) {
         }));
 }
 
-/// Many sessions with nothing to do.
+/// Many idle sessions.
 awaitable<json> sessions(task t, const client& c) {
     json result;
     const std::size_t empty = resident();
@@ -216,7 +216,7 @@ awaitable<json> sessions(task t, const client& c) {
     co_await open_all(c, std::chrono::seconds(t.ttl), all, t.count);
     result["open_s"] = opening.seconds();
     const auto n = static_cast<double>(t.count);
-    const bool enough = t.count >= 100; // that it says something about one
+    const bool enough = t.count >= 100; // fewer drown in what there is besides them
     if (enough) {
         result["session_kib"] = per_item_kib(empty, t.count);
     }
@@ -235,7 +235,7 @@ awaitable<json> sessions(task t, const client& c) {
     co_return result;
 }
 
-/// A name of somebody else's, and who of us waits for it.
+/// A name that one session holds and another one waits for.
 struct contested {
     contested(const session& holder, const session& waiter, const std::string& name)
         : theirs(holder, name)
@@ -243,7 +243,7 @@ struct contested {
     mutex theirs;
     mutex ours;
     clock::time_point released{};
-    bool over = false; ///< It was handed over, or never will be.
+    bool over = false; ///< Handed over, or failed.
 };
 
 /// What the coroutines of `names` share.
@@ -251,7 +251,7 @@ struct names_state {
     explicit names_state(const asio::any_io_executor& executor)
         : handed_over(executor, clock::time_point::max()) {}
     std::deque<contested> names;
-    std::size_t next = 0; ///< To be held, or to be released.
+    std::size_t next = 0; ///< The first one not yet locked; later, not yet released.
     account in_turn;
     account at_once;
     account theirs;
@@ -270,8 +270,10 @@ awaitable<void> wait_for(contested& name, names_state& all) {
     try {
         co_await name.ours.lock();
         account& now = *all.now;
-        now.hand_overs.add(clock::now() - name.released);
-        ++now.had_it;
+        if (name.released != clock::time_point{}) { // else the holder's session was lost
+            now.hand_overs.add(clock::now() - name.released);
+            ++now.had_it;
+        }
         name.over = true;
         all.handed_over.cancel();
         co_await give_back(name.ours, now);
@@ -294,7 +296,7 @@ awaitable<void> release_rest(names_state& all) {
     }
 }
 
-/// Releases names one after the other, each when the one before was handed over.
+/// Releases names one by one, each after the previous one was handed over.
 awaitable<void> release_in_turn(names_state& all, std::size_t count, double limit) {
     const auto began = clock::now();
     while (all.next < count && seconds_since(began) < limit) {
@@ -307,7 +309,7 @@ awaitable<void> release_in_turn(names_state& all, std::size_t count, double limi
     }
 }
 
-/// A session that waits for many names at once, all of which somebody else holds.
+/// One session waits for many names at once, all held by another session.
 awaitable<json> names(task t, const client& c) {
     constexpr std::size_t at_a_time = 16;
     const auto executor = co_await asio::this_coro::executor;
@@ -348,7 +350,9 @@ awaitable<json> names(task t, const client& c) {
     (void)co_await members.joined(after(t.limit));
     result["drain_s"] = draining.seconds();
     result["rate"] = rest / draining.seconds();
-    result["lost"] = all.in_turn.lost + all.at_once.lost + all.theirs.lost;
+    result["failed"] = all.in_turn.failures + all.at_once.failures + all.theirs.failures;
+    result["lost"] = (holders.state() == coetcd::session_state::lost ? 1 : 0) +
+                     (mine.state() == coetcd::session_state::lost ? 1 : 0);
     result["p50_ms"] = all.in_turn.hand_overs.milliseconds_at(0.5);
     result["p99_ms"] = all.in_turn.hand_overs.milliseconds_at(0.99);
     result["longest_ms"] = all.in_turn.hand_overs.milliseconds_at(1);
@@ -356,11 +360,13 @@ awaitable<json> names(task t, const client& c) {
     result["unlock_ms"] =
         std::max(all.in_turn.unlocks.milliseconds_at(1), all.at_once.unlocks.milliseconds_at(1));
     result["had_it"] = all.in_turn.had_it + all.at_once.had_it;
-    add_failure(result, all.in_turn.failure + all.at_once.failure);
+    add_failure(result, all.in_turn.failure);
+    add_failure(result, all.at_once.failure);
+    add_failure(result, all.theirs.failure);
     co_return result;
 }
 
-/// Many sessions of one client that wait for one name. Ends when all had it, or after `limit`.
+/// Many sessions of one client wait for one name. Ends once all had it, or after `limit`.
 awaitable<json> crowd(task t, const client& c) {
     const auto executor = co_await asio::this_coro::executor;
     const client other(executor, t.direct);
@@ -391,14 +397,15 @@ awaitable<json> crowd(task t, const client& c) {
                                   std::chrono::milliseconds(static_cast<long>(t.limit * 1000)));
     result["drain_s"] = draining.seconds();
     result["rate"] = static_cast<double>(all.had_it) / draining.seconds();
-    result["lost"] = all.lost + count_lost(all_sessions);
+    result["failed"] = all.failures;
+    result["lost"] = count_lost(all_sessions);
     result["p50_ms"] = all.hand_overs.milliseconds_at(0.5);
     result["p99_ms"] = all.hand_overs.milliseconds_at(0.99);
     result["longest_ms"] = all.hand_overs.milliseconds_at(1);
     result["unlock_ms"] = all.unlocks.milliseconds_at(1);
     result["had_it"] = all.had_it;
     add_failure(result, all.failure);
-    all_sessions.clear(); // those that still wait end now
+    all_sessions.clear(); // ends those that still wait
     (void)co_await members.joined();
     co_return result;
 }

@@ -22,7 +22,7 @@ namespace bench {
 
 using nlohmann::json;
 
-/// What the suite runs against, and with.
+/// The programs that take part.
 struct programs {
     std::string self;
     std::string go;                 ///< Of the Go client; empty if there is none.
@@ -41,7 +41,7 @@ std::string version_of(const std::string& etcd);
 class worker_process {
 public:
     worker_process(const programs& all, const json& task);
-    /// The next line.
+    /// Reads the next line.
     /// @throws std::runtime_error with the worker's words if it has failed, or prints nothing for
     ///   as long as `patience`.
     json next(std::chrono::seconds patience);
@@ -70,7 +70,7 @@ public:
     ~servers();
     support::etcd_server& etcd();
     redis_server& redis();
-    /// The way to etcd with a round trip of its own: the url.
+    /// Starts a proxy that adds a round trip, and returns its url.
     std::string delayed(std::chrono::milliseconds round_trip);
     /// Starts `count` other writes a second.
     void start_writes(std::size_t count);
@@ -85,7 +85,7 @@ private:
     std::optional<worker_process> writer_;
 };
 
-/// A FIFO for which worker processes wait until it is opened for all: `pass_gate`.
+/// A FIFO at which worker processes wait, to start together: see `pass_gate`.
 class start_gate {
 public:
     start_gate();
