@@ -123,7 +123,8 @@ awaitable<json> run_raw(task t) {
         co_await connections.back()->open();
     }
     connection& first = *connections.front();
-    co_await first.post("/v3/lease/grant", wire::encode_lease_grant(std::chrono::minutes(10), 0));
+    const wire::lease_grant_request grant{std::chrono::minutes(10), 0};
+    co_await first.post("/v3/lease/grant", wire::encode(grant));
     const auto lease = std::stoll(std::string(quoted(first.answer(), "\"ID\":\"")));
 
     std::vector<pair_bodies> bodies;
@@ -141,7 +142,8 @@ awaitable<json> run_raw(task t) {
     } else {
         result = co_await measure_pairs(std::move(own_names), width, t.seconds, t.server);
     }
-    co_await first.post("/v3/lease/revoke", wire::encode_lease_revoke(lease));
+    const wire::lease_revoke_request revoke{lease};
+    co_await first.post("/v3/lease/revoke", wire::encode(revoke));
     co_return result;
 }
 

@@ -49,6 +49,11 @@ public:
         s.state = slot::use::free;
     }
 
+    bool any_closing() const {
+        return std::any_of(slots_.begin(), slots_.end(), [](const slot& s) {
+            return s.state == slot::use::closing;
+        });
+    }
     bool all_free() const {
         return std::all_of(
             slots_.begin(), slots_.end(), [](const slot& s) { return s.state == slot::use::free; });

@@ -211,11 +211,12 @@ private:
     void on_turn() override {
         if (phase_ == phase::waiting && begins_ && slots_.empty() && take_slots()) {
             phase_ = phase::entered;
-            bool was_free = true;
+            bool free = true;
             for (std::size_t i = 0; i != names.size(); ++i) {
-                was_free = was_free && turn_->at(i).was_free;
+                // What we are giving up is there when etcd looks, even in the same request.
+                free = free && turn_->at(i).was_free && !turn_->at(i).slots.any_closing();
             }
-            send_entry(beginning_ == beginning::take_or_leave || was_free);
+            send_entry(beginning_ == beginning::take_or_leave || free);
         }
         changed.notify_all();
     }
