@@ -41,7 +41,7 @@ outcome run(const plan& p) {
     s.judge.longest_ttl = s.ttl;
     s.judge.slots.keys_return = p.keys_return;
     s.judge.one_fails = p.what == plan::kind::fail_at;
-    w.store.batch = luck.one_in(2) ? 1000 : 2;
+    w.store.batch = luck.one_in(2) || s.crowded ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
     weather sky = draw_weather(luck);
     if (!random || luck.one_in(16)) {
@@ -171,8 +171,18 @@ outcome run(const plan& p) {
         }
     }
 
-    // Nothing may stay behind of them, though their sessions live on. A tombstone may: it goes with
-    // its session.
+    if (calm && s.crowded) {
+        // Each waiter looks once and is woken once or twice; besides, each looks now and then.
+        const auto rounds = static_cast<std::uint64_t>(w.now() / (recheck / 2)) + 1;
+        const std::uint64_t most = 4 * s.judge.herd.entries + rounds * actors.size();
+        if (s.judge.herd.requests > most) {
+            w.fail("a herd: waiters asked " + std::to_string(s.judge.herd.requests) +
+                   " times, of " + std::to_string(s.judge.herd.entries) + " that entered");
+        }
+    }
+
+    // Nothing may stay behind of them, though their sessions live on. What is beside a queue may:
+    // it goes with its session.
     w.let_late_ones_come();
     const nanoseconds finished_at = w.now();
     ending = true;

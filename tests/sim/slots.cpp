@@ -261,6 +261,7 @@ void herd_counter::told(const process& who, std::string_view line) {
 }
 
 void herd_counter::sent(const process& by, const lock_requests& what) {
+    entries += what.puts.size();
     requests += what.confirms.size() + (what.looks.size() + 1) / 2;
     const auto found = news_.find(&by);
     // Only where nothing else has happened to this process at this moment.

@@ -112,6 +112,7 @@ public:
 
     std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
     std::uint64_t wakes = 0;    ///< Waiters who asked at once because of one.
+    std::uint64_t entries = 0;  ///< Requests for a key in a queue.
     std::uint64_t requests = 0; ///< Of waiters, whatever the cause.
 
 private:
