@@ -55,17 +55,7 @@ std::string lock_key::beside(const std::string& key) {
 
 void lock_requests::read(std::string_view body) {
     const json request(body);
-    const json::value t = request.root();
-    bool nested = false;
-    t["success"].each([&](json::value op) {
-        if (const json::value part = op["request_txn"]) {
-            nested = true;
-            read_part(part);
-        }
-    });
-    if (!nested) {
-        read_part(t);
-    }
+    read_part(request.root());
 }
 
 void lock_requests::read_part(json::value t) {
@@ -83,6 +73,10 @@ void lock_requests::read_part(json::value t) {
     std::set<std::string> written;
     for (const char* branch : {"success", "failure"}) {
         t[branch].each([&](json::value op) {
+            if (const json::value part = op["request_txn"]) {
+                read_part(part);
+                return;
+            }
             const json::value put = op["request_put"];
             const json::value erase = op["request_delete_range"];
             const json::value what = put ? put : erase ? erase : op["request_range"];
