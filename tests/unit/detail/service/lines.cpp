@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/service/lines.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace coetcd::detail;
+
+namespace {
+
+using names = std::vector<std::string>;
+
+/// Somebody in line; counts what he is told.
+class waiter final : public turn_taker {
+public:
+    waiter(lines& of, const names& wanted) { turn_.emplace(of, wanted, *this); }
+
+    bool has_come() const { return turn_->has_come(); }
+    lines::line& at(std::size_t index) { return turn_->at(index); }
+    void leave() { turn_.reset(); }
+    int told = 0;
+
+private:
+    void on_turn() override { ++told; }
+    std::optional<lines::turn> turn_;
+};
+
+/// The epoch of the slot of a name, with which one tells whether the name was forgotten.
+std::int64_t epoch(lines& of, const std::string& name) {
+    waiter w(of, {name});
+    auto* const slot = w.at(0).slots.take();
+    REQUIRE(slot);
+    const std::int64_t known = slot->epoch;
+    logic::slot_table::free(*slot, known);
+    return known;
+}
+
+void set_epoch(lines& of, const std::string& name, std::int64_t epoch) {
+    waiter w(of, {name});
+    auto* const slot = w.at(0).slots.take();
+    REQUIRE(slot);
+    logic::slot_table::free(*slot, epoch);
+}
+
+void visit(lines& of, const std::string& prefix, int count) {
+    for (int i = 0; i != count; ++i) {
+        waiter w(of, {prefix + std::to_string(i)});
+    }
+}
+
+constexpr int most_idle = 1024;
+
+} // namespace
+
+TEST_CASE("turns come in order of arrival", "[service][lines]") {
+    lines all;
+    waiter first(all, {"a"});
+    waiter second(all, {"a"});
+    waiter third(all, {"a"});
+    waiter other(all, {"b"});
+    CHECK(first.has_come());
+    CHECK_FALSE(second.has_come());
+    CHECK_FALSE(third.has_come());
+    CHECK(other.has_come());
+    first.leave();
+    CHECK(second.has_come());
+    CHECK(second.told == 1);
+    CHECK_FALSE(third.has_come());
+    second.leave();
+    CHECK(third.told == 1);
+    CHECK(first.told == 0); // whose turn has come at once sees that for himself
+    CHECK(other.told == 0);
+}
+
+TEST_CASE("who leaves the middle of a line is nobody's turn", "[service][lines]") {
+    lines all;
+    waiter first(all, {"a"});
+    waiter second(all, {"a"});
+    waiter third(all, {"a"});
+    second.leave();
+    CHECK(first.told == 0);
+    CHECK(third.told == 0);
+    CHECK_FALSE(third.has_come());
+    first.leave();
+    CHECK(third.told == 1);
+    CHECK(third.has_come());
+}
+
+TEST_CASE("a turn in several lines has come when it is the first of all", "[service][lines]") {
+    lines all;
+    waiter a(all, {"a"});
+    waiter b(all, {"b"});
+    waiter ab(all, {"a", "b"});
+    waiter ba(all, {"b", "a"}); // another order cannot lock them up: all are joined in one step
+    waiter c(all, {"c"});
+    CHECK_FALSE(ab.has_come());
+    b.leave();
+    CHECK(ab.told == 0);
+    CHECK_FALSE(ab.has_come());
+    a.leave();
+    CHECK(ab.told == 1);
+    CHECK(ab.has_come());
+    CHECK_FALSE(ba.has_come());
+    CHECK(ab.at(0).name == "a");
+    CHECK(ab.at(1).name == "b");
+    CHECK(ba.at(0).name == "b");
+    CHECK(&ab.at(0) == &ba.at(1));
+    ab.leave();
+    CHECK(ba.told >= 1);
+    CHECK(ba.has_come());
+    CHECK(c.told == 0);
+}
+
+TEST_CASE("who leaves several lines gives way in each of them", "[service][lines]") {
+    lines all;
+    waiter abc(all, {"a", "b", "c"});
+    waiter a(all, {"a"});
+    waiter bd(all, {"b", "d"});
+    waiter d(all, {"d"});
+    abc.leave();
+    CHECK(a.told == 1);
+    CHECK(bd.told == 1);
+    CHECK(d.told == 0);
+    CHECK(all.is_free_here("c"));
+}
+
+TEST_CASE("a slot that is free again is told to the first, while it is his turn",
+          "[service][lines]") {
+    lines all;
+    waiter first(all, {"a"});
+    waiter second(all, {"a", "b"});
+    all.slot_freed("a");
+    CHECK(first.told == 1);
+    CHECK(second.told == 0);
+    all.slot_freed("b"); // he is the first there, and his turn has not come
+    CHECK(second.told == 0);
+    all.slot_freed("c"); // nobody wants that
+    first.leave();
+    CHECK(second.told == 1);
+    all.slot_freed("b");
+    CHECK(second.told == 2);
+}
+
+TEST_CASE("a name is free here while nobody is in its line", "[service][lines]") {
+    lines all;
+    CHECK(all.is_free_here("a"));
+    waiter first(all, {"a"});
+    waiter second(all, {"a"});
+    CHECK_FALSE(all.is_free_here("a"));
+    CHECK(all.is_free_here("b"));
+    first.leave();
+    CHECK_FALSE(all.is_free_here("a"));
+    second.leave();
+    CHECK(all.is_free_here("a"));
+    // as when one of its slots is being given up
+    waiter third(all, {"a"});
+    logic::slot_table::close(*third.at(0).slots.take());
+    third.leave();
+    CHECK(all.is_free_here("a"));
+}
+
+TEST_CASE("what is known of a name is kept for the next one", "[service][lines]") {
+    lines all;
+    {
+        waiter first(all, {"a"});
+        first.at(0).was_free = true;
+    }
+    set_epoch(all, "a", 7);
+    CHECK(epoch(all, "a") == 7);
+    CHECK(epoch(all, "b") == 0);
+    waiter second(all, {"a"});
+    CHECK(second.at(0).was_free);
+}
+
+TEST_CASE("of the names that nobody wants the last 1024 are remembered", "[service][lines]") {
+    lines all;
+    set_epoch(all, "first", 7);
+    set_epoch(all, "second", 8);
+    visit(all, "x", most_idle - 2);
+    CHECK(epoch(all, "first") == 7); // which makes it the last one
+    visit(all, "y", 1);
+    CHECK(epoch(all, "second") == 0); // so that this one was the first to go
+    CHECK(epoch(all, "first") == 7);
+    visit(all, "z", most_idle);
+    CHECK(epoch(all, "first") == 0);
+}
+
+TEST_CASE("a name that somebody wants is not forgotten", "[service][lines]") {
+    lines all;
+    set_epoch(all, "a", 7);
+    waiter one(all, {"a"});
+    all.slot_freed("a");
+    REQUIRE_FALSE(one.at(0).idle);
+    visit(all, "x", 2 * most_idle);
+    one.leave();
+    CHECK(epoch(all, "a") == 7);
+}
+
+TEST_CASE("a name is not forgotten before its slots are free", "[service][lines]") {
+    for (const bool soon : {true, false}) {
+        lines all;
+        waiter one(all, {"a"});
+        auto* const slot = one.at(0).slots.take();
+        logic::slot_table::close(*slot);
+        one.leave();
+        visit(all, "x", 2 * most_idle);
+        logic::slot_table::free(*slot, 7);
+        all.slot_freed("a"); // now it is like any other
+        visit(all, "y", soon ? most_idle - 1 : most_idle);
+        CHECK(epoch(all, "a") == (soon ? 7 : 0));
+    }
+}
+
+TEST_CASE("a name that nobody wants is remembered once, however often it is told of",
+          "[service][lines]") {
+    lines all;
+    set_epoch(all, "a", 7);
+    set_epoch(all, "b", 8);
+    for (int i = 0; i != 2 * most_idle; ++i) {
+        all.slot_freed("b");
+    }
+    CHECK(epoch(all, "a") == 7);
+    CHECK(epoch(all, "b") == 8);
+}
