@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/wire/base64.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace std::chrono_literals;
+using logic::effect;
+using nlohmann::json;
+using support::scripted_env;
+using support::world;
+using strings = std::vector<std::string>;
+using part_ptr = std::shared_ptr<lane_part>;
+using rank = lane_part::rank;
+
+namespace {
+
+constexpr auto request_timeout = 5s;
+constexpr auto attempt_timeout = 2s;
+constexpr auto round_trip = 2ms; // of the network
+
+/// Operations as a text: puts as their keys, reads with "?", erases with "-", nested ones in
+/// brackets.
+std::string text(const json& operations) {
+    std::string out;
+    for (const json& one : operations) {
+        const auto key = [&](const char* kind) {
+            std::string decoded;
+            REQUIRE(wire::decode_base64(one.at(kind).at("key").get<std::string>(), decoded));
+            return decoded;
+        };
+        out += out.empty() ? "" : " ";
+        if (one.contains("request_put")) {
+            out += key("request_put");
+        } else if (one.contains("request_range")) {
+            out += "?" + key("request_range");
+        } else if (one.contains("request_delete_range")) {
+            out += "-" + key("request_delete_range");
+        } else {
+            out += "(" + text(one.at("request_txn").value("success", json::array())) + ")";
+        }
+    }
+    return out;
+}
+
+/// Puts a key that does not exist; else reads it.
+part_ptr put_new(const std::string& key) {
+    const auto part = std::make_shared<lane_part>(
+        txn().when(compare::version(key) == 0).then(op::put(key, "")).otherwise(op::get(key)));
+    part->likely = true;
+    return part;
+}
+part_ptr put_new(const std::string& key, const std::string& queue) {
+    const auto part = put_new(key);
+    part->puts = queue;
+    return part;
+}
+
+std::vector<part_ptr> put_all(const strings& keys) {
+    std::vector<part_ptr> out;
+    for (const std::string& key : keys) {
+        out.push_back(put_new(key));
+    }
+    return out;
+}
+
+/// "<prefix>1 <prefix>2 ..."
+std::string numbered(const std::string& prefix, int first, int last) {
+    std::string out;
+    for (int i = first; i <= last; ++i) {
+        out += (i == first ? "" : " ") + (prefix + std::to_string(i));
+    }
+    return out;
+}
+
+class fixture {
+public:
+    fixture() {
+        const auto to = std::make_shared<router>(
+            w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")});
+        lane = std::make_shared<transaction_lane>(to, request_timeout, attempt_timeout);
+    }
+
+    void submit(const part_ptr& part) { lane->submit(part); }
+    void submit(const std::vector<part_ptr>& parts) {
+        for (const part_ptr& part : parts) {
+            lane->submit(part);
+        }
+    }
+    /// Lets all handlers run that can.
+    void go() { w.env->pass(0s); }
+    void finish() { w.env->pass(1min); }
+
+    /// All requests so far.
+    strings requests() const {
+        strings out;
+        for (const call_request& c : w.env->calls) {
+            REQUIRE(c.what == rpc::txn);
+            const json body = json::parse(c.body);
+            out.push_back(text(body.value("success", json::array())));
+            if (body.contains("failure")) {
+                out.back() += " else " + text(body["failure"]);
+            }
+        }
+        return out;
+    }
+
+    /// Two requests are under way, so that others gather.
+    void occupy() {
+        w.env->calls.clear();
+        for (const char* key : {"busy 1", "busy 2"}) {
+            submit(put_new(key));
+            go();
+        }
+        REQUIRE(requests() == strings{"busy 1", "busy 2"});
+        w.env->calls.clear();
+    }
+    /// The network loses some answers, then none.
+    void lose_answers(int count) {
+        w.env->decide = [count](const call_request&) mutable {
+            scripted_env::fate f;
+            f.answered = --count < 0;
+            return f;
+        };
+    }
+
+    world w;
+    std::shared_ptr<transaction_lane> lane;
+};
+
+void check_done(const part_ptr& part, bool succeeded) {
+    CHECK(part->over);
+    CHECK_FALSE(part->in_flight);
+    CHECK_FALSE(part->ec);
+    CHECK(part->response.succeeded == succeeded);
+}
+
+} // namespace
+
+TEST_CASE("a transaction by itself goes at once, as it is", "[service][lane]") {
+    for (const bool likely : {true, false}) {
+        fixture f;
+        const part_ptr a = put_new("a");
+        a->likely = likely;
+        int told = 0;
+        a->on_end = [&told] { ++told; };
+        f.submit(a);
+        CHECK(f.requests().empty()); // when the handler that runs has ended
+        f.go();
+        // If it is likely to succeed there is no need to say what is to be done else.
+        CHECK(f.requests() == strings{likely ? "a" : "a else ?a"});
+        CHECK(a->in_flight);
+        CHECK_FALSE(a->over);
+        const time_point sent = f.w.env->now();
+        f.w.env->pass(round_trip);
+        check_done(a, true);
+        CHECK(told == 1);
+        CHECK(a->sent == sent);
+        CHECK(a->left == effect::none);
+        CHECK(a->response.header.revision == f.w.etcd->revision);
+        CHECK(f.requests().size() == 1);
+    }
+}
+
+TEST_CASE("what one handler submits goes together, in its order", "[service][lane]") {
+    fixture f;
+    const auto parts = put_all({"c", "a", "b"});
+    f.submit(parts);
+    parts[1]->likely = false;
+    f.go();
+    CHECK(f.requests() == strings{"c (a) b"});
+    f.finish();
+    for (const part_ptr& p : parts) {
+        check_done(p, true);
+        CHECK(p->response.responses.size() == 1);
+    }
+    CHECK(f.requests().size() == 1);
+}
+
+TEST_CASE("two requests are under way at the most, and what comes meanwhile goes together",
+          "[service][lane]") {
+    fixture f;
+    f.submit(put_new("a"));
+    f.go();
+    f.submit(put_new("b"));
+    f.w.env->pass(round_trip / 2);
+    f.submit(put_new("c"));
+    f.submit(put_new("d"));
+    f.go();
+    f.submit(put_new("e"));
+    f.go();
+    CHECK(f.requests() == strings{"a", "b"});
+    f.finish();
+    CHECK(f.requests() == strings{"a", "b", "c d e"});
+}
+
+TEST_CASE("what does not fit into a request goes with the next ones, in its order",
+          "[service][lane]") {
+    fixture f;
+    for (int i = 1; i <= 130; ++i) {
+        f.submit(put_new("k" + std::to_string(i)));
+    }
+    f.go();
+    CHECK(f.requests() == strings{numbered("k", 1, 60), numbered("k", 61, 120)});
+    f.finish();
+    CHECK(f.requests().back() == numbered("k", 121, 130));
+    CHECK(f.requests().size() == 3);
+}
+
+TEST_CASE("no two transactions that put into one queue share a request", "[service][lane]") {
+    fixture f;
+    f.submit({put_new("m1", "m"),
+              put_new("m2", "m"),
+              put_new("n1", "n"),
+              put_new("m3", "m"),
+              put_new("free"),
+              put_new("m4", "m/below")});
+    f.finish();
+    CHECK(f.requests() == strings{"m1 n1 free", "m2", "m3", "m4"});
+}
+
+TEST_CASE("whoever leaves makes room for the next one in the same request", "[service][lane]") {
+    fixture f;
+    const logic::attempt_keys first{0, {logic::exclusive_claim("m", 1, 1, 0, 0)}};
+    const logic::attempt_keys second{0, {logic::exclusive_claim("m", 1, 1, 1, 0)}};
+    const auto submit = [&f](txn what, const char* puts) {
+        const auto part = std::make_shared<lane_part>(std::move(what));
+        part->puts = puts;
+        part->likely = true;
+        f.submit(part);
+        return part;
+    };
+    const part_ptr held = submit(logic::enter(first, ""), "m");
+    f.finish();
+    const auto life = logic::after_enter(held->response, first).create_revision;
+    f.occupy();
+    const part_ptr released = submit(logic::release(first.claims[0], life), "");
+    const part_ptr entered = submit(logic::enter(second, ""), "m");
+    f.finish();
+    CHECK(f.requests() == strings{"-m/1-1-0 ?m/ m/1-1-1"});
+    CHECK(logic::after_leaving(released->response, first.claims[0], false).was_there);
+    CHECK(logic::after_enter(entered->response, second).at == logic::standing::place::owner);
+}
+
+TEST_CASE("a condition that does not hold costs the others one request, and says why",
+          "[service][lane]") {
+    fixture f;
+    f.w.etcd->write("b", "");
+    const auto parts = put_all({"a", "b", "c"});
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{"a b c", "(a) (b) (c)", "b else ?b"});
+    check_done(parts[0], true);
+    check_done(parts[1], false);
+    check_done(parts[2], true);
+    REQUIRE(parts[1]->response.responses.size() == 1);
+    CHECK(parts[1]->response.responses[0].range().kvs.at(0).key == "b");
+    for (const part_ptr& p : parts) {
+        CHECK(p->left == effect::none);
+        CHECK(p->response.header.revision > 0);
+    }
+}
+
+TEST_CASE("a refusal that nobody asked the reason of leaves a doubt", "[service][lane]") {
+    // An earlier copy, made by the network, may have been applied.
+    const bool with_others = GENERATE(true, false);
+    const bool has_reason = GENERATE(true, false);
+    fixture f;
+    f.w.etcd->write("b", "");
+    auto b =
+        std::make_shared<lane_part>(txn().when(compare::version("b") == 0).then(op::put("b", "")));
+    if (has_reason) {
+        b = put_new("b");
+        b->asks_why = false;
+    }
+    b->likely = true;
+    const part_ptr a = put_new("a");
+    if (with_others) {
+        f.submit(a);
+    }
+    f.submit(b);
+    f.finish();
+    CHECK(f.requests() == (with_others ? strings{"a b", "(a) (b)"} : strings{"b"}));
+    check_done(b, false);
+    CHECK(b->response.responses.empty());
+    CHECK(b->left == effect::settled);
+    CHECK(a->left == effect::none);
+}
+
+TEST_CASE("a doubt stays while there is no answer", "[service][lane]") {
+    const bool arrives = GENERATE(true, false);
+    fixture f;
+    f.w.etcd->write("b", "");
+    const part_ptr b = put_new("b");
+    f.submit(b);
+    f.w.env->pass(round_trip / 2);
+    f.w.env->decide = [arrives](const call_request&) {
+        scripted_env::fate fate;
+        fate.refused = !arrives;
+        fate.answered = false;
+        return fate;
+    };
+    f.finish();
+    CHECK(f.requests().front() == "b");
+    CHECK(f.requests().back() == "b else ?b");
+    CHECK(b->over);
+    CHECK(b->ec == (arrives ? errc::outcome_unknown : errc::unavailable));
+    CHECK(b->left == (arrives ? effect::unresolved : effect::settled));
+}
+
+TEST_CASE("if a request is refused for good, each of its transactions is sent by itself",
+          "[service][lane]") {
+    fixture f;
+    f.w.etcd->forbidden = {"b"};
+    const auto parts = put_all({"a", "b", "c"});
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{"a b c", "a else ?a", "b else ?b", "c else ?c"});
+    check_done(parts[0], true);
+    check_done(parts[2], true);
+    CHECK(parts[1]->over);
+    CHECK(parts[1]->ec == server_errc::permission_denied);
+    CHECK_THAT(parts[1]->text, support::contains("permission denied"));
+    for (const part_ptr& p : parts) {
+        CHECK(p->left == effect::none);
+    }
+
+    const part_ptr alone = put_new("b");
+    f.w.env->calls.clear();
+    f.submit(alone);
+    f.finish();
+    CHECK(alone->ec == server_errc::permission_denied);
+    CHECK(f.requests().size() == 1);
+}
+
+TEST_CASE("an answer that is none ends only those whose it is", "[service][lane]") {
+    fixture f;
+    const auto serve = f.w.env->on_call;
+    f.w.env->on_call = [serve](const call_request& request, reply& r) {
+        serve(request, r);
+        if (text(json::parse(request.body).at("success")).find('b') != std::string::npos) {
+            r.body = R"({"header":{"revision":"9"},"succeeded":true})";
+        }
+    };
+    const auto parts = put_all({"a", "b", "c"});
+    f.submit(parts);
+    f.finish();
+    CHECK(parts[0]->over);
+    CHECK_FALSE(parts[0]->ec);
+    CHECK(parts[0]->left == effect::unresolved); // it was done, or will be
+    CHECK_FALSE(parts[2]->ec);
+    CHECK(parts[1]->over);
+}
+
+TEST_CASE("a request that fails for a while is not taken apart", "[service][lane]") {
+    fixture f;
+    f.w.env->decide = [](const call_request&) {
+        scripted_env::fate fate;
+        fate.refused = true;
+        return fate;
+    };
+    const auto parts = put_all({"a", "b"});
+    f.submit(parts);
+    f.w.env->pass(request_timeout - 1ms);
+    CHECK_FALSE(parts[0]->over);
+    f.w.env->pass(1s);
+    for (const std::string& request : f.requests()) {
+        CHECK(request == "a b");
+    }
+    for (const part_ptr& p : parts) {
+        CHECK(p->over);
+        CHECK(p->ec == errc::unavailable);
+        CHECK_FALSE(p->text.empty());
+        CHECK(p->left == effect::none);
+    }
+}
+
+TEST_CASE("what there is no time left for is not sent", "[service][lane]") {
+    fixture f;
+    f.occupy();
+    const auto parts = put_all({"a", "b", "c"});
+    parts[0]->not_after = f.w.env->now() + round_trip;
+    parts[1]->not_after = f.w.env->now() + round_trip + 1ns;
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{"b c"});
+    CHECK(parts[0]->over);
+    CHECK(parts[0]->ec == errc::timed_out);
+    CHECK(parts[0]->left == effect::none);
+    CHECK_FALSE(parts[0]->text.empty());
+    check_done(parts[1], true);
+    check_done(parts[2], true);
+}
+
+TEST_CASE("a request is repeated until the last of its transactions has no time left",
+          "[service][lane]") {
+    fixture f;
+    const time_point began = f.w.env->now();
+    f.lose_answers(1000);
+    const auto parts = put_all({"a", "b"});
+    parts[0]->not_after = began + 1s;
+    parts[1]->not_after = began + 3s;
+    std::vector<std::chrono::nanoseconds> ends;
+    for (const part_ptr& p : parts) {
+        p->on_end = [&] { ends.push_back(f.w.env->now() - began); };
+    }
+    f.submit(parts);
+    f.finish();
+    CHECK(ends == std::vector<std::chrono::nanoseconds>{3s, 3s});
+    CHECK(parts[0]->ec == errc::outcome_unknown);
+    CHECK(parts[0]->left == effect::unresolved);
+
+    f.submit(put_new("c")); // not longer than any request
+    const time_point then = f.w.env->now();
+    const part_ptr d = put_new("d");
+    d->on_end = [&] { ends.push_back(f.w.env->now() - then); };
+    f.submit(d);
+    f.finish();
+    CHECK(ends.back() == request_timeout);
+}
+
+TEST_CASE("after a lost answer a request is repeated as it is", "[service][lane]") {
+    fixture f;
+    f.lose_answers(1);
+    const auto parts = put_all({"a", "b"});
+    parts[0]->likely = parts[1]->likely = false; // so that the copy finds the first one's keys
+    const time_point began = f.w.env->now();
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{"(a) (b)", "(a) (b)", "a else ?a", "b else ?b"});
+    for (const part_ptr& p : parts) {
+        check_done(p, false);
+        CHECK(p->response.responses.at(0).range().kvs.size() == 1);
+        CHECK(p->left == effect::unresolved);
+        CHECK(p->sent >= began + attempt_timeout);
+    }
+}
+
+TEST_CASE("what is withdrawn before it is sent is not sent", "[service][lane]") {
+    fixture f;
+    const auto parts = put_all({"a", "b", "c"});
+    bool told = false;
+    parts[1]->on_end = [&told] { told = true; };
+    f.submit(parts);
+    f.lane->withdraw(parts[1]);
+    CHECK(parts[1]->over);
+    f.go();
+    f.finish();
+    CHECK(f.requests() == strings{"a c"});
+
+    f.occupy();
+    const part_ptr d = put_new("d");
+    d->order = rank::patient;
+    f.submit(d);
+    f.go();
+    f.lane->withdraw(d);
+    f.finish();
+    CHECK(f.requests().empty());
+    CHECK_FALSE(told);
+}
+
+TEST_CASE("what is withdrawn under way goes on, and so do the others", "[service][lane]") {
+    fixture f;
+    const auto parts = put_all({"a", "b"});
+    bool told = false;
+    parts[0]->on_end = [&told] { told = true; };
+    f.submit(parts);
+    f.go();
+    { const withdrawn_at_end gone{*f.lane, parts[0]}; }
+    CHECK_FALSE(parts[0]->over);
+    f.finish();
+    CHECK_FALSE(told);
+    CHECK(f.w.etcd->keys.contains("a"));
+    check_done(parts[0], true);
+    check_done(parts[1], true);
+    f.lane->withdraw(parts[1]); // too late to matter
+    check_done(parts[1], true);
+}
+
+TEST_CASE("what is withdrawn after it was refused is not asked why", "[service][lane]") {
+    fixture f;
+    const auto parts = put_all({"a", "b", "c"});
+    for (const char* key : {"a", "b", "c"}) {
+        f.w.etcd->write(key, "");
+    }
+    f.submit(parts);
+    f.w.env->pass(2 * round_trip);
+    CHECK(f.requests() == strings{"a b c", "(a) (b) (c)", "a else ?a", "b else ?b"});
+    f.lane->withdraw(parts[2]); // its turn had not come yet
+    f.finish();
+    CHECK(f.requests().size() == 4);
+    CHECK(parts[2]->over);
+    CHECK(parts[2]->left == effect::settled);
+    CHECK(parts[1]->left == effect::none);
+}
+
+TEST_CASE("those who are told may submit and withdraw others", "[service][lane]") {
+    fixture f;
+    f.w.etcd->write("b", "");
+    const auto parts = put_all({"a", "b"});
+    const part_ptr next = put_new("next");
+    int told = 0;
+    parts[0]->on_end = [&] {
+        ++told;
+        f.lane->withdraw(parts[1]); // which was to be asked why
+        f.submit(next);
+    };
+    parts[1]->on_end = [&] { ++told; };
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{"a b", "(a) (b)", "next"});
+    CHECK(told == 1);
+    CHECK(parts[1]->over);
+    check_done(next, true);
+}
+
+TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[service][lane]") {
+    fixture f;
+    f.occupy();
+    for (int i = 1; i <= 60; ++i) {
+        const part_ptr p = put_new("p" + std::to_string(i));
+        p->order = rank::patient;
+        f.submit(p);
+    }
+    for (int i = 1; i <= 60; ++i) {
+        f.submit(put_new("k" + std::to_string(i)));
+    }
+    f.finish();
+    CHECK(f.requests() == strings{numbered("k", 1, 45) + " " + numbered("p", 1, 15),
+                                  numbered("k", 46, 60) + " " + numbered("p", 16, 60)});
+}
+
+TEST_CASE("where nobody is patient, those in a hurry have all the room", "[service][lane]") {
+    fixture f;
+    f.occupy();
+    for (int i = 1; i <= 60; ++i) {
+        f.submit(put_new("k" + std::to_string(i)));
+    }
+    f.finish();
+    CHECK(f.requests() == strings{numbered("k", 1, 60)});
+}
+
+TEST_CASE("one who finds no place lets so many pass, and no more", "[service][lane]") {
+    for (const int others : {200, 300}) {
+        fixture f;
+        f.occupy();
+        for (int i = 1; i <= others; ++i) {
+            f.submit(put_new("m" + std::to_string(i), "m"));
+        }
+        f.submit(put_new("last"));
+        f.w.env->pass(round_trip);
+        CHECK(f.requests().front() == (others == 200 ? "m1 last" : "m1"));
+        CHECK(f.requests().at(1) == "m2");
+    }
+}
+
+TEST_CASE("what is under way when the lane ends is answered, and no more is sent",
+          "[service][lane]") {
+    fixture f;
+    const part_ptr a = put_new("a");
+    bool told = false;
+    a->on_end = [&told] { told = true; };
+    f.submit(a);
+    f.go();
+    const part_ptr b = put_new("b");
+    f.submit(b);
+    const std::weak_ptr<transaction_lane> weak = f.lane;
+    f.lane = nullptr;
+    f.finish();
+    CHECK(weak.expired());
+    CHECK(told);
+    check_done(a, true);
+    CHECK(f.requests().size() <= 2);
+
+    fixture never;
+    never.submit(put_new("a"));
+    never.lane = nullptr; // before anything was sent
+    never.finish();
+    CHECK(never.requests().empty());
+}
