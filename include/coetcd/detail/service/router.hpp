@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/attempts.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
 #include <coetcd/detail/logic/login.hpp>
@@ -20,6 +21,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -91,37 +94,25 @@ public:
 
     /// See `detail::carry`.
     asio::awaitable<answer> carry(rpc what, when how, std::string body, decoder decode) {
+        using step = logic::attempts<time_point>::step;
         const wipe_at_end no_trace(body); // it may hold a password
         const impact does = how.known.value_or(traits(what).usual);
-        const bool changes = does != impact::none;
-        const bool repeatable = does != impact::once;
+        logic::attempts<time_point> tries(does, how.deadline, login_.needed());
         answer result;
-        std::string trouble = "no attempt was made";
-        error_code last = errc::timed_out;
-        std::size_t hopeless = 0;    // failures in a row that another attempt will hardly mend
-        bool logged_in_anew = false; // for this request
-        for (unsigned attempt = 0;; ++attempt) {
+        for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
             if (login_.needed() && what != rpc::authenticate) {
                 who = co_await authorize(how.deadline);
             }
             const time_point now = env_->now();
-            if (who.ec) {
-                last = who.ec;
-                trouble = who.text;
-            }
-            if (now >= how.deadline) {
+            next = tries.begin(now, who.ec, who.text);
+            if (next == step::give_up) {
                 break;
             }
-            if (who.ec) {
-                const bool unknown = changes && result.left == logic::effect::unresolved;
-                result.ec = unknown ? make_error_code(errc::outcome_unknown) : who.ec;
-                result.text = std::string(name(what)) + ": " + trouble;
-                co_return result;
-            }
             const logic::endpoint where = choice_.pick(now);
-            const time_point until =
-                repeatable ? std::min(how.deadline, after(now, how.attempt_timeout)) : how.deadline;
+            const time_point until = tries.repeatable()
+                                         ? std::min(how.deadline, after(now, how.attempt_timeout))
+                                         : how.deadline;
             call_request request(where, what, body, until);
             request.way = how.way;
             request.token = who.token;
@@ -129,55 +120,24 @@ public:
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
             }
-            failure f = assess(r, decode);
-            report(what, where, attempt, now, f.code);
-            if (!f.code) {
-                choice_.succeeded(where);
-                login_.accepted(who.number);
-                look_around_if_due(now);
+            const logic::attempt_end end = assess(r, decode);
+            report(what, where, tries.made(), now, end.code);
+            next = tries.ended(end, where.text(), choice_.size());
+            learn_from(end, where, who.number);
+            if (next == step::succeed) {
                 result.sent = now;
-                co_return result;
-            }
-            if (f.meaning.blame) {
-                choice_.failed(where, env_->now());
-            }
-            trouble = f.text + ", on " + where.text();
-            last = f.code;
-            if (f.wants_token && login_.needed()) {
-                login_.rejected(who.number);
-                if (!logged_in_anew) {
-                    logged_in_anew = true;
-                    continue;
-                }
-            }
-            const bool strange = f.code == errc::protocol_error || f.code == errc::tls_failed;
-            hopeless = strange ? hopeless + 1 : 0;
-            result.left = std::max(result.left, f.meaning.left);
-            const bool stop = !f.meaning.transient || hopeless > choice_.size() ||
-                              (!repeatable && f.meaning.left != logic::effect::none);
-            if (stop) {
-                const bool unknown = !repeatable && f.meaning.left == logic::effect::unresolved;
-                result.ec = unknown ? make_error_code(errc::outcome_unknown) : f.code;
-                result.text = std::string(name(what)) + ": " + trouble;
-                if (f.wants_token && !login_.needed()) {
-                    result.text += "; etcd wants a user: set client_options::credentials";
-                }
-                co_return result;
-            }
-            if ((attempt + 1) % choice_.size() == 0) {
-                const auto round = attempt / static_cast<unsigned>(choice_.size());
-                const time_point next = after(env_->now(), logic::backoff(round, env_->random()));
+                look_around_if_due(now);
+            } else if (next == step::pause) {
+                const auto moment = tries.pause(choice_.size(), env_->random());
                 notifier pause(*env_);
-                (void)co_await pause.wait(std::min(next, how.deadline));
+                (void)co_await pause.wait(std::min(after(env_->now(), moment), how.deadline));
             }
         }
-        if (changes && result.left == logic::effect::unresolved) {
-            result.ec = errc::outcome_unknown;
-        } else {
-            const bool late = last == errc::timed_out || last == server_errc::deadline_exceeded;
-            result.ec = late ? errc::timed_out : errc::unavailable;
+        result.ec = tries.code();
+        result.left = tries.left();
+        if (result.ec) {
+            result.text = std::string(name(what)) + ": " + tries.text();
         }
-        result.text = std::string(name(what)) + ": the deadline passed; last: " + trouble;
         co_return result;
     }
 
@@ -224,25 +184,38 @@ public:
     void failed(const logic::endpoint& where) { choice_.failed(where, env_->now()); }
 
 private:
-    struct failure {
-        error_code code; ///< Clear: it was none.
-        std::string text;
-        logic::verdict meaning;
-        bool wants_token = false;
-    };
-
     void report(rpc what,
                 const logic::endpoint& where,
-                unsigned attempt,
+                std::size_t attempt,
                 time_point sent,
                 const error_code& outcome) const {
         if (options_.observer) {
-            options_.observer->on_request(
-                {name(what), where.text(), attempt, env_->now() - sent, outcome});
+            options_.observer->on_request({name(what),
+                                           where.text(),
+                                           static_cast<unsigned>(attempt),
+                                           env_->now() - sent,
+                                           outcome});
         }
     }
 
-    static failure assess(const reply& r, const decoder& decode) {
+    /// What an attempt tells of the endpoint, and of the token that it was made with.
+    void learn_from(const logic::attempt_end& end,
+                    const logic::endpoint& where,
+                    std::uint64_t token_number) {
+        if (!end.code) {
+            choice_.succeeded(where);
+            login_.accepted(token_number);
+            return;
+        }
+        if (end.meaning.blame) {
+            choice_.failed(where, env_->now());
+        }
+        if (end.wants_token) {
+            login_.rejected(token_number);
+        }
+    }
+
+    static logic::attempt_end assess(const reply& r, const decoder& decode) {
         if (r.ec) {
             std::string text = r.ec.message();
             if (!r.text.empty()) {

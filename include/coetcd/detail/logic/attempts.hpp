@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/rpc.hpp>
+#include <coetcd/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace coetcd::detail::logic {
+
+/// How one attempt to make a request ended.
+struct attempt_end {
+    error_code code; ///< Clear: it succeeded, and the rest has no meaning.
+    std::string text;
+    verdict meaning;
+    bool wants_token = false; ///< etcd wants another token, or one at all.
+};
+
+/// The attempts to make one request: whether there is to be another one, and how the call ends.
+template<class TimePoint>
+class attempts {
+public:
+    /// @param logs_in Whether there is a user, for whom another token can be had.
+    attempts(impact does, TimePoint deadline, bool logs_in)
+        : does_(does)
+        , deadline_(deadline)
+        , logs_in_(logs_in) {}
+
+    enum class step {
+        go,      ///< Make an attempt.
+        again,   ///< Prepare another attempt, at once.
+        log_in,  ///< Likewise, with another token.
+        pause,   ///< Likewise, after `pause`.
+        succeed, ///< The last attempt has done it.
+        give_up, ///< The call ends with `code`.
+    };
+
+    /// Before each attempt.
+    /// @param no_token Why there is no token; clear if there is one, or none is needed.
+    step begin(TimePoint now, const error_code& no_token, std::string_view text) {
+        if (no_token) {
+            code_ = no_token;
+            text_ = text;
+        }
+        if (now >= deadline_) {
+            return end_late();
+        }
+        return no_token ? end(may_be_applied()) : step::go;
+    }
+
+    /// After each attempt.
+    /// @param endpoints How many there are. Each is tried once before the first pause.
+    step ended(const attempt_end& how, std::string_view where, std::size_t endpoints) {
+        ++made_;
+        if (!how.code) {
+            code_.clear();
+            text_.clear();
+            return step::succeed;
+        }
+        code_ = how.code;
+        text_ = how.text + ", on " + std::string(where);
+        if (how.wants_token && logs_in_ && !logged_in_anew_) {
+            logged_in_anew_ = true; // nothing was done: it counts for nothing
+            return step::log_in;
+        }
+        const bool strange = how.code == errc::protocol_error || how.code == errc::tls_failed;
+        strange_ = strange ? strange_ + 1 : 0;
+        left_ = std::max(left_, how.meaning.left);
+        const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
+        if (!how.meaning.transient || strange_ > endpoints || must_not) {
+            if (how.wants_token && !logs_in_) {
+                text_ += "; etcd wants a user: set client_options::credentials";
+            }
+            return end(does_ == impact::once && how.meaning.left == effect::unresolved);
+        }
+        return made_ % endpoints == 0 ? step::pause : step::again;
+    }
+
+    /// How long it is after an attempt: longer each time that all endpoints were tried.
+    std::chrono::nanoseconds pause(std::size_t endpoints, std::uint64_t random) const {
+        return backoff(static_cast<unsigned>((made_ - 1) / endpoints), random);
+    }
+
+    bool repeatable() const { return does_ != impact::once; }
+    std::size_t made() const { return made_; }
+
+    // Of the call, once it has ended.
+    const error_code& code() const { return code_; } ///< Clear: it succeeded.
+    const std::string& text() const { return text_; }
+    effect left() const { return left_; } ///< Of those attempts that failed.
+
+private:
+    bool may_be_applied() const { return does_ != impact::none && left_ == effect::unresolved; }
+
+    step end(bool unknown) {
+        if (unknown) {
+            code_ = errc::outcome_unknown;
+        }
+        return step::give_up;
+    }
+    step end_late() {
+        const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
+        code_ = late ? errc::timed_out : errc::unavailable;
+        text_ = "the deadline passed; last: " + text_;
+        return end(may_be_applied());
+    }
+
+    const impact does_;
+    const TimePoint deadline_;
+    const bool logs_in_;
+    std::size_t made_ = 0;
+    std::size_t strange_ = 0; // failures in a row that another attempt will hardly mend
+    bool logged_in_anew_ = false;
+    effect left_ = effect::none;
+    error_code code_ = errc::timed_out; // of the last attempt
+    std::string text_ = "no attempt was made";
+};
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/attempts.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace coetcd::detail::logic;
+using namespace std::chrono_literals;
+using time_point = std::chrono::steady_clock::time_point;
+using tries = attempts<time_point>;
+using step = tries::step;
+
+namespace {
+
+const time_point start(1000h);
+
+attempt_end success() {
+    return {};
+}
+attempt_end failed(error_code code, effect left, bool transient = true) {
+    return {code, "why", verdict{left, transient, transient}, false};
+}
+attempt_end not_sent() {
+    return failed(boost::asio::error::connection_refused, effect::none);
+}
+attempt_end lost() {
+    return failed(boost::asio::error::eof, effect::unresolved);
+}
+attempt_end too_late() {
+    return failed(errc::timed_out, effect::unresolved);
+}
+attempt_end refused() {
+    return failed(server_errc::permission_denied, effect::none, false);
+}
+attempt_end full() {
+    return failed(server_errc::resource_exhausted, effect::settled, false);
+}
+attempt_end garbled() {
+    return failed(errc::protocol_error, effect::unresolved);
+}
+attempt_end untrusted() {
+    return failed(errc::tls_failed, effect::none);
+}
+attempt_end too_large() {
+    return failed(errc::too_large, effect::unresolved, false);
+}
+attempt_end no_token() {
+    attempt_end e = failed(server_errc::unauthenticated, effect::none, false);
+    e.wants_token = true;
+    return e;
+}
+
+struct row {
+    const char* what;
+    std::vector<attempt_end> ends;
+    std::vector<step> steps; // after each
+    error_code code;         // at the end
+    effect left;
+};
+
+void check(const row& r, impact does, bool logs_in, std::size_t endpoints) {
+    CAPTURE(r.what, static_cast<int>(does), logs_in, endpoints);
+    REQUIRE(r.ends.size() == r.steps.size());
+    tries t(does, start + 5s, logs_in);
+    for (std::size_t i = 0; i != r.ends.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE((t.begin(start, {}, "") == step::go));
+        CHECK(t.made() == i);
+        REQUIRE((t.ended(r.ends[i], "http://h:1", endpoints) == r.steps[i]));
+    }
+    CHECK(t.code() == r.code);
+    CHECK((t.left() == r.left));
+    CHECK(t.text().empty() == !r.code);
+}
+
+} // namespace
+
+TEST_CASE("what happens to each request, whatever it does", "[logic][attempts]") {
+    const row rows[] = {
+        {"it succeeds", {success()}, {step::succeed}, {}, effect::none},
+        {"the second endpoint is there",
+         {not_sent(), success()},
+         {step::again, step::succeed},
+         {},
+         effect::none},
+        {"the first of them is, later",
+         {not_sent(), not_sent(), not_sent(), success()},
+         {step::again, step::again, step::pause, step::succeed},
+         {},
+         effect::none},
+        {"pauses come after each round",
+         {not_sent(), not_sent(), not_sent(), not_sent(), not_sent(), not_sent()},
+         {step::again, step::again, step::pause, step::again, step::again, step::pause},
+         boost::asio::error::connection_refused,
+         effect::none},
+        {"etcd refuses it",
+         {not_sent(), refused()},
+         {step::again, step::give_up},
+         server_errc::permission_denied,
+         effect::none},
+        {"etcd is full",
+         {full()},
+         {step::give_up},
+         server_errc::resource_exhausted,
+         effect::settled},
+        {"no endpoint is trusted, and each was asked",
+         {untrusted(), untrusted(), untrusted(), untrusted()},
+         {step::again, step::again, step::pause, step::give_up},
+         errc::tls_failed,
+         effect::none},
+        {"some are not",
+         {untrusted(), untrusted(), not_sent(), untrusted(), untrusted(), untrusted(), untrusted()},
+         {step::again,
+          step::again,
+          step::pause,
+          step::again,
+          step::again,
+          step::pause,
+          step::give_up},
+         errc::tls_failed,
+         effect::none},
+    };
+    for (const row& r : rows) {
+        for (const impact does : {impact::none, impact::idempotent, impact::once}) {
+            for (const bool logs_in : {false, true}) {
+                check(r, does, logs_in, 3);
+            }
+        }
+    }
+}
+
+TEST_CASE("what may be repeated is, and the first success counts", "[logic][attempts]") {
+    const row rows[] = {
+        {"its answer is lost",
+         {lost(), too_late(), success()},
+         {step::again, step::pause, step::succeed},
+         {},
+         effect::unresolved},
+        {"etcd does not want the second one",
+         {lost(), refused()},
+         {step::again, step::give_up},
+         server_errc::permission_denied,
+         effect::unresolved},
+        {"it is full", {full()}, {step::give_up}, server_errc::resource_exhausted, effect::settled},
+        {"the answer cannot be read",
+         {garbled(), garbled(), garbled()},
+         {step::again, step::pause, step::give_up},
+         errc::protocol_error,
+         effect::unresolved},
+        {"or is too large", {too_large()}, {step::give_up}, errc::too_large, effect::unresolved},
+    };
+    for (const row& r : rows) {
+        check(r, impact::none, false, 2);
+        check(r, impact::idempotent, false, 2);
+    }
+}
+
+TEST_CASE("what must not be repeated is not, once it may have been applied", "[logic][attempts]") {
+    for (const attempt_end& end : {lost(), too_late(), garbled(), too_large()}) {
+        const row r{"lost", {end}, {step::give_up}, errc::outcome_unknown, effect::unresolved};
+        check(r, impact::once, false, 2);
+    }
+    const row settled{"the answer tells that it was done, or was not",
+                      {failed(server_errc::unknown, effect::settled)},
+                      {step::give_up},
+                      server_errc::unknown,
+                      effect::settled};
+    check(settled, impact::once, false, 2);
+    check({"not sent at first",
+           {not_sent(), lost()},
+           {step::again, step::give_up},
+           errc::outcome_unknown,
+           effect::unresolved},
+          impact::once,
+          false,
+          2);
+}
+
+TEST_CASE("a token that is refused is replaced once", "[logic][attempts]") {
+    const row rows[] = {
+        {"it had expired",
+         {no_token(), success()},
+         {step::log_in, step::succeed},
+         {},
+         effect::none},
+        {"no token is good enough",
+         {no_token(), no_token()},
+         {step::log_in, step::give_up},
+         server_errc::unauthenticated,
+         effect::none},
+    };
+    for (const row& r : rows) {
+        for (const impact does : {impact::none, impact::idempotent, impact::once}) {
+            check(r, does, true, 1);
+        }
+    }
+    // There is nobody to log in.
+    tries t(impact::none, start + 5s, false);
+    CHECK((t.ended(no_token(), "http://h:1", 1) == step::give_up));
+    CHECK(t.text() == "why, on http://h:1; etcd wants a user: set client_options::credentials");
+}
+
+TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
+    struct {
+        const char* what;
+        std::vector<attempt_end> ends;
+        impact does;
+        error_code code;
+        const char* text;
+    } const rows[] = {
+        {"no attempt", {}, impact::once, errc::timed_out, "no attempt was made"},
+        {"nobody there", {not_sent()}, impact::once, errc::unavailable, "why, on http://h:1"},
+        {"nobody answers", {too_late()}, impact::none, errc::timed_out, "why, on http://h:1"},
+        {"etcd is late",
+         {failed(server_errc::deadline_exceeded, effect::unresolved)},
+         impact::none,
+         errc::timed_out,
+         "why, on http://h:1"},
+        {"answers are lost", {lost()}, impact::none, errc::unavailable, "why, on http://h:1"},
+        {"answers are lost, of a change",
+         {lost(), not_sent()},
+         impact::idempotent,
+         errc::outcome_unknown,
+         "why, on http://h:1"},
+    };
+    for (const auto& r : rows) {
+        CAPTURE(r.what);
+        tries t(r.does, start + 5s, false);
+        for (const attempt_end& end : r.ends) {
+            CHECK((t.begin(start + 5s - 1ns, {}, "") == step::go));
+            (void)t.ended(end, "http://h:1", 1);
+        }
+        CHECK((t.begin(start + 5s, {}, "") == step::give_up));
+        CHECK(t.code() == r.code);
+        CHECK(t.text() == "the deadline passed; last: " + std::string(r.text));
+    }
+}
+
+TEST_CASE("without a token there is no attempt", "[logic][attempts]") {
+    struct {
+        const char* what;
+        std::vector<attempt_end> ends;
+        impact does;
+        error_code code;
+    } const rows[] = {
+        {"at first", {}, impact::once, errc::login_failed},
+        {"later", {not_sent()}, impact::once, errc::login_failed},
+        {"of a read", {lost()}, impact::none, errc::login_failed},
+        {"of a change", {lost()}, impact::idempotent, errc::outcome_unknown},
+    };
+    for (const auto& r : rows) {
+        CAPTURE(r.what);
+        tries t(r.does, start + 5s, true);
+        for (const attempt_end& end : r.ends) {
+            (void)t.ended(end, "http://h:1", 1);
+        }
+        tries late = t;
+        CHECK((t.begin(start, errc::login_failed, "wrong password") == step::give_up));
+        CHECK(t.code() == r.code);
+        CHECK(t.text() == "wrong password");
+        // The deadline comes first.
+        CHECK((late.begin(start + 5s, errc::login_failed, "wrong password") == step::give_up));
+        CHECK(late.code() == (r.code == errc::login_failed ? errc::unavailable : r.code));
+        CHECK(late.text() == "the deadline passed; last: wrong password");
+    }
+}
+
+TEST_CASE("the pauses of a call become longer with each round", "[logic][attempts]") {
+    for (const std::size_t endpoints : {std::size_t{1}, std::size_t{3}}) {
+        tries t(impact::none, start + 5s, false);
+        for (unsigned round = 0; round != 8; ++round) {
+            for (std::size_t i = 0; i != endpoints; ++i) {
+                (void)t.ended(not_sent(), "http://h:1", endpoints);
+            }
+            CHECK(t.pause(endpoints, 12345) == backoff(round, 12345));
+        }
+    }
+    CHECK(tries(impact::none, start, false).repeatable());
+    CHECK(tries(impact::idempotent, start, false).repeatable());
+    CHECK_FALSE(tries(impact::once, start, false).repeatable());
+}
