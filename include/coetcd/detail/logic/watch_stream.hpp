@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+namespace coetcd::detail::logic {
+
+/// Whose watches a stream carries.
+enum class stream_kind {
+    everybody, ///< Those of all.
+    one_watch, ///< That of one, where a stream cannot carry more.
+    question   ///< Nobody's: it only asks whether etcd answers.
+};
+
+/// One stream of watches: what was asked on it and what was heard, and so whether it is alive.
+///
+/// A question is a watch of nothing, which is ended at once: etcd's answer is all it is for.
+template<class TimePoint>
+class watch_stream {
+public:
+    /// @param two_way Whether messages can be sent while others come; else the first is the last.
+    watch_stream(stream_kind whose, bool two_way, TimePoint now)
+        : kind_(whose)
+        , two_way_(two_way)
+        , began_(now) {}
+
+    // What is sent.
+
+    /// The creation of a watch.
+    void asked(std::int64_t id, TimePoint now) {
+        if (unanswered_.empty()) {
+            heard_ = now; // from here on an answer is due
+        }
+        unanswered_.push_back(id);
+    }
+    /// A question.
+    /// @returns Its id, which no watch has.
+    std::int64_t ask(TimePoint now) {
+        const std::int64_t id = first_question + questions_++;
+        asked(id, now);
+        return id;
+    }
+
+    // What is heard.
+
+    void opened(TimePoint now) {
+        open_ = true;
+        heard_something(now);
+    }
+    void heard_something(TimePoint now) { heard_ = told_ = now; }
+    /// By another stream: that etcd is still there.
+    void heard_beside(TimePoint now) { heard_ = now; }
+    /// It was etcd who said it.
+    void heard_etcd() { answered_ = true; }
+    /// A watch, or a question, is created. etcd answers in order.
+    void created(std::int64_t id) {
+        if (!unanswered_.empty() && unanswered_.front() == id) {
+            unanswered_.pop_front();
+        } else {
+            std::erase(unanswered_, id);
+        }
+    }
+    /// What etcd answers next.
+    std::optional<std::int64_t> next_answer() const {
+        return unanswered_.empty() ? std::nullopt : std::optional(unanswered_.front());
+    }
+
+    bool answered() const { return answered_; }
+    /// Whether etcd has not said a word although it was open.
+    bool mute() const { return open_ && !answered_; }
+
+    // What follows.
+
+    enum class step {
+        wait,       ///< Until `until()`, or until something is heard or sent.
+        ask,        ///< It has been silent for long: `ask`, and send it.
+        ask_beside, ///< Likewise, on a stream of its own: nobody can ask on this one.
+        give_up,    ///< Nobody is there.
+    };
+    step next(TimePoint now) const {
+        if (now < until()) {
+            return step::wait;
+        }
+        if (!unanswered_.empty()) {
+            return step::give_up;
+        }
+        if (two_way_) {
+            return step::ask;
+        }
+        // etcd may be there, but does not tell us.
+        return now - told_ >= silence_of_one ? step::give_up : step::ask_beside;
+    }
+    TimePoint until() const {
+        if (!unanswered_.empty()) {
+            return heard_ + patience();
+        }
+        return heard_ + (two_way_ ? silence : silence_alone);
+    }
+
+    /// How long etcd may take to accept the stream, or to answer.
+    std::chrono::seconds patience() const {
+        return kind_ == stream_kind::question ? short_patience : long_patience;
+    }
+    /// Whether it is no reason for a longer pause that it broke.
+    bool has_lasted(TimePoint now) const { return now - began_ >= std::chrono::seconds(1); }
+
+    static constexpr std::chrono::seconds long_patience{2};
+    /// Where the answer decides how to go on.
+    static constexpr std::chrono::seconds short_patience{1};
+
+private:
+    static constexpr std::int64_t first_question = std::int64_t{1} << 62; // watches count from 1
+
+    // After how long a silence etcd is asked whether it is still there: a member that stands still
+    // keeps its connections. On a stream that carries one watch, by a request of its own.
+    static constexpr std::chrono::seconds silence{10};
+    static constexpr std::chrono::seconds silence_alone{60};
+    // How long a stream on which nobody can ask may be silent although etcd is there. By default it
+    // tells of progress every 10 minutes, up to a tenth later.
+    static constexpr std::chrono::minutes silence_of_one{12};
+
+    const stream_kind kind_;
+    const bool two_way_;
+    const TimePoint began_;
+    bool open_ = false;
+    bool answered_ = false;
+    TimePoint heard_ = TimePoint::min();  // when there was last an answer, or first a question
+    TimePoint told_ = TimePoint::min();   // when there was last a message on this very stream
+    std::deque<std::int64_t> unanswered_; // creations, in the order in which etcd answers them
+    std::int64_t questions_ = 0;
+};
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/login.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/logic/watch_history.hpp>
+#include <coetcd/detail/logic/watch_stream.hpp>
+#include <coetcd/detail/rpc.hpp>
+#include <coetcd/detail/service/look_back.hpp>
+#include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/service/watch_link.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/observer.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// The watches of one client, and what comes of one stream that carries some of them. Which streams
+/// there are is not decided here.
+class watch_streams : public std::enable_shared_from_this<watch_streams> {
+protected:
+    explicit watch_streams(std::shared_ptr<router> r)
+        : router_(std::move(r))
+        , env_(*router_->world()) {}
+    ~watch_streams() = default;
+
+    /// A watch has ended.
+    virtual void on_removed() = 0;
+
+    struct watch {
+        watch(wire::watch_create_request r, watch_sink& s)
+            : request(std::move(r))
+            , sink(&s)
+            , history(request.start_revision) {}
+        wire::watch_create_request request;
+        watch_sink* sink;
+        logic::watch_history history;
+        std::shared_ptr<watch_link> on; // the last stream that it was created on
+        bool runs_alone = false;
+    };
+    using watch_map = std::map<std::int64_t, watch>;
+    using kind = logic::stream_kind;
+    using stream_state = logic::watch_stream<time_point>;
+
+    void place(watch& w, const std::shared_ptr<watch_link>& on) {
+        w.on = on;
+        w.history.restart();
+        w.request.start_revision = w.history.next();
+        on->create(w.request);
+    }
+
+    std::shared_ptr<watch_link> make_link(logic::endpoint where, sending how, watch_load whose) {
+        return std::make_shared<watch_link>(env_, std::move(where), how, whose);
+    }
+
+    /// Opens a stream with the watches that it carries, and reads until it ends.
+    /// @returns Whether it broke: false if it was closed by us.
+    asio::awaitable<bool> serve(std::shared_ptr<watch_link> on) {
+        if (on->is_for(kind::everybody)) {
+            for (auto& [id, w] : watches_) {
+                place(w, on);
+            }
+        } else if (const auto one = watches_.find(on->load.watch); one != watches_.end()) {
+            place(one->second, on);
+        } else {
+            on->ask();
+        }
+        authorization who =
+            co_await router_->authorize(after(env_.now(), stream_state::long_patience));
+        if (who.ec || on->closed) {
+            if (who.ec && !logic::is_passing(who.ec)) {
+                end_all(*on, who.ec, who.text);
+            }
+            co_return !on->closed;
+        }
+        on->token_number = who.number;
+        call_request request(on->where,
+                             rpc::watch,
+                             std::exchange(on->unsent, {}),
+                             after(env_.now(), on->state.patience()));
+        request.how = on->how;
+        request.token = std::move(who.token);
+        open_result opened = co_await env_.open(std::move(request));
+        if (opened.ec) {
+            router_->failed(on->where);
+            co_return !on->closed;
+        }
+        on->channel = std::move(opened.opened);
+        report(*on, true);
+        on->state.opened(env_.now());
+        spawn(env_, attend(shared_from_this(), on));
+
+        while (!on->closed) {
+            reply r = co_await on->channel->read();
+            on->state.heard_something(env_.now());
+            if (!dispatch(*on, r)) {
+                break;
+            }
+            router_->succeeded(on->where);
+            if (on->is_for(kind::question)) {
+                on->close(); // it has its answer
+            }
+        }
+        const bool broke = !on->closed;
+        report(*on, false);
+        if (broke && !on->token_refused) {
+            router_->failed(on->where);
+        }
+        on->close();
+        co_return broke;
+    }
+
+    void report(const watch_link& of, bool opened) const {
+        if (router_->observer() && !of.is_for(kind::question)) {
+            const std::size_t carried = of.is_for(kind::everybody) ? watches_.size() : 1;
+            router_->observer()->on_watch_stream({of.where.text(), opened, carried});
+        }
+    }
+
+    /// Sends what there is to send; ends a stream on which etcd does not answer.
+    static asio::awaitable<void> attend(std::shared_ptr<watch_streams> self,
+                                        std::shared_ptr<watch_link> on) {
+        using step = stream_state::step;
+        env& world = self->env_;
+        while (!on->closed) {
+            if (!on->unsent.empty()) {
+                std::string batch = std::exchange(on->unsent, {});
+                const time_point until = after(world.now(), stream_state::long_patience);
+                const error_code ec = co_await on->channel->write(std::move(batch), until);
+                if (ec) {
+                    break;
+                }
+                continue;
+            }
+            const step next = on->state.next(world.now());
+            if (next == step::wait) {
+                (void)co_await on->outgoing.wait(on->state.until());
+            } else if (next == step::ask) {
+                on->ask();
+            } else if (next == step::give_up) {
+                break;
+            } else {
+                const bool there = co_await self->ask_beside(on);
+                if (!there) {
+                    break;
+                }
+            }
+        }
+        on->channel->close(); // the reader does the rest
+    }
+
+    /// Asks whether etcd is still there, for a stream on which nobody can ask.
+    asio::awaitable<bool> ask_beside(std::shared_ptr<watch_link> silent) {
+        const auto question = make_link(silent->where, sending::once, {kind::question});
+        silent->beside = question;
+        (void)co_await serve(question);
+        silent->beside = nullptr;
+        silent->state.heard_beside(env_.now());
+        co_return question->state.answered();
+    }
+
+    /// Handles one message of a stream.
+    /// @returns Whether the stream may go on.
+    bool dispatch(watch_link& from, reply& r) {
+        if (r.ec == errc::too_large) {
+            from.state.heard_etcd();
+            end_oversized(from, r.body);
+        }
+        if (r.ec) {
+            return false;
+        }
+        wire::stream_message<wire::watch_response> message;
+        try {
+            if (r.status == 200) {
+                message = wire::decode_stream<wire::watch_response>(r.body);
+            } else {
+                message = wire::decode_status(r.status, r.body);
+            }
+        } catch (const error&) {
+            return false;
+        }
+        // A proxy's refusal is no answer of etcd.
+        if (r.status == 200 || wire::is_status(r.body)) {
+            from.state.heard_etcd();
+        }
+        if (auto* failure = std::get_if<wire::status>(&message)) {
+            if (!refuses_token(from, *failure)) {
+                from.failure = std::move(*failure);
+            }
+            return false;
+        }
+        return dispatch(from, std::get<wire::watch_response>(message));
+    }
+
+    /// Whether it was the user's token that etcd did not like: a stream with another one may do.
+    bool refuses_token(watch_link& on, const wire::status& s) {
+        const bool refused = router_->logs_in() && logic::wants_token(s);
+        if (refused) {
+            on.token_refused = true;
+            router_->rejected(on.token_number);
+        }
+        return refused;
+    }
+
+    // A sink may add and remove watches when it is told something, so that telling it comes last.
+    bool dispatch(watch_link& from, wire::watch_response& m) {
+        const auto refusal = wire::decode_cancel_reason(m.cancel_reason);
+        if (m.canceled && refusal && refuses_token(from, *refusal)) {
+            return false; // all watches go on with another token
+        }
+        if (m.created && m.canceled) {
+            m.watch_id = from.state.next_answer().value_or(m.watch_id); // a refusal names none
+        }
+        if (m.created) {
+            from.state.created(m.watch_id);
+            router_->accepted(from.token_number);
+        }
+        const auto found = find(m.watch_id, from);
+        if (found == watches_.end()) {
+            return true; // a question; or removed, or moved, meanwhile
+        }
+        watch& w = found->second;
+        if (m.canceled) {
+            const error_code ec = m.compact_revision != 0 ? make_error_code(errc::watch_compacted)
+                                  : refusal               ? logic::code_of(*refusal)
+                                                          : errc::watch_canceled;
+            end(found, ec, std::move(m.cancel_reason), m.compact_revision);
+        } else if (m.created) {
+            if (w.history.told() > m.header.revision && !looks_back_) {
+                looks_back_ = true;
+                auto work =
+                    check_revision(shared_from_this(), wire::least_of(w.request), w.history.told());
+                spawn(env_, std::move(work));
+            }
+            w.sink->on_created();
+        } else if (!m.events.empty()) {
+            std::vector<event> complete = w.history.take(m.events, m.fragment);
+            if (!complete.empty()) {
+                w.sink->on_events(complete);
+            }
+        } else if (w.request.progress_notify) {
+            w.history.reached(m.header.revision);
+            w.sink->on_progress(w.history.next() - 1);
+        }
+        return true;
+    }
+
+    /// Ends the watches that have told of more than etcd has, if that is so for good. If it cannot
+    /// be told, the next stream gives another occasion.
+    static asio::awaitable<void>
+    check_revision(std::shared_ptr<watch_streams> self, range_request read, std::int64_t told) {
+        struct looking {
+            watch_streams& of;
+            ~looking() { of.looks_back_ = false; }
+        };
+        const looking until_the_end{*self};
+        std::function<bool()> wanted = [of = self.get()] { return !of->watches_.empty(); };
+        const std::optional<std::int64_t> revision =
+            co_await look_back(self->router_, std::move(read), told, std::move(wanted));
+        if (revision) {
+            self->end_ahead_of(*revision);
+        }
+    }
+
+    void end_ahead_of(std::int64_t revision) {
+        // Telling a sink may remove others.
+        for (;;) {
+            const auto ahead = std::find_if(watches_.begin(), watches_.end(), [&](const auto& w) {
+                return w.second.on && w.second.history.told() > revision;
+            });
+            if (ahead == watches_.end()) {
+                break;
+            }
+            end(ahead,
+                errc::revision_regressed,
+                "etcd is at revision " + std::to_string(revision) + ", and revision " +
+                    std::to_string(ahead->second.history.told()) + " was told of");
+        }
+    }
+
+    /// The watch of this name, if it is on that stream.
+    watch_map::iterator find(std::int64_t id, const watch_link& on) {
+        const auto found = watches_.find(id);
+        return found != watches_.end() && found->second.on.get() == &on ? found : watches_.end();
+    }
+
+    void end(watch_map::iterator one,
+             error_code ec,
+             std::string text,
+             std::int64_t compact_revision = 0) {
+        watch_sink& sink = *one->second.sink;
+        const std::shared_ptr<watch_link> on = std::move(one->second.on);
+        watches_.erase(one);
+        if (!on->is_for(kind::everybody)) {
+            on->close();
+        }
+        on_removed();
+        sink.on_ended(ec, std::move(text), compact_revision);
+    }
+
+    /// Ends the watch for which a message was too large: it would come again. If nobody knows which
+    /// one that is, then all of them.
+    void end_oversized(const watch_link& from, std::string_view beginning) {
+        const error_code ec = errc::too_large;
+        const std::string text = "a message was over the limit of max_answer";
+        const auto id = wire::find_watch_id(beginning);
+        if (!id) {
+            end_all(from, ec, text);
+        } else if (const auto found = find(*id, from); found != watches_.end()) {
+            end(found, ec, text);
+        }
+    }
+
+    /// Ends the watches of a stream that etcd will not have.
+    void end_if_refused(const watch_link& from) {
+        if (from.failure && !logic::judge(*from.failure).transient) {
+            end_all(from, logic::code_of(*from.failure), from.failure->message);
+        }
+    }
+
+    void end_all(const watch_link& on, error_code ec, const std::string& text) {
+        watch_map over;
+        if (on.is_for(kind::everybody)) {
+            over.swap(watches_);
+        } else {
+            over.insert(watches_.extract(on.load.watch));
+        }
+        on_removed();
+        for (auto& [id, w] : over) {
+            w.sink->on_ended(ec, text, 0);
+        }
+    }
+
+    const std::shared_ptr<router> router_;
+    env& env_;
+    watch_map watches_;
+
+private:
+    bool looks_back_ = false;
+};
+
+} // namespace coetcd::detail
