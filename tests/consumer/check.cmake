@@ -1,5 +1,5 @@
-# Builds and runs the consumer in WORK, with TLS and without. HOW: find_package, from an installation
-# of the build directory BUILT, or add_subdirectory of ROOT.
+# Builds and runs the consumer in WORK: header-only, with coetcd::compiled, and with TLS. HOW:
+# find_package, from an installation of the build directory BUILT, or add_subdirectory of ROOT.
 file(REMOVE_RECURSE "${WORK}")
 set(options "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
     "-DWITH_TLS=${TLS}")
@@ -16,6 +16,7 @@ execute_process(
     COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${WORK}/build/consumer" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${WORK}/build/consumer_compiled" COMMAND_ERROR_IS_FATAL ANY)
 if(TLS)
     execute_process(COMMAND "${WORK}/build/consumer_tls" COMMAND_ERROR_IS_FATAL ANY)
 endif()
