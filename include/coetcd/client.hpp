@@ -40,7 +40,7 @@ class client_impl;
 /// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///
-/// and `std::invalid_argument` at once, before anything is sent, if an argument cannot be right.
+/// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid.
 ///
 /// @par Cancellation
 /// `terminal`, for all calls, at once. The connection is closed; a change may have been applied.
@@ -52,7 +52,7 @@ public:
     using executor_type = boost::asio::any_io_executor;
 
     /// @param executor Where all work is done: the caller's `io_context` or strand.
-    /// @throws std::invalid_argument naming the field, if an endpoint or an option cannot be right.
+    /// @throws std::invalid_argument naming the field, if an endpoint or an option is invalid.
     client(executor_type executor, endpoints cluster, client_options options = {});
 
     /// For tests: a client that sees the world through `world`.
@@ -78,7 +78,7 @@ public:
     boost::asio::awaitable<delete_range_response> erase(key_range keys,
                                                         erase_options options = {}) const;
 
-    /// Carries out a transaction. One round trip. That its conditions do not hold is no error: see
+    /// Carries out a transaction. One round trip. Conditions that do not hold are no error: see
     /// `txn_response::succeeded`.
     boost::asio::awaitable<txn_response> txn(coetcd::txn transaction) const;
 
@@ -90,7 +90,7 @@ public:
     /// Grants a lease, which ends `ttl` after its last renewal. One round trip.
     /// @param ttl At least one second; etcd raises it to its minimum, by default two: see the
     /// answer.
-    /// @param id What to call it; 0 lets the client choose. Positive, or 0.
+    /// @param id Its id, positive; 0 lets the client choose.
     boost::asio::awaitable<lease_grant_response> lease_grant(std::chrono::seconds ttl,
                                                              lease_id id = 0) const;
 
@@ -101,7 +101,7 @@ public:
     /// Renews a lease. One round trip. `ttl` is zero if there is none.
     boost::asio::awaitable<lease_keep_alive_response> lease_keep_alive_once(lease_id id) const;
 
-    /// Tells how long a lease has. One round trip. `ttl` is -1 if there is none.
+    /// Tells how long a lease still lasts. One round trip. `ttl` is -1 if there is none.
     boost::asio::awaitable<lease_time_to_live_response> lease_time_to_live(lease_id id,
                                                                            bool keys = false) const;
 

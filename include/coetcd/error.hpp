@@ -52,7 +52,7 @@ enum class server_errc {
     unauthenticated = 16,
 };
 
-/// What a caller wants to know of a failure: `if (e.code() == coetcd::condition::retryable)`.
+/// What a caller needs to know about a failure: `if (e.code() == coetcd::condition::retryable)`.
 enum class condition {
     retryable = 1,   ///< Nothing was changed, and the same call may succeed later.
     outcome_unknown, ///< The change may have been applied: read before you repeat it.

@@ -11,7 +11,7 @@
 
 namespace coetcd {
 
-/// What etcd calls a lease. Zero means "no lease".
+/// The id of a lease. Zero means "no lease".
 using lease_id = std::int64_t;
 
 /// Sent by etcd with every answer.
@@ -68,11 +68,11 @@ enum class sort_target { key, version, create, mod, value };
 
 /// Options of a range read. Trivially destructible, so that a call may spell them in braces.
 struct range_options {
-    std::int64_t limit = 0;    ///< The most keys to return; 0 for all; never negative.
+    std::int64_t limit = 0;    ///< Maximum number of keys; 0 for all; never negative.
     std::int64_t revision = 0; ///< Read as of this revision; 0 for the newest; never negative.
     sort_order order = sort_order::none;
     sort_target target = sort_target::key;
-    bool serializable = false; ///< Answer from one member's memory: faster, perhaps stale.
+    bool serializable = false; ///< Answer from one member's memory: faster, possibly stale.
     bool keys_only = false;
     bool count_only = false;
     std::int64_t min_mod_revision = 0;
@@ -190,10 +190,10 @@ public:
         (compares.push_back(std::move(conditions)), ...);
         return std::move(*this);
     }
-    /// Adds operations for the case that all conditions hold.
+    /// Adds operations to do if all conditions hold.
     template<class... Op>
     txn&& then(Op... ops) &&;
-    /// Adds operations for the other case.
+    /// Adds operations to do otherwise.
     template<class... Op>
     txn&& otherwise(Op... ops) &&;
 

@@ -23,7 +23,7 @@ struct lease_revoke_response {
 struct lease_keep_alive_response {
     response_header header;
     lease_id id = 0;
-    std::chrono::seconds ttl{0}; ///< Zero: there is no such lease (any more).
+    std::chrono::seconds ttl{0}; ///< Zero: there is no such lease.
 };
 
 struct lease_time_to_live_response {

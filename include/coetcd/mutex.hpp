@@ -31,13 +31,14 @@ std::shared_ptr<ownership> ownership_of(const held_lock& held);
 } // namespace detail
 
 /// A lock that is held, from `mutex::scoped_lock`. Its destruction gives the lock back in the
-/// background, also when it is lost already; await `unlock` to know that it happened.
+/// background, even if it is lost already; await `unlock` to know that it happened.
 ///
 /// @par Thread safety
 /// As `client`.
 class [[nodiscard]] held_lock {
 public:
-    /// No lock: `owns_lock` is false, and it can be assigned to. Completion tokens want that.
+    /// No lock: `owns_lock` is false, and it can be assigned to. Default-constructible because
+    /// `co_spawn` requires it of results.
     held_lock() noexcept = default;
     /// Takes over a lock that was taken with `mutex::lock` or `mutex::try_lock`.
     /// @throws error with `errc::not_owner` if it is not held.
@@ -51,10 +52,11 @@ public:
     bool owns_lock() const;
     explicit operator bool() const { return owns_lock(); }
 
-    /// See `mutex::fencing_token`. Still told after a loss.
+    /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
     /// See `mutex::is_owner`.
     compare is_owner() const;
+    /// See `mutex::key`.
     const std::string& key() const;
 
     /// See `mutex::unlock`; only ever touches what this object held.
@@ -76,15 +78,19 @@ private:
 /// after a loss.
 ///
 /// **A lock on a network is a strong hint, not a proof**: a process can stall for longer than its
-/// ttl and go on as if it still held the lock. Whatever must not happen twice is to be written by a
-/// transaction with `is_owner()`, or to a resource that refuses a `fencing_token()` smaller than
+/// ttl and go on as if it still held the lock. Where something must not happen twice, write by a
+/// transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller than
 /// one it has seen.
 ///
-/// A lock is over when it is unlocked, when the session is lost, or when somebody deletes its key.
-/// The latter is noticed with the next renewal. See `owns_lock`.
+/// A lock ends when it is unlocked, when the session is lost, or when somebody deletes its key. The
+/// latter is noticed with the next renewal. See `owns_lock`.
 ///
-/// Everything in etcd below `<name>/` is the lock's queue: a key of somebody else's there blocks it
+/// All keys in etcd that begin with `<name>/` are the lock's queue: any other key there blocks it
 /// for as long as it exists, and so does another lock there: `orders` would wait for `orders/42`.
+/// Keys that begin with `<name>.` are the lock's, too, and block nobody. A user needs to read and
+/// write both: all keys from `<name>.` up to, but not including, `<name>0`.
+///
+/// A session uses its keys again, however often it takes the lock.
 ///
 /// It may be destroyed at any moment. Calls under way complete; a lock that `lock` or `try_lock`
 /// took is given back in the background, one that a `held_lock` holds stays with that.
@@ -105,24 +111,27 @@ public:
     mutex& operator=(mutex&&) noexcept;
     ~mutex();
 
-    /// Waits for the lock, without limit, as long as the session lives; failures of the network
-    /// in between are ridden out. One round trip if it is free; else, once it is handed over, one.
+    /// Waits until the lock is acquired, retrying through network failures, for as long as the
+    /// session lives. One round trip if free; otherwise one after hand-over. If a coroutine of this
+    /// session hands it over, its `unlock` shares that round trip.
     ///
-    /// @throws error with `errc::lock_lost` if our place in the queue was deleted by somebody else;
-    ///   else see above.
+    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue; else
+    ///   see above.
     /// @par Cancellation
-    /// `terminal`, at once. Our place in the queue is deleted in the background; if even that fails
-    /// the session is given up, so that no key of ours is left to block others. So it is with every
+    /// `terminal`, at once. Our place in the queue is deleted in the background, until etcd
+    /// answers. The session is given up only if etcd refuses for good, or if the deletion failed
+    /// for a whole ttl, so that no key of ours is left to block others. The same holds for every
     /// other end without the lock.
     boost::asio::awaitable<void> lock();
 
-    /// Takes the lock if it is free right now. One round trip; none if this session has it.
-    /// @returns False if somebody has it, or waits for it. Nothing is left in etcd.
+    /// Takes the lock if it is free right now. One round trip; none if this session has it, or
+    /// waits for it.
+    /// @returns False if it is held, or waited for. Nothing is left in etcd.
     /// @throws error Also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<bool> try_lock();
 
-    /// As `lock`, for as long as `patience` at the most; if that is not positive, as `try_lock`.
-    /// @returns False if it was not handed over by then.
+    /// As `lock`, for `patience` at the most; if that is not positive, as `try_lock`.
+    /// @returns False if the lock was not acquired by then.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.
@@ -137,35 +146,39 @@ public:
 
     /// Gives the lock back. One round trip.
     ///
+    /// It takes effect at the call: `owns_lock` is false, and the next coroutine of this session
+    /// may enter, in the same request. Await the result to know that etcd has done it.
+    ///
     /// @returns False if it was not ours any more, or never was: nothing was touched.
-    /// @throws error as `client`, if no endpoint answers in time. It counts as unlocked here at
-    ///   once, and is given back in the background. A call that is repeated touches nothing newer.
+    /// @throws error as `client`, if no endpoint answers in time. The lock is then given back
+    ///   in the background. A repeated call touches nothing newer.
     /// @par Cancellation
-    /// `terminal`. It is given back in the background.
+    /// `terminal`. The lock is given back in the background.
     boost::asio::awaitable<bool> unlock();
 
-    /// Whether the lock is held, as far as can be known without asking etcd. Looks at the clock: it
-    /// tells the truth in the first instruction after a stall.
+    /// Whether the lock is held, as far as can be known without asking etcd. Looks at the clock, so
+    /// that it is right in the first instruction after a stall.
     bool owns_lock() const;
 
     /// A number that grows with each owner of a lock of this name.
     /// @throws error with `errc::not_owner` if it is not held.
     std::int64_t fencing_token() const;
 
-    /// A condition for a transaction: it is applied only as long as this very ownership lasts.
+    /// A condition for a transaction, true only as long as this very ownership lasts.
     /// @throws error with `errc::not_owner` if it is not held.
     compare is_owner() const;
 
-    /// The key in etcd that stands for this ownership.
+    /// The key in etcd that stands for this ownership. A later ownership of the same session may
+    /// have the same key: `is_owner` tells them apart.
     /// @throws error with `errc::not_owner` if it is not held.
     const std::string& key() const;
 
     const std::string& name() const;
 
-    /// Who holds the lock now. One round trip.
+    /// The holder now, if there is one. One round trip.
     boost::asio::awaitable<std::optional<lock_entry>> holder() const;
 
-    /// Who waits for it, next first. One round trip. Of each session only one is seen: the others
+    /// The waiters, next first. One round trip. Only one of each session is listed: the others
     /// queue inside it.
     boost::asio::awaitable<std::vector<lock_entry>> waiters() const;
 
@@ -179,7 +192,7 @@ private:
 ///
 /// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
 /// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
-/// succeeded, a failure to unlock is not reported: it is made good in the background.
+/// succeeded, a failure to unlock is not reported: the lock is given back in the background.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost` or

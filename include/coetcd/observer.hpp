@@ -12,10 +12,11 @@ namespace coetcd {
 
 enum class session_end : int;
 
-// What an observer is told. Texts are valid during the call only. None of them holds a value, a
-// password or a token; names of locks and endpoints are there as they are, and keys are not.
+// What an observer receives. Texts are valid during the call only. None of them holds a value, a
+// password, a token or a key; names of locks and endpoints appear as they are.
 
-/// One attempt of one request. A call that is tried again makes several.
+/// One attempt of one request. A call that is tried again makes several; one request may carry
+/// transactions of several locks, or renewals of several sessions.
 struct request_report {
     std::string_view rpc;      ///< etcd's name of the call, as `range` or `txn`.
     std::string_view endpoint; ///< `http://host:port`
@@ -36,8 +37,8 @@ struct connection_report {
 struct renewal_report {
     lease_id lease;
     std::chrono::nanoseconds latency;
-    /// How long the session would have been certain still, had this renewal not come. The smaller,
-    /// the nearer it was to being lost; compare it with 90 % of the ttl.
+    /// How much longer the session would have been certain without this renewal. The smaller, the
+    /// nearer it was to being lost; compare it with 90 % of the ttl.
     std::chrono::nanoseconds margin;
     error_code outcome; ///< Clear: it was renewed, or is known to be gone.
 };
@@ -53,28 +54,28 @@ struct lock_wait_report {
     std::string_view name;
     std::chrono::nanoseconds waited;
     bool acquired;
-    error_code failure; ///< Clear if not acquired: somebody else had it for too long.
+    error_code failure; ///< Clear although not acquired: it was not handed over in time.
 };
 
 /// The end of the ownership of a lock.
 struct lock_hold_report {
     std::string_view name;
     std::chrono::nanoseconds held;
-    bool lost; ///< It was not given back: the session was lost, or its key was deleted.
+    bool lost; ///< Not given back: the session was lost, or the key was deleted.
 };
 
 /// A stream of watches was opened, or has ended.
 struct watch_stream_report {
     std::string_view endpoint;
     bool opened;
-    std::size_t watches; ///< That it carries; at its end, that go on with the next one.
+    std::size_t watches; ///< That it carries; at its end: that the next one resumes.
 };
 
-/// Is told what a client does, for logs and metrics: see `client_options::observer`.
+/// Receives a client's events, for logs and metrics: see `client_options::observer`.
 ///
 /// All functions are called on the client's executor, in the midst of the library's work: they must
 /// not throw, not block, and not use the client; they may post. One observer may serve several
-/// clients; of clients on several threads, it is called by all of these threads.
+/// clients; if these run on several threads, all of the threads call it.
 class observer {
 public:
     virtual ~observer() = default;

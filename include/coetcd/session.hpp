@@ -21,16 +21,17 @@ class session_impl;
 /// A lease that is kept alive, and with it the locks that are taken through it.
 ///
 /// It is renewed every third of its ttl, on connections for nothing else, at any endpoint that
-/// answers.
-/// It counts as lost when etcd says so, or as soon as it cannot be certain any more: measured from
-/// when the last renewal that succeeded was *sent*, with a margin, on a clock that runs through a
-/// suspend of the machine. A session that is lost stays lost: open a new one.
+/// answers; sessions of one client that are due together share requests.
+///
+/// It is lost when etcd reports its lease gone, or when the lease may have expired: ttl minus a
+/// margin of 10 % (at least 250 ms) after the last successful renewal was *sent*, on a clock that
+/// runs through a suspend of the machine. A lost session stays lost: open a new one.
 ///
 /// The renewals run on the client's executor: a program whose event loop is stuck for longer than
 /// the ttl loses its locks, as it should.
 ///
-/// Destroying it closes it: its locks are lost to its holders at once, and a request to revoke the
-/// lease is sent in the background. If that fails, the keys go when the lease expires.
+/// Destroying it closes it: its locks are lost at once, and a request to revoke the lease is sent
+/// in the background. If that fails, the keys go when the lease expires.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -38,18 +39,19 @@ class [[nodiscard]] session {
 public:
     /// Grants a lease and begins to renew it. One round trip.
     ///
-    /// @throws std::invalid_argument if `options.ttl` cannot be right; else as `client`.
+    /// @throws std::invalid_argument if `options.ttl` is invalid; else as `client`.
     /// @par Cancellation
     /// `terminal`. If the lease may have been granted, it is revoked in the background.
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
 
-    /// Goes on with a lease that exists: of a session that was orphaned, or of another program.
-    /// One round trip. `options.ttl` does not count.
+    /// Takes over an existing lease: of a session that was orphaned, or of another program. One
+    /// round trip. `options.ttl` has no effect.
     /// @throws error with `server_errc::not_found` if there is no such lease; else as `client`.
     static boost::asio::awaitable<session>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
-    /// No session: it can only be assigned to and destroyed. Completion tokens want that.
+    /// No session: it can only be assigned to and destroyed. Default-constructible because
+    /// `co_spawn` requires it of results.
     session() noexcept = default;
     session(session&&) noexcept = default;
     session& operator=(session&&) noexcept;
@@ -58,7 +60,7 @@ public:
     lease_id lease() const noexcept;
     std::chrono::seconds ttl() const noexcept; ///< As etcd granted it.
 
-    /// Also looks at the clock: it tells the truth in the first instruction after a stall.
+    /// Looks at the clock, so that it is right in the first instruction after a stall.
     session_state state() const;
     session_end reason() const;
 
@@ -71,14 +73,15 @@ public:
     /// `terminal`, without effect on the session.
     boost::asio::awaitable<session_end> lost() const;
 
-    /// Loses the session at once and revokes its lease; returns when etcd has deleted its keys. One
-    /// round trip; none if it was closed before. Takes ttl or five seconds at the most.
+    /// Loses the session and revokes its lease; returns when etcd has deleted its keys. One round
+    /// trip; none if it was closed before. Takes at most its ttl or five seconds, whichever is
+    /// less.
     /// @throws error as `client`: the lease then ends by itself, within its ttl.
     /// @par Cancellation
     /// `terminal`. The session is lost all the same; a second call tries again to revoke.
     boost::asio::awaitable<void> close();
 
-    /// Loses the session without revoking its lease, which lives on for its ttl. For handing it
+    /// Loses the session without revoking its lease, which lasts for its ttl and can be handed
     /// over: see `adopt`.
     lease_id orphan();
 

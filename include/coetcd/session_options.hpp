@@ -17,30 +17,29 @@ public:
         : ttl(lifetime)
         , label(std::move(shown)) {}
 
-    /// How long the session's locks outlive its process, when that dies or is cut off. Short:
-    /// others wait less; long: a longer pause of the process or of etcd is survived. At least one
-    /// second; etcd raises it to its minimum, by default two. What it grants counts:
+    /// How long locks stay held after the process dies. Shorter: faster takeover. Longer: survives
+    /// longer pauses. At least one second; etcd raises it to its minimum, by default two: see
     /// `session::ttl`.
     std::chrono::seconds ttl;
 
-    /// Who this is, for people: `mutex::holder` shows it. It is stored in etcd, as it is.
+    /// A name for people: `mutex::holder` shows it. It is stored in etcd as it is.
     std::string label;
 };
 
 enum class session_state {
     active,  ///< The last renewal succeeded.
     suspect, ///< The last renewal failed; there is time for more. Locks are still held.
-    lost,    ///< It is over, for good. So are its locks.
+    lost,    ///< It has ended for good. So have its locks.
 };
 
 /// Why a session is lost.
 enum class session_end : int {
-    none,           ///< It is not.
+    none,           ///< It is not lost.
     expired,        ///< etcd has no such lease any more: it expired there, or was revoked.
     deadline,       ///< No renewal succeeded in time; etcd may have ended the lease.
     closed,         ///< `close` was called, or the session was destroyed.
     orphaned,       ///< `orphan` was called.
-    cleanup_failed, ///< A key that had to go could not be deleted, so the lease was given up.
+    cleanup_failed, ///< A key could not be deleted and would block others: the lease was given up.
 };
 
 const char* to_string(session_end reason) noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// All definitions. Include it in one translation unit of a program that is compiled with
-// COETCD_SEPARATE_COMPILATION; the CMake target coetcd::compiled does both.
+// All definitions. Define COETCD_SEPARATE_COMPILATION for the whole program, and include this in
+// one of its translation units; the CMake target coetcd::compiled does both.
 
 #ifndef COETCD_SEPARATE_COMPILATION
 #error "define COETCD_SEPARATE_COMPILATION for the whole program"

@@ -16,7 +16,7 @@ namespace coetcd {
 /// an authority that is trusted, and have the endpoint's host among its subject alternative names;
 /// a common name does not count. Sessions of TLS are not resumed: each connection verifies anew.
 ///
-/// Reads all files, and only now: make another one, and another client, for new ones.
+/// Reads all files now, and never again: for new files make another one, and another client.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
 std::shared_ptr<const detail::net::secure_layer> make_tls(tls_options options = {});

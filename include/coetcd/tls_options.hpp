@@ -30,17 +30,17 @@ public:
     std::optional<std::string> certificate; ///< The text itself.
     std::optional<std::string> key_file;
     std::optional<std::string> key; ///< The text itself.
-    /// Opens the key, if it is encrypted.
+    /// Decrypts the key.
     std::optional<std::string> passphrase;
-    /// Called for the passphrase when it is needed and `passphrase` is not set. What it returns is
-    /// wiped after use.
+    /// Called for the passphrase when it is needed and `passphrase` is not set. Its result is wiped
+    /// after use.
     std::function<std::string()> ask_passphrase;
 
-    /// The name, or address, that the certificate of every server must have, instead of the one in
-    /// its endpoint; sent to it as well, unless it is an address.
+    /// The name or address that the certificate of every server must have, instead of the one in
+    /// its endpoint. A name is also sent to the server.
     std::optional<std::string> server_name;
 
-    /// Talk to anybody, whoever it may be: to find out what is wrong, never in production.
+    /// Accept any server: to find out what is wrong, never in production.
     bool insecure_skip_verify = false;
 };
 

@@ -14,34 +14,34 @@ class access;
 class watcher_impl;
 } // namespace detail
 
-/// The changes of a range of keys, in order, each once, from `client::watch`.
+/// A watch, from `client::watch`. It delivers every change to a key or range exactly once, in
+/// order, and never splits a revision.
 ///
 /// All watches of a client share one connection. When it breaks, or its member of the cluster
-/// stops, the watch goes on elsewhere after the last event it told of: without gap or duplicate.
-/// Destroying it ends the watch; nothing is left in etcd.
+/// stops, the watch resumes elsewhere after the last event that it delivered, without gap or
+/// duplicate. Destroying it ends the watch; nothing is left in etcd.
 ///
-/// What etcd sends is held until it is read, up to `watch_options::buffer` and one message. A
-/// reader that is slower than its keys change slows neither etcd nor other watches, and misses
-/// nothing unless history is compacted before it gets there.
+/// It buffers at most `watch_options::buffer` bytes plus one message; delivery then pauses until
+/// you catch up. A slow reader slows neither etcd nor other watches, and misses nothing unless
+/// history is compacted before it gets there.
 ///
-/// Behind a proxy that passes a request on only once it is complete, each watch has a connection of
-/// its own.
+/// Behind a proxy that buffers requests, each watch has a connection of its own.
 ///
 /// @par Thread safety
 /// Distinct objects: safe, if their clients are distinct. Shared objects: unsafe.
 class [[nodiscard]] watcher {
 public:
-    /// Waits for the next changes, and returns all that there are.
+    /// Waits for changes, and returns all that have arrived.
     ///
     /// One call at a time. No round trip. This object may be destroyed before it completes; it then
     /// throws `operation_aborted`.
     ///
-    /// @throws compacted_error if history that it needs was compacted.
+    /// @throws compacted_error if changes that it has yet to deliver were compacted.
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
-    ///   older than what this watch has told of.
+    ///   older than what this watch has delivered.
     /// @throws error with `errc::watch_canceled` or a `server_errc` if etcd ended or refused the
-    ///   watch, `errc::too_large` if a message exceeds the limit of `client_options`. It then goes
-    ///   on throwing that.
+    ///   watch, `errc::too_large` if a message exceeds the limit of `client_options`. All later
+    ///   calls throw the same.
     /// @par Cancellation
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<watch_batch> next();

@@ -13,38 +13,37 @@ namespace coetcd {
 
 /// Options of a watch. Trivially destructible, so that a call may spell them in braces.
 struct watch_options {
-    /// The first revision to tell of; 0 for all that happens from the call on. Older history
-    /// exists back to the last compaction.
+    /// The first revision to deliver; 0 for all that happens from the call on. Older history exists
+    /// back to the last compaction.
     std::int64_t start_revision = 0;
-    bool prev_kv = false;   ///< Tell what a key was before, too.
+    bool prev_kv = false;   ///< Include the previous key-value pair.
     bool no_put = false;    ///< Leave puts out.
     bool no_delete = false; ///< Leave erases out.
-    /// Tell also how far it has come when nothing happens: about every ten minutes, unless etcd is
-    /// configured otherwise.
+    /// Report progress while nothing changes: about every ten minutes, unless etcd is configured
+    /// otherwise.
     bool progress_notify = false;
-    /// How much may wait to be read, in bytes of keys, values and what holds them. Beyond it, etcd
-    /// is told to stop, and goes on where it stopped when all that waits was read. Must be
-    /// positive.
+    /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it delivery
+    /// pauses, and resumes there once the buffer was read. Must be positive.
     std::size_t buffer = 1024 * 1024;
 };
 
 /// Changes, in the order in which they happened.
 struct watch_batch {
-    /// All changes up to this revision were told: a watch from `revision + 1` on tells of all
+    /// All changes up to this revision were delivered: a watch from `revision + 1` on delivers all
     /// others, in any client.
     std::int64_t revision = 0;
     /// The changes of one revision are never split. None: nothing has happened up to `revision`.
     std::vector<event> events;
 };
 
-/// What a watch throws with `errc::watch_compacted`: history that it needs is gone.
+/// What a watch throws with `errc::watch_compacted`: changes that it has yet to deliver are gone.
 class compacted_error : public error {
 public:
     compacted_error(std::int64_t compact_revision, const std::string& text)
         : error(errc::watch_compacted, text)
         , compact_revision_(compact_revision) {}
 
-    /// The first revision from which a watch can start.
+    /// The first revision still available.
     std::int64_t compact_revision() const noexcept { return compact_revision_; }
 
 private:
