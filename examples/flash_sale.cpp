@@ -77,8 +77,8 @@ public:
         co_return std::stoi(found.value().value);
     }
 
-    /// What takes time in a sale. On demand it stops here, so that the process can be frozen or
-    /// killed at the worst moment: after the check, before the write.
+    /// The part of a sale that takes time. On demand it stops here, so that the process can be
+    /// frozen or killed at the worst moment: after the check, before the write.
     asio::awaitable<void> charge_the_card(int stock) {
         asio::steady_timer takes_a_while(client.get_executor(), 3ms);
         co_await takes_a_while.async_wait(asio::use_awaitable);
@@ -160,8 +160,8 @@ private:
 
 // --- The naive way --------------------------------------------------------------------------
 
-/// Creates the lock key with a lease, if there is none. That is all there is to it: the lock of who
-/// dies does not block the others for ever.
+/// Creates the lock key with a lease, if there is none. That is all: the lock of a dead process
+/// does not block the others for ever.
 asio::awaitable<bool> try_naive_lock(shop& s) {
     const auto taken = co_await s.client.get(s.key.lock);
     if (taken) {

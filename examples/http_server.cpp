@@ -2,9 +2,9 @@
 //
 //     POST /orders/42/ship
 //
-// ships an order once, whatever number of requests arrive at the same time, at whatever number of
-// such servers: the first gets 201, the others wait for it and get 200. Whoever cannot get the lock
-// in time gets 503. One thread serves all of them; a request that waits costs a coroutine.
+// ships an order once, however many requests arrive at the same time, at however many such servers:
+// the first gets 201, the others wait for it and get 200. A request that cannot get the lock in
+// time gets 503. One thread serves all of them; a request that waits costs a coroutine.
 //
 // Run: http_server [http://127.0.0.1:2379 [PORT]]
 //
@@ -173,7 +173,7 @@ private:
         if (!session_) {
             co_return reply(http::status::service_unavailable, "please try again");
         }
-        // The lock's own keys are below "orders/42/", so that nothing else may be.
+        // The lock's own keys begin with "orders/42/" and "orders/42.": nothing else may.
         coetcd::mutex mutex(*session_, "orders/" + order);
         const bool locked = co_await mutex.try_lock_for(5s);
         if (!locked) {
