@@ -329,7 +329,7 @@ TEST_CASE("try_lock_for waits for so long, and try_lock_until until then", "[mut
             const bool past = co_await m->try_lock_until(clock::now() - 1h);
             CHECK(!past);
         }
-        co_await until_count(c, name + "/", 1); // the tombstones live with their session
+        co_await until_count(c, name + "/", 1); // an epoch lives with its session
 
         const std::vector<coetcd::mutex*> in_turn{&other, &same_session};
         for (coetcd::mutex* m : in_turn) {

@@ -662,7 +662,7 @@ TEST_CASE("an enter that arrives after its key was deleted by hand does not put 
 TEST_CASE("unlock() after the lease has ended says so, whatever came before", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;
-    // An answer to the request for the lock is lost, so that its end wants a tombstone.
+    // An answer to the request for the lock is lost, so that its end puts an epoch.
     bool first = true;
     w.env->decide = [&](const call_request& r) {
         scripted_env::fate f;
