@@ -204,6 +204,16 @@ awaitable<void> until_watches(double n, std::uint16_t port = shared_etcd().port(
     co_await eventually(there, 10s, what);
 }
 
+/// Waits until the server has a watch.
+awaitable<void> until_watched() {
+    auto watched = []() -> awaitable<bool> {
+        const double now =
+            co_await metric(shared_etcd().port(), "etcd_debugging_mvcc_watcher_total");
+        co_return now > 0;
+    };
+    co_await eventually(watched, 10s, "the server has a watch");
+}
+
 /// How often etcd tells of progress; the flag has lost its prefix with 3.6.
 std::string progress_flag() {
     const char* const other = std::getenv("COETCD_ETCD");
@@ -819,16 +829,20 @@ TEST_CASE("Behind such a proxy a lock is handed over by its watches", "[watch][p
         co_await until_watches(0);
         buffering_proxy proxy(executor, shared_etcd().port());
         const client c(executor, proxy.url());
-        const session one = co_await session::open(c);
-        const session other = co_await session::open(c);
+        session one = co_await session::open(c);
+        session other = co_await session::open(c);
         const std::string name = unique_name("handed");
         coetcd::mutex first(one, name);
         coetcd::mutex second(other, name);
         co_await first.lock();
         for (int i = 0; i < 10; ++i) {
-            co_await until_watches(0);
             task<void> waiting(executor, second.lock());
-            co_await until_watches(2);
+            auto waits = [&]() -> awaitable<bool> {
+                const std::vector<coetcd::lock_entry> behind = co_await first.waiters();
+                co_return behind.size() == 1;
+            };
+            co_await eventually(waits, 5s, "it waits");
+            co_await until_watched();
             const auto before = clock::now();
             (void)co_await first.unlock();
             co_await waiting.result();
@@ -837,6 +851,8 @@ TEST_CASE("Behind such a proxy a lock is handed over by its watches", "[watch][p
             std::swap(first, second);
         }
         (void)co_await first.unlock();
+        co_await one.close(); // what it keeps of watches goes with it
+        co_await other.close();
         co_await until_watches(0);
     });
 }
