@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/service/key_watch.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail;
+using namespace std::chrono_literals;
+using support::scripted_env;
+using support::world;
+
+namespace {
+
+class fixture {
+public:
+    fixture()
+        : hub(std::make_shared<watch_hub>(std::make_shared<router>(
+              w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")})))
+        , wake(*w.env)
+        , listening_(w.start(listen(*this))) {
+        hub->hold();
+        w.env->on_open = [this, serve = w.env->on_open](const call_request& request, auto opened) {
+            stream_ = opened;
+            serve(request, opened);
+        };
+    }
+    ~fixture() {
+        hub->release();
+        listening_.cancel();
+        w.env->pass(1s);
+    }
+    fixture(const fixture&) = delete;
+    fixture& operator=(const fixture&) = delete;
+
+    env& world_env() { return *w.env; }
+    time_point now() const { return w.env->now(); }
+    void pass(std::chrono::nanoseconds time = 10ms) { w.env->pass(time); }
+
+    std::unique_ptr<key_watch> watch(const std::string& key) {
+        return std::make_unique<key_watch>(*w.env, hub, key);
+    }
+    /// One that is in force, and was looked at.
+    std::unique_ptr<key_watch> watch_in_force(const std::string& key) {
+        auto made = watch(key);
+        pass();
+        made->look_taken();
+        return made;
+    }
+    /// Begins a life of a key.
+    std::int64_t put(const std::string& key) {
+        w.etcd->write(key, "");
+        return w.etcd->revision;
+    }
+    void erase(const std::string& key) {
+        w.etcd->erase(key);
+        pass();
+    }
+    /// etcd ends a watch by itself.
+    void end_watch(int id) {
+        w.env->push(stream_,
+                    R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
+                        R"(","canceled":true,"cancel_reason":"etcdserver: permission denied"}})");
+        pass();
+    }
+
+    world w;
+    const std::shared_ptr<watch_hub> hub;
+    notifier wake;
+    int told = 0; ///< How often `wake` was notified.
+
+private:
+    static asio::awaitable<void> listen(fixture& self) {
+        for (;;) {
+            (void)co_await self.wake.wait();
+            ++self.told;
+        }
+    }
+    support::background<void> listening_;
+    std::shared_ptr<scripted_env::server_stream> stream_;
+};
+
+} // namespace
+
+TEST_CASE("a watch of a key tells that its life has ended", "[service][key_watch]") {
+    fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    CHECK(watch->key() == "k");
+    watch->attach(f.wake, life, f.now());
+    f.put("k");
+    f.put("other");
+    f.erase("other");
+    CHECK_FALSE(watch->erased());
+    CHECK(f.told == 0);
+    f.erase("k");
+    CHECK(watch->erased());
+    CHECK(f.told == 1);
+    CHECK_FALSE(watch->blind());
+}
+
+TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_watch]") {
+    fixture f;
+    const auto first = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, first, f.now());
+    f.erase("k");
+    REQUIRE(watch->erased());
+    const auto second = f.put("k");
+    watch->attach(f.wake, second, f.now());
+    CHECK_FALSE(watch->erased());
+    CHECK(f.told == 1);
+    f.erase("k");
+    CHECK(watch->erased());
+    CHECK(f.told == 2);
+
+    // as told by a member that lags: who waits knows of a later life already
+    const auto third = f.put("k");
+    watch->attach(f.wake, third + 10, f.now());
+    f.erase("k");
+    CHECK_FALSE(watch->erased());
+    CHECK(f.told == 2);
+    // It was told before anybody waited for it.
+    watch->attach(f.wake, third, f.now());
+    CHECK(watch->erased());
+}
+
+TEST_CASE("a watch is blind from its creation until somebody looks", "[service][key_watch]") {
+    fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch("k");
+    watch->attach(f.wake, life, f.now());
+    CHECK_FALSE(watch->blind()); // not in force: it will tell when it is
+    CHECK(f.told == 0);
+    f.pass();
+    CHECK(watch->blind());
+    CHECK(f.told == 1);
+    watch->look_taken();
+    CHECK_FALSE(watch->blind());
+    CHECK(f.w.etcd->watches() == 1); // the same
+}
+
+TEST_CASE("a watch that was in force before a life was heard of is not blind",
+          "[service][key_watch]") {
+    fixture f;
+    const auto watch = f.watch("k");
+    f.pass(f.w.env->latency);
+    REQUIRE(watch->blind());
+    const int told = f.told;
+    const time_point created = f.now();
+    struct {
+        std::chrono::nanoseconds known; // after its creation
+        bool blind;
+    } const rows[] = {{-1s, true}, {-1ns, true}, {0ns, true}, {1ns, false}, {1s, false}};
+    for (const auto& row : rows) {
+        watch->attach(f.wake, 5, created + row.known);
+        CHECK(watch->blind() == row.blind);
+    }
+    CHECK(f.told == told);
+}
+
+TEST_CASE("after its stream broke a watch is blind", "[service][key_watch]") {
+    fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, life, f.now());
+    f.w.env->break_streams();
+    f.w.etcd->erase("k"); // nobody tells
+    f.pass(1s);
+    CHECK_FALSE(watch->erased());
+    CHECK(watch->blind());
+    CHECK(f.told == 1);
+    watch->look_taken();
+    CHECK_FALSE(watch->blind());
+    // also for who knew of the life before the stream was there again
+    watch->attach(f.wake, life, f.now() - 1s);
+    CHECK(watch->blind());
+}
+
+TEST_CASE("a watch that etcd has ended begins anew with the next look", "[service][key_watch]") {
+    fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, life, f.now());
+    watch->restart_if_ended(); // it has not
+    f.pass();
+    CHECK_FALSE(watch->blind());
+    f.end_watch(1);
+    CHECK_FALSE(watch->blind());
+    f.pass(1s);
+    CHECK_FALSE(watch->blind()); // nobody insists on it
+    watch->attach(f.wake, life, f.now());
+    CHECK_FALSE(watch->blind()); // not in force
+    CHECK(f.told == 0);
+    watch->look_taken();
+    f.pass();
+    CHECK(watch->blind());
+    CHECK(f.told == 1);
+    watch->look_taken();
+    f.erase("k");
+    CHECK(watch->erased());
+}
+
+TEST_CASE("a watch ends in etcd with its object, once", "[service][key_watch]") {
+    fixture f;
+    auto one = f.watch_in_force("a");
+    auto two = f.watch_in_force("b");
+    CHECK(f.w.etcd->watches() == 2);
+    one = nullptr;
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    f.end_watch(2);
+    two = nullptr; // it has ended before
+    f.pass();
+}
+
+TEST_CASE("a watch of which nobody is told any more goes on", "[service][key_watch]") {
+    fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, life, f.now());
+    watch->detach();
+    f.erase("k");
+    CHECK(f.told == 0);
+    watch->attach(f.wake, life, f.now());
+    CHECK(watch->erased());
+}
+
+TEST_CASE("a watch that was kept is taken again, in force as it is", "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    const auto life = f.put("k");
+    auto watch = kept.take("k");
+    watch->attach(f.wake, life, f.now());
+    f.pass();
+    const key_watch* const same = watch.get();
+    const int told = f.told;
+    kept.keep(std::move(watch));
+    CHECK(f.w.etcd->watches() == 1);
+    f.erase("k");
+    CHECK(f.told == told); // nobody is told
+    const auto next = f.put("k");
+
+    auto other = kept.take("l");
+    CHECK(other.get() != same);
+    watch = kept.take("k");
+    CHECK(watch.get() == same);
+    watch->attach(f.wake, next, f.now());
+    CHECK_FALSE(watch->blind());
+    CHECK_FALSE(watch->erased());
+    f.erase("k");
+    CHECK(watch->erased());
+    CHECK(kept.take("k").get() != same); // it is in use
+}
+
+TEST_CASE("a watch that ended while it was kept begins anew when it is taken",
+          "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    kept.keep(f.watch_in_force("k"));
+    f.end_watch(1);
+    const auto watch = kept.take("k");
+    watch->attach(f.wake, 1, f.now());
+    CHECK_FALSE(watch->blind());
+    f.pass();
+    CHECK(watch->blind());
+}
+
+TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    kept.keep(f.watch_in_force("a"));
+    f.pass(5s);
+    kept.keep(f.watch_in_force("b"));
+    f.pass(5s - 10ms);
+    kept.drop_old();
+    f.pass();
+    CHECK(f.w.etcd->watches() == 2);
+    f.pass(1ms);
+    SECTION("by whoever looks") {
+        kept.drop_old();
+    }
+    SECTION("by whoever takes one") {
+        kept.keep(kept.take("b"));
+    }
+    SECTION("by whoever keeps one") {
+        kept.keep(f.watch("c"));
+        kept.take("c") = nullptr;
+    }
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    f.pass(11s);
+    kept.drop_old();
+    f.pass();
+    CHECK(f.w.etcd->watches() == 0);
+}
+
+TEST_CASE("a watch that is too old is not taken", "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    auto watch = f.watch_in_force("a");
+    kept.keep(std::move(watch));
+    f.pass(11s);
+    watch = kept.take("a");
+    watch->attach(f.wake, 1, f.now());
+    f.pass();
+    CHECK(watch->blind()); // a new one
+}
+
+TEST_CASE("of the watches that were used the last 16 are kept", "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    std::vector<const key_watch*> all;
+    for (int i = 0; i != 17; ++i) {
+        auto watch = f.watch("k" + std::to_string(i));
+        all.push_back(watch.get());
+        kept.keep(std::move(watch));
+        f.pass();
+        CHECK(f.w.etcd->watches() == std::min<std::size_t>(all.size(), 16));
+    }
+    const auto last = kept.take("k16");
+    const auto second = kept.take("k1");
+    CHECK(last.get() == all[16]);
+    CHECK(second.get() == all[1]);
+    f.pass();
+    CHECK(f.w.etcd->watches() == 16);
+    const auto first = kept.take("k0"); // the first one had to go
+    f.pass();
+    CHECK(f.w.etcd->watches() == 17);
+}
+
+TEST_CASE("at the end of the session no watch is kept any more", "[service][key_watch]") {
+    fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    auto used = f.watch_in_force("used");
+    kept.keep(f.watch_in_force("a"));
+    kept.keep(f.watch_in_force("b"));
+    CHECK(f.w.etcd->watches() == 3);
+    kept.close();
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    kept.keep(std::move(used));
+    f.pass();
+    CHECK(f.w.etcd->watches() == 0);
+    auto late = kept.take("late"); // who still waits may take one
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    late = nullptr;
+}
