@@ -162,6 +162,7 @@ private:
                 continue;
             }
             const plan next = s->serve(*whole);
+            buffer.fill('\0'); // whoever has this memory next shows what was left in it
             if (next.holds) {
                 s->held.push_back(guest);
             } else {
