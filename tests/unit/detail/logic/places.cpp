@@ -53,10 +53,7 @@ std::string text(const op& o) {
         return "put(" + p->key + "," + p->value + "," + hex(std::uint64_t(p->options.lease)) + ")";
     }
     if (const auto* d = std::get_if<delete_range_request>(&o)) {
-        if (d->options.prev_kv) {
-            throw std::logic_error("an erase of another kind");
-        }
-        return "erase(" + text(d->range) + ")";
+        return (d->options.prev_kv ? "erase_and_tell(" : "erase(") + text(d->range) + ")";
     }
     const auto& r = std::get<range_request>(o);
     const range_options& how = r.options;
@@ -110,9 +107,11 @@ op_response found(std::vector<key_value> kvs) {
 const op_response none = found({});
 
 /// The answer to an erase.
-op_response erased(std::int64_t count) {
+/// @param told The lives that ended, if that was asked for.
+op_response erased(std::int64_t count, std::vector<key_value> told = {}) {
     delete_range_response r;
     r.deleted = count;
+    r.prev_kvs = std::move(told);
     return r;
 }
 const op_response put = put_response();
@@ -263,10 +262,11 @@ TEST_CASE("to release is to erase a life, to end is to erase under an epoch and 
     CHECK(text(release(m, 50)) == "c(m/1a-3-2)=50 ? erase(m/1a-3-2) : get(m.1a-3-2) get(m/1a-3-2)");
     CHECK(text(release(s, 50)) == "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s/write/i) "
                                   "erase(s/keep/i) : get(s.i) get(s/write/i) get(s/keep/i)");
-    CHECK(text(end(m, 0x1a)) == "m(m.1a-3-2)=7 ? erase(m/1a-3-2) put(m.1a-3-2,,1a) : "
+    CHECK(text(end(m, 0x1a)) == "m(m.1a-3-2)=7 ? erase_and_tell(m/1a-3-2) put(m.1a-3-2,,1a) : "
                                 "get(m.1a-3-2) get(m/1a-3-2)");
-    CHECK(text(end(s, 0x1a)) == "m(s.i)=0 ? erase(s/write/i) erase(s/keep/i) put(s.i,,1a) : "
-                                "get(s.i) get(s/write/i) get(s/keep/i)");
+    CHECK(text(end(s, 0x1a)) ==
+          "m(s.i)=0 ? erase_and_tell(s/write/i) erase_and_tell(s/keep/i) put(s.i,,1a) : "
+          "get(s.i) get(s/write/i) get(s/keep/i)");
     // where nothing can be put
     CHECK(text(erase_only(m)) == "m(m.1a-3-2)=7 ? erase(m/1a-3-2) :");
     CHECK(text(erase_only(s)) == "m(s.i)=0 ? erase(s/write/i) erase(s/keep/i) :");
@@ -507,9 +507,22 @@ TEST_CASE("a place is given up when an answer says that nothing of it is there, 
     } const rows[] = {
         {"released", m, releases, yes({erased(1)}), true, true, 7},
         {"released, two keys", s, releases, yes({erased(1), erased(1)}), true, true, 0},
-        {"ended", m, bumps, yes({erased(1), put}), true, true, 50},
+        {"ended", m, bumps, yes({erased(1, {kv("m/1a-3-2", 45)}), put}), true, true, 50},
+        {"ended, another life of it was there",
+         m,
+         bumps,
+         yes({erased(1, {kv("m/1a-3-2", 46)}), put}),
+         true,
+         false,
+         50},
         {"ended, it was not there", m, bumps, yes({erased(0), put}), true, false, 50},
-        {"ended, one was there", s, bumps, yes({erased(0), erased(1), put}), true, true, 50},
+        {"ended, one was there",
+         s,
+         bumps,
+         yes({erased(0), erased(1, {kv("s/keep/i", 45)}), put}),
+         true,
+         true,
+         50},
 
         {"gone before", m, releases, no({same, none}), true, false, 7},
         {"gone before, without an epoch", fresh, releases, no({none, none}), true, false, 0},
@@ -541,7 +554,7 @@ TEST_CASE("a place is given up when an answer says that nothing of it is there, 
     };
     for (const auto& row : rows) {
         CAPTURE(row.what);
-        const left_place left = after_leaving(row.response, row.of, row.bumps);
+        const left_place left = after_leaving(row.response, row.of, 45, row.bumps);
         CHECK(left.over == row.over);
         CHECK(left.was_there == row.was_there);
         CHECK(left.epoch == row.epoch);
@@ -556,8 +569,8 @@ TEST_CASE("an answer that lacks something is none", "[logic][places]") {
     for (const auto& reads : few) {
         CHECK(refused([&] { (void)after_enter(no(reads), one); }));
         CHECK(refused([&] { (void)after_enter(yes(reads), both); }));
-        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], false); }));
-        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], true); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], 45, false); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], 45, true); }));
         CHECK(refused([&] { (void)after_confirm(yes(reads), both, 45); }));
         if (!reads.empty()) { // it was not asked
             CHECK(refused([&] { (void)after_take(no(reads), one); }));
@@ -568,7 +581,7 @@ TEST_CASE("an answer that lacks something is none", "[logic][places]") {
     CHECK(refused([&] { (void)after_enter(no({own, same, none, none}), both); }));
     CHECK(refused([&] { (void)after_confirm(yes({erased(0)}), one, 45); }));
     CHECK(refused([&] { (void)after_confirm(yes({none, erased(0)}), one, 45); }));
-    CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.claims[0], false); }));
+    CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.claims[0], 45, false); }));
     const op_response ahead = found({kv("m/f", 40)});
     for (const auto& reads :
          std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, put}}) {
@@ -586,10 +599,12 @@ TEST_CASE("an answer without the revision of what is there is none", "[logic][pl
     CHECK(refused([&] { (void)after_take(without_revision(yes({put})), one); }));
     CHECK(refused([&] { (void)after_take(no({nameless, same}), one); }));
     const claim& m = one.claims[0];
-    CHECK(refused([&] { (void)after_leaving(without_revision(yes({erased(1), put})), m, true); }));
-    CHECK(refused([&] { (void)after_leaving(no({no_epoch, none}), m, true); }));
+    CHECK(refused([&] {
+        (void)after_leaving(without_revision(yes({erased(1), put})), m, 45, true);
+    }));
+    CHECK(refused([&] { (void)after_leaving(no({no_epoch, none}), m, 45, true); }));
     // a release needs none: the epoch stays
-    CHECK(after_leaving(without_revision(yes({erased(1)})), m, false).over);
+    CHECK(after_leaving(without_revision(yes({erased(1)})), m, 45, false).over);
 }
 
 TEST_CASE("a read from before the key was put does not tell that it is gone", "[logic][places]") {
