@@ -130,7 +130,7 @@ public:
     /// @throws error Also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<bool> try_lock();
 
-    /// As `lock`, for `patience` at the most; if that is not positive, as `try_lock`.
+    /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.
     /// @returns False if the lock was not acquired by then.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 

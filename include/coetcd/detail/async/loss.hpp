@@ -39,7 +39,7 @@ public:
         if (std::exchange(told_, true)) {
             return;
         }
-        // Whoever is told may end his own subscription, but nobody else's.
+        // A listener may end its own subscription when it is told, but no other.
         for (auto next = listeners_.begin(); next != listeners_.end();) {
             (*next++)->on_loss();
         }

@@ -14,7 +14,7 @@
 namespace coetcd::detail {
 
 /// Takes the end of background work. Cancellation is a regular end; what else escapes is a defect
-/// or a lack of memory, and goes to whoever runs the executor.
+/// or a lack of memory, and goes to the caller of the executor.
 struct rethrow_defect {
     void operator()(std::exception_ptr failure) const {
         try {

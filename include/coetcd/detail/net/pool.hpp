@@ -12,7 +12,7 @@
 
 namespace coetcd::detail::net {
 
-/// Open connections, kept for the next request; so many for each key at the most.
+/// Open connections, kept for the next request; up to a limit for each key.
 template<class Connection>
 class pool {
     struct bucket {
@@ -46,7 +46,7 @@ public:
             if (connection && connection->reusable()) {
                 bucket_->idle.push_back(std::move(connection));
             }
-            // The place goes to who waits, so that nobody can get in before him.
+            // The place goes to the next waiter, so that nobody can get in before it.
             if (!bucket_->freed.notify_one()) {
                 --bucket_->taken;
             }

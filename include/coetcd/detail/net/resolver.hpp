@@ -18,7 +18,7 @@ namespace coetcd::detail::net {
 using tcp = asio::ip::tcp;
 
 /// Looks names up, and remembers. A lookup in the system's resolver cannot be stopped, so it runs
-/// by itself: who waits for it can be cancelled or time out, and a later call finds its result.
+/// by itself: a waiter can be cancelled or time out, and a later call finds its result.
 class resolver {
 public:
     struct result {

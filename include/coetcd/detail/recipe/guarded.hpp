@@ -32,7 +32,7 @@ auto start(Body& body, const Held& held) {
 }
 
 /// A body that runs under a lock. Shared with the handler of its end, which may come later than
-/// the end of whoever waits for it.
+/// the end of the coroutine that waits for it.
 template<class Body, class Held>
 struct guarded_body final : loss_listener {
     using value_type =

@@ -291,7 +291,7 @@ private:
             failed();
         }
         if (!entry_) {
-            send_leave(); // at once, so that whoever comes next can go along
+            send_leave(); // at once, so that the next one can go along
         }
         spawn(session->world, finish(shared_from_this()));
     }

@@ -64,9 +64,10 @@ private:
     bool doubtful_ = false;
 };
 
-/// All transactions of the engine of one client, grouped: alone and at once when nothing is under
-/// way; else they gather meanwhile and go together. So what a crowd of waiters costs, and what it
-/// can do to others, is bounded.
+/// All transactions of the engine of one client. At most two requests are under way: a transaction
+/// that finds room goes at once, alone or with those submitted in the same handler; the others
+/// gather meanwhile and go together. So what a crowd of waiters costs, and what it can do to
+/// others, is bounded.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent.
@@ -249,7 +250,7 @@ private:
     }
 
     static constexpr std::size_t most_parts = 60;
-    static constexpr std::size_t most_passed_over = 256; // of which none fits into a request
+    static constexpr std::size_t most_passed_over = 256; // before a request leaves as it is
 
     const std::shared_ptr<router> router_;
     env& env_;

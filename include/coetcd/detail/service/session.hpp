@@ -106,7 +106,7 @@ public:
                 observer->on_session_end({lease_, why});
             }
             watches.close();
-            owner->hub->release(); // whoever still waits has watches of its own
+            owner->hub->release(); // waiters have watches of their own
             changed_.notify_all();
             losses.tell();
         }
@@ -114,7 +114,7 @@ public:
     loss_source losses;
 
     lines wanted;         ///< Who of this session wants what.
-    kept_watches watches; ///< For who waits.
+    kept_watches watches; ///< For waiters.
 
     static asio::awaitable<session_end> lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {

@@ -55,7 +55,7 @@ public:
         co_return self->take();
     }
 
-    /// Ends the watch; whoever waits is told that it was aborted.
+    /// Ends the watch; a waiter is told that it was aborted.
     void end() {
         if (!over_) {
             if (std::exchange(paused_, false)) {

@@ -83,7 +83,7 @@ inline void set_trust(SSL_CTX& context, const tls_options& o) {
             origin("ca_file:").refuse_for_openssl("not set, and the system has no authorities");
         }
     }
-    // Who is given is trusted, even if somebody else vouches for him; as Go's programs have it.
+    // A certificate that is given is trusted, even if another one vouches for it; as in Go.
     X509_STORE_set_flags(SSL_CTX_get_cert_store(&context), X509_V_FLAG_PARTIAL_CHAIN);
 }
 
