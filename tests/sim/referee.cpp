@@ -17,6 +17,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
             continue;
         }
         slots.changed(c, ended_.contains(c.now.lease));
+        herd.changed(c);
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
         }
@@ -40,7 +41,7 @@ void referee::sent(const process& by,
         lock_requests what;
         what.read(request.body);
         slots.sent(number, by, what);
-        herd.sent(by, what);
+        herd.sent(number, by, what);
     }
 }
 

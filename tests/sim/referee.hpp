@@ -97,8 +97,14 @@ public:
               std::uint64_t number,
               const coetcd::detail::call_request& request) override;
     void arrives(std::uint64_t number) override { slots.arrives(number); }
-    void served(std::uint64_t) override { slots.served(); }
-    void answered(std::uint64_t number) override { slots.answered(number); }
+    void served(std::uint64_t number) override {
+        slots.served();
+        herd.served(number);
+    }
+    void answered(std::uint64_t number) override {
+        slots.answered(number);
+        herd.answered(number);
+    }
     void told(const process& who, std::string_view line) override { herd.told(who, line); }
 
     // What etcd does.

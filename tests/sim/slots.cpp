@@ -5,6 +5,9 @@
 #include <cctype>
 
 namespace sim {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 constexpr std::string_view all_locks = "lock/";
@@ -60,9 +63,13 @@ void lock_requests::read(std::string_view body) {
 
 void lock_requests::read_part(json::value t) {
     std::map<std::string, std::int64_t> compared; // keys by themselves; their revisions, or 0
+    std::set<std::string> empty;                  // queues that are to be
     bool compares = false;
     t["compare"].each([&](json::value c) {
         compares = true;
+        if (!is_point(c) && c["create_revision"].number() == 0) {
+            empty.insert(c["key"].bytes());
+        }
         if (is_point(c)) {
             compared[c["key"].bytes()] =
                 c["create_revision"] ? c["create_revision"].number() : c["mod_revision"].number();
@@ -100,13 +107,21 @@ void lock_requests::read_part(json::value t) {
             }
         });
     }
+    for (const std::string& key : written) {
+        const std::optional<lock_key> k = lock_key::parse(key);
+        contradicts = contradicts || (empty.contains(k->name + "/") && compared[key] > 0 &&
+                                      std::any_of(puts.begin(), puts.end(), [&](const entry& e) {
+                                          return !k->object.empty() && e.key != key &&
+                                                 e.key.starts_with(k->name + "/" + k->object);
+                                      }));
+    }
     if (elsewhere) {
         return;
     }
     for (const auto& [key, revision] : compared) {
         const std::optional<lock_key> k = lock_key::parse(key);
         if (revision > 0 && k && k->queued && !written.contains(key)) {
-            confirms.insert(key);
+            confirms[key] = revision;
         }
     }
     if (!compares) {
@@ -117,6 +132,9 @@ void lock_requests::read_part(json::value t) {
 // Slots.
 
 void slot_rules::sent(std::uint64_t number, const process&, const lock_requests& what) {
+    if (what.contradicts) {
+        world_.fail("a request is sent whose conditions exclude each other");
+    }
     if (what.puts.empty() && what.erases.empty()) {
         return;
     }
@@ -254,7 +272,43 @@ void herd_counter::told(const process& who, std::string_view line) {
     });
 }
 
-void herd_counter::sent(const process& by, const lock_requests& what) {
+void herd_counter::changed(const etcd::change& c) {
+    if (const std::optional<lock_key> k = lock_key::parse(c.key); k && k->queued) {
+        ++changes_[k->name];
+        if (c.deleted) {
+            lives_[{c.key, c.revision}] = c.before.create_revision;
+        }
+    }
+}
+
+void herd_counter::served(std::uint64_t number) {
+    if (const auto found = asking_.find(number); found != asking_.end()) {
+        for (auto& [key, state] : found->second) {
+            state = changes_[lock_key::parse(key)->name];
+        }
+    }
+}
+
+void herd_counter::answered(std::uint64_t number) {
+    const auto found = asking_.find(number);
+    if (found == asking_.end()) {
+        return;
+    }
+    for (const auto& [key, state] : found->second) {
+        question& q = asked_[key];
+        const bool again = q.state == state && world_.now() < q.at + 500ms;
+        q = {world_.now(), state, again ? q.repeated + 1 : 0};
+        if (q.repeated > most_repeated) {
+            world_.fail("a waiter asks again and again, and nothing has happened: " + key);
+        }
+    }
+    asking_.erase(found);
+}
+
+void herd_counter::sent(std::uint64_t number, const process& by, const lock_requests& what) {
+    for (const auto& [key, life] : what.confirms) {
+        asking_[number][key] = 0;
+    }
     entries += what.puts.size();
     requests += what.confirms.size() + (what.looks.size() + 1) / 2;
     const auto found = news_.find(&by);
@@ -276,7 +330,12 @@ void herd_counter::sent(const process& by, const lock_requests& what) {
             return key != e.key && lock_key::parse(key)->name == name &&
                    world_.store.keys.contains(key);
         };
-        const auto confirming = std::count_if(what.confirms.begin(), what.confirms.end(), asks);
+        // One who is older was behind an earlier life of that key, of whose end nobody told.
+        const auto confirming =
+            std::count_if(what.confirms.begin(), what.confirms.end(), [&](const auto& c) {
+                return asks(c.first) && c.second > lives_[e] &&
+                       c.second == world_.store.keys.at(c.first).create_revision;
+            });
         // A look is at one's own key and at another one.
         const auto looking = std::count_if(what.looks.begin(), what.looks.end(), asks);
         const auto woken = static_cast<std::uint64_t>(confirming + (looking + 1) / 2);

@@ -38,8 +38,11 @@ struct lock_requests {
     };
     std::vector<entry> puts;         ///< Of keys of queues.
     std::vector<std::string> erases; ///< Likewise.
-    std::set<std::string> confirms;  ///< Keys of which it asks whether they come first.
-    std::set<std::string> looks;     ///< Keys that it only reads.
+    /// Lives of keys, by when they began, of which it asks whether they come first.
+    std::map<std::string, std::int64_t> confirms;
+    std::set<std::string> looks; ///< Keys that it only reads.
+    /// It puts a key only if its queue is empty, and erases another one there of the same object.
+    bool contradicts = false;
     void read(std::string_view body);
 
 private:
@@ -108,7 +111,10 @@ public:
 
     /// A line of a stream reaches a client.
     void told(const process& who, std::string_view line);
-    void sent(const process& by, const lock_requests& what);
+    void sent(std::uint64_t number, const process& by, const lock_requests& what);
+    void served(std::uint64_t number);
+    void answered(std::uint64_t number);
+    void changed(const etcd::change& c);
 
     std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
     std::uint64_t wakes = 0;    ///< Waiters who asked at once because of one.
@@ -127,10 +133,22 @@ private:
         nanoseconds at{-1};
         std::vector<end> ends;
     };
+    /// Whether a key comes first was asked, and answered.
+    struct question {
+        nanoseconds at{0};      ///< The last time.
+        std::uint64_t state{0}; ///< Of its queue, then.
+        int repeated = 0;       ///< Soon after each other, and in the same state.
+    };
+
+    static constexpr int most_repeated = 4;
 
     world& world_;
     std::map<const process*, news> news_;
     std::map<end, std::uint64_t> woken_;
+    std::map<end, std::int64_t> lives_;                                    // when they began
+    std::map<std::string, std::uint64_t> changes_;                         // of each queue
+    std::map<std::uint64_t, std::map<std::string, std::uint64_t>> asking_; // when it was served
+    std::map<std::string, question> asked_;
 };
 
 } // namespace sim
