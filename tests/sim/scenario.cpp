@@ -101,7 +101,12 @@ outcome run(const plan& p) {
         const int jobs = luck.one_in(4)    ? luck.between(2, 3)
                          : luck.one_in(12) ? luck.between(4, 12)
                                            : 1;
-        added.start(jobs, luck.between(1, 3), sound_clock);
+        added.start(jobs, luck.one_in(6) ? luck.between(4, 12) : luck.between(1, 3), sound_clock);
+        for (int guests = random && luck.one_in(6) ? luck.between(1, 6) : 0; guests != 0;
+             --guests) {
+            actors.push_back(std::make_unique<actor>(s, added));
+            actors.back()->start(1, luck.between(1, 3), sound_clock);
+        }
         return added;
     };
     for (int i = 0; i != clients; ++i) {
