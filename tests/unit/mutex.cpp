@@ -2,6 +2,7 @@
 #include <coetcd/mutex.hpp>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -1120,4 +1121,20 @@ TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
     waiting.cancel();
     w.env->pass(50ms);
     REQUIRE(waiting.code() == asio::error::operation_aborted);
+}
+
+TEST_CASE("with_lock() that is cancelled in the very moment of the grant cancels its body",
+          "[mutex][with_lock][cancellation]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    std::optional<background<void>> working;
+    auto body = [&]() -> asio::awaitable<void> {
+        working->cancel(); // nothing of with_lock() is waiting for anything yet
+        coetcd::detail::notifier never(*w.env);
+        (void)co_await never.wait();
+    };
+    working.emplace(w.start(coetcd::with_lock(mutex, body)));
+    w.env->pass(50ms);
+    REQUIRE(working->code() == asio::error::operation_aborted);
+    REQUIRE(w.etcd->under("m/").empty());
 }

@@ -108,6 +108,10 @@ asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
     // A cancellation of ours goes on to the body, whose end is then still to be awaited.
     const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
+    const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
+    if (before.cancelled() != asio::cancellation_type::none) {
+        guarded->stop.emit(asio::cancellation_type::terminal); // it came with the lock
+    }
     while (!guarded->ended) {
         try {
             (void)co_await guarded->done.wait();
