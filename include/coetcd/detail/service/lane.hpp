@@ -129,30 +129,34 @@ private:
 
     parts gather() {
         parts batch;
+        parts late;
         logic::group g;
         // A quarter of the room is for those who stand back, so that they get on, too.
         const std::size_t room = patient_.empty() ? most_parts : most_parts - most_parts / 4;
-        gather(pressing_, room, g, batch);
-        gather(patient_, most_parts, g, batch);
+        gather(pressing_, room, g, batch, late);
+        gather(patient_, most_parts, g, batch, late);
         if (batch.size() == 1 && !batch.front()->likely) {
             batch.front()->alone_ = true;
         }
         for (const auto& part : batch) {
             part->in_flight = true;
         }
+        for (const auto& part : late) { // last: it may withdraw others
+            part->ec = errc::timed_out;
+            part->text = "txn: there was no time left to send it";
+            end(*part);
+        }
         return batch;
     }
 
-    void gather(queue& from, std::size_t room, logic::group& g, parts& batch) {
+    void gather(queue& from, std::size_t room, logic::group& g, parts& batch, parts& late) {
         const time_point now = env_.now();
         queue stays;
         while (!from.empty()) {
             std::shared_ptr<lane_part> part = std::move(from.front());
             from.pop_front();
             if (now >= part->not_after) {
-                part->ec = errc::timed_out;
-                part->text = "txn: there was no time left to send it";
-                end(*part);
+                late.push_back(std::move(part));
             } else if (batch.size() < room && g.add(part->what, part->puts, part->form())) {
                 batch.push_back(std::move(part));
             } else {

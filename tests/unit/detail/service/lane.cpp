@@ -30,7 +30,7 @@ using rank = lane_part::rank;
 namespace {
 
 constexpr auto request_timeout = 5s;
-constexpr auto attempt_timeout = 2s;
+constexpr auto attempt_timeout = 1500ms;
 constexpr auto round_trip = 2ms; // of the network
 
 /// Operations as a text: puts as their keys, reads with "?", erases with "-", nested ones in
@@ -526,6 +526,28 @@ TEST_CASE("those who are told may submit and withdraw others", "[service][lane]"
     CHECK(told == 1);
     CHECK(parts[1]->over);
     check_done(next, true);
+}
+
+TEST_CASE("whoever is told that there is no time left may withdraw others", "[service][lane]") {
+    fixture f;
+    f.occupy();
+    const part_ptr late = put_new("late");
+    late->not_after = f.w.env->now() + 1ms;
+    const part_ptr first = put_new("m1", "m");
+    const part_ptr second = put_new("m2", "m"); // which finds no place in the same request
+    late->on_end = [&] {
+        f.lane->withdraw(first);
+        f.lane->withdraw(second);
+    };
+    f.submit({first, second, late});
+    f.w.env->pass(round_trip);
+    CHECK(late->over);
+    CHECK(first->in_flight);
+    CHECK_FALSE(first->over);
+    CHECK(second->over);
+    f.finish();
+    CHECK(f.requests() == strings{"m1"});
+    check_done(first, true);
 }
 
 TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[service][lane]") {
