@@ -311,7 +311,7 @@ inline bool is_gone(const response_header& header,
     return header.revision >= create_revision && !answers::holds(read, key, create_revision);
 }
 
-/// What the answer to `enter` means. Without a word why it was refused, `gone`.
+/// What the answer to `enter` means; it was asked why, should it be refused.
 inline standing after_enter(const txn_response& response, const attempt_keys& a) {
     if (!response.succeeded) {
         return answers::why_refused(response, a);
