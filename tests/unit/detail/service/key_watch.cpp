@@ -201,7 +201,7 @@ TEST_CASE("a watch that etcd has ended begins anew with the next look", "[servic
     CHECK_FALSE(watch->blind());
     f.pass(1s);
     CHECK_FALSE(watch->blind()); // nobody insists on it
-    watch->attach(f.wake, life, f.now());
+    watch->attach(f.wake, life, f.now() - 1h);
     CHECK_FALSE(watch->blind()); // not in force
     CHECK(f.told == 0);
     watch->look_taken();
