@@ -289,6 +289,7 @@ TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
     f.pass();
     CHECK(f.w.etcd->watches() == 2);
     f.pass(1ms);
+    std::size_t left = 1;
     SECTION("by whoever looks") {
         kept.drop_old();
     }
@@ -297,10 +298,10 @@ TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
     }
     SECTION("by whoever keeps one") {
         kept.keep(f.watch("c"));
-        kept.take("c") = nullptr;
+        left = 2;
     }
     f.pass();
-    CHECK(f.w.etcd->watches() == 1);
+    CHECK(f.w.etcd->watches() == left);
     f.pass(11s);
     kept.drop_old();
     f.pass();
