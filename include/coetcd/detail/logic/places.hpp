@@ -194,7 +194,7 @@ inline txn look(const attempt_keys& a, const predecessor& ahead) {
     return t;
 }
 
-/// Gives a place up whose life we know, and nothing of which is under way any more.
+/// Gives a place up. We know its life, and no request that could put it is under way.
 inline txn release(const claim& c, std::int64_t create_revision) {
     txn t;
     for (const std::string& key : c.keys) {

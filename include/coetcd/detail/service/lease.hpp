@@ -20,9 +20,6 @@ inline bool is_ours_already(const answer& a, bool random_id) {
            a.text.find("lease already exists") != std::string::npos;
 }
 
-template<class Response>
-using timed = outcome<Response>;
-
 /// @returns What was renewed, or is known to have ended. Throws the rest.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
 lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {

@@ -57,7 +57,7 @@ public:
     }
 
 private:
-    /// Somebody who waits for the renewal of a lease.
+    /// A waiter for the renewal of a lease.
     struct member {
         member(env& world, lease_id which, when on)
             : id(which)
