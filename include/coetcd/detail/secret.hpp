@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,8 +12,9 @@ namespace coetcd::detail {
 
 /// Overwrites memory that nobody will read again, which compilers would leave out.
 inline void wipe(char* data, std::size_t size) noexcept {
-    for (volatile char* byte = data; size != 0; --size) {
-        *byte++ = 0;
+    void* (*volatile const set)(void*, int, std::size_t) = &std::memset; // compilers cannot know it
+    if (size != 0) {
+        set(data, 0, size);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -24,6 +25,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace coetcd::detail::net {
@@ -62,8 +64,7 @@ public:
         reusable_ = false;
         reply result;
         result.sent = true;
-        co_await asio::async_write(
-            stream_, asio::buffer(request), asio::redirect_error(asio::use_awaitable, result.ec));
+        result.ec = co_await send(asio::buffer(request));
         if (result.ec) {
             co_return result;
         }
@@ -105,10 +106,7 @@ public:
     }
 
     asio::awaitable<error_code> write(std::string bytes) override {
-        error_code ec;
-        co_await asio::async_write(
-            stream_, asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, ec));
-        co_return ec;
+        co_return co_await send(asio::buffer(bytes));
     }
 
     asio::awaitable<reply> read_line() override {
@@ -157,6 +155,22 @@ private:
         const std::size_t parsed = parser.put(buffer_.data(), ec);
         buffer_.consume(parsed);
         return parsed;
+    }
+
+    /// Writes all of it. A socket has room for a request as a rule, and takes it without a wait.
+    asio::awaitable<error_code> send(asio::const_buffer bytes) {
+        error_code ec;
+        if constexpr (std::is_same_v<Stream, asio::ip::tcp::socket>) { // it does not block
+            bytes += stream_.write_some(bytes, ec);
+            if (ec == asio::error::would_block || ec == asio::error::try_again) {
+                ec = {};
+            }
+        }
+        if (!ec && bytes.size() != 0) {
+            co_await asio::async_write(
+                stream_, bytes, asio::redirect_error(asio::use_awaitable, ec));
+        }
+        co_return ec;
     }
 
     /// Reads what there is into the buffer.
