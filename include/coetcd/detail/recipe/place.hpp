@@ -65,7 +65,11 @@ public:
         return std::string(recipe_.word) + " \"" + wire::printable(names.front()) + "\"";
     }
     /// @throws error with `errc::session_lost`.
-    void require_session() const { session->require_alive(title()); }
+    void require_session() const {
+        if (!session->alive()) {
+            throw loss();
+        }
+    }
 
     // Entering.
 

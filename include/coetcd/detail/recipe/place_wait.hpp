@@ -142,7 +142,7 @@ private:
         while (is_in_time()) {
             const auto& entry = attempt_->entry();
             if (!entry || !entry->over) {
-                (void)co_await attempt_->changed.wait(limit());
+                (void)co_await attempt_->changed.wait(deadline_);
                 continue;
             }
             if (!entry->ec) {
@@ -195,7 +195,7 @@ private:
             part = attempt_->submit(std::move(part));
             const withdrawn_at_end unless_over{*session_->owner->transactions, part};
             while (!part->over && is_in_time()) {
-                (void)co_await attempt_->changed.wait(limit());
+                (void)co_await attempt_->changed.wait(deadline_);
             }
             if (!part->over) {
                 break;
@@ -215,8 +215,6 @@ private:
         (void)co_await session_impl::renew(session_);
         throw attempt_->loss();
     }
-
-    time_point limit() const { return std::min(deadline_, session_->certain_until()); }
 
     /// @throws error with `errc::session_lost`.
     bool is_in_time() const {

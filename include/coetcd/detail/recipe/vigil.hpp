@@ -74,10 +74,8 @@ public:
             }
             const bool blind = main_->blind() || (own_ && own_->blind());
             if (!blind && now < recheck) {
-                const time_point next =
-                    std::min(deadline, own_ ? recheck : std::min(recheck, own_due));
-                const time_point until = std::min(next, session_->certain_until());
-                (void)co_await wake_.wait(until);
+                const time_point next = own_ ? recheck : std::min(recheck, own_due);
+                (void)co_await wake_.wait(std::min(deadline, next));
                 continue;
             }
             recheck = next_recheck();
@@ -129,7 +127,7 @@ private:
             if (!session_->alive() || main_->erased() || session_->world.now() >= deadline) {
                 co_return false;
             }
-            (void)co_await wake_.wait(std::min(deadline, session_->certain_until()));
+            (void)co_await wake_.wait(deadline);
         }
         if (question_->ec && logic::is_passing(question_->ec)) {
             question_ = nullptr;

@@ -87,12 +87,6 @@ public:
         }
         return reason_ == session_end::none;
     }
-    /// @throws error with `errc::session_lost` that begins with `who`.
-    void require_alive(const std::string& who) {
-        if (!alive()) {
-            throw error(errc::session_lost, who + ": " + to_string(reason_));
-        }
-    }
     session_state state() {
         return !alive() ? session_state::lost
                         : (suspect_ ? session_state::suspect : session_state::active);
