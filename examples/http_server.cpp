@@ -108,7 +108,7 @@ private:
                 }
                 const coetcd::session_end why = co_await session_->lost();
                 if (!stopped_) {
-                    say(std::string("the session is lost: ") + coetcd::to_string(why));
+                    say(std::string("the session is lost: ") + coetcd::describe(why));
                 }
             } catch (const coetcd::error& e) {
                 say(e.what());

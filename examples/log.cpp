@@ -30,13 +30,12 @@ public:
         }
     }
     void on_connection(const coetcd::connection_report& r) override {
-        const char* const words[] = {"connected", "no connection", "disconnected"};
-        std::clog << "etcd: " << r.endpoint << ": " << words[r.what];
+        std::clog << "etcd: " << r.endpoint << ": connection " << coetcd::to_string(r.what);
         std::clog << (r.reason ? ": " + r.reason.message() : std::string()) << '\n';
     }
     void on_session_end(const coetcd::session_report& r) override {
         std::clog << "etcd: session " << std::hex << r.lease << std::dec
-                  << " has ended: " << coetcd::to_string(r.reason) << '\n';
+                  << " has ended: " << coetcd::describe(r.reason) << '\n';
     }
     void on_lock_wait(const coetcd::lock_wait_report& r) override {
         std::clog << "etcd: " << (r.acquired ? "got" : "did not get") << " lock " << r.name

@@ -59,6 +59,12 @@ enum class condition {
     ownership_lost,  ///< A lock that was held, or waited for, is not ours any more.
 };
 
+/// Their names as they are written here, for logs and the labels of metrics; an `error_code` has
+/// the prose: `message()`. Of any other value "unknown".
+const char* to_string(errc e) noexcept;
+const char* to_string(server_errc e) noexcept;
+const char* to_string(condition c) noexcept;
+
 const boost::system::error_category& coetcd_category() noexcept;
 const boost::system::error_category& server_category() noexcept;
 const boost::system::error_category& condition_category() noexcept;

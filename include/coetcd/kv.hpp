@@ -275,6 +275,76 @@ struct compaction_response {
     response_header header;
 };
 
+// The names of enumerators, as they are written above; of any other value "unknown".
+
+inline const char* to_string(event_type e) noexcept {
+    switch (e) {
+    case event_type::put:
+        return "put";
+    case event_type::erase:
+        return "erase";
+    }
+    return "unknown";
+}
+
+inline const char* to_string(sort_order o) noexcept {
+    switch (o) {
+    case sort_order::none:
+        return "none";
+    case sort_order::ascend:
+        return "ascend";
+    case sort_order::descend:
+        return "descend";
+    }
+    return "unknown";
+}
+
+inline const char* to_string(sort_target t) noexcept {
+    switch (t) {
+    case sort_target::key:
+        return "key";
+    case sort_target::version:
+        return "version";
+    case sort_target::create:
+        return "create";
+    case sort_target::mod:
+        return "mod";
+    case sort_target::value:
+        return "value";
+    }
+    return "unknown";
+}
+
+inline const char* to_string(compare::target t) noexcept {
+    switch (t) {
+    case compare::target::version:
+        return "version";
+    case compare::target::create:
+        return "create";
+    case compare::target::mod:
+        return "mod";
+    case compare::target::value:
+        return "value";
+    case compare::target::lease:
+        return "lease";
+    }
+    return "unknown";
+}
+
+inline const char* to_string(compare::result r) noexcept {
+    switch (r) {
+    case compare::result::equal:
+        return "equal";
+    case compare::result::greater:
+        return "greater";
+    case compare::result::less:
+        return "less";
+    case compare::result::not_equal:
+        return "not_equal";
+    }
+    return "unknown";
+}
+
 inline key_range key_range::from(std::string first) {
     if (first.empty()) {
         first.assign(1, '\0');

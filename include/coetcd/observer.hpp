@@ -33,6 +33,19 @@ struct connection_report {
     error_code reason;                 ///< Of `failed`.
 };
 
+/// The name of the enumerator; of any other value "unknown".
+inline const char* to_string(connection_report::kind k) noexcept {
+    switch (k) {
+    case connection_report::opened:
+        return "opened";
+    case connection_report::failed:
+        return "failed";
+    case connection_report::closed:
+        return "closed";
+    }
+    return "unknown";
+}
+
 /// A renewal of a session's lease: one round, in which each endpoint may have been asked.
 struct renewal_report {
     lease_id lease;

@@ -42,7 +42,13 @@ enum class session_end : int {
     cleanup_failed, ///< A key could not be deleted and would block others: the lease was given up.
 };
 
+/// Their names as they are written here, for logs and the labels of metrics. Of any other value
+/// "unknown".
+const char* to_string(session_state state) noexcept;
 const char* to_string(session_end reason) noexcept;
+
+/// A sentence for people, as "its lease expired or was revoked".
+const char* describe(session_end reason) noexcept;
 
 } // namespace coetcd
 

@@ -132,7 +132,7 @@ TEST_CASE("Hold a lock until it is lost and write then", "[.process]") {
         while (m.owns_lock()) {
             co_await sleep_for(10ms);
         }
-        std::cout << "lost: " << to_string(s.reason()) << std::endl;
+        std::cout << "lost: " << describe(s.reason()) << std::endl;
         const auto written = co_await c.txn(std::move(write));
         std::cout << (written.succeeded ? "written" : "refused") << std::endl;
     });

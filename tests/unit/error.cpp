@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "support/catch.hpp"
 
@@ -28,6 +29,11 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::cn_auth_unsupported,
                              errc::revision_regressed};
 constexpr int last_server_errc = 16;
+
+bool is_label(const std::string& text) {
+    return !text.empty() &&
+           text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
+}
 
 } // namespace
 
@@ -116,6 +122,31 @@ TEST_CASE("each condition says what it is", "[error]") {
     CHECK_FALSE(condition_category().message(99).empty());
     CHECK(condition_category().name() == std::string_view("coetcd.condition"));
     CHECK_FALSE(condition_category().equivalent(error_code(errc::timed_out), 99));
+}
+
+TEST_CASE("each enumerator has its name as a label", "[error]") {
+    for (const auto& [e, name] : {std::pair(errc::timed_out, "timed_out"),
+                                  std::pair(errc::outcome_unknown, "outcome_unknown"),
+                                  std::pair(errc::revision_regressed, "revision_regressed")}) {
+        CHECK(to_string(e) == std::string_view(name));
+    }
+    CHECK(to_string(server_errc::canceled) == std::string_view("canceled"));
+    CHECK(to_string(server_errc::permission_denied) == std::string_view("permission_denied"));
+    CHECK(to_string(condition::ownership_lost) == std::string_view("ownership_lost"));
+    std::set<std::string> all;
+    for (const errc e : all_errc) {
+        CHECK(is_label(to_string(e)));
+        CHECK(all.insert(to_string(e)).second);
+    }
+    all.clear();
+    for (int value = 1; value <= last_server_errc; ++value) {
+        const char* const name = to_string(static_cast<server_errc>(value));
+        CHECK(is_label(name));
+        CHECK(all.insert(name).second);
+    }
+    CHECK(to_string(static_cast<errc>(99)) == std::string_view("unknown"));
+    CHECK(to_string(static_cast<server_errc>(99)) == std::string_view("unknown"));
+    CHECK(to_string(static_cast<condition>(99)) == std::string_view("unknown"));
 }
 
 TEST_CASE("an exception has the code for programs and the text for logs", "[error]") {

@@ -181,3 +181,27 @@ TEST_CASE("an answer of another type than was asked for is not mistaken", "[kv][
     CHECK(op_response(delete_range_response()).erased().deleted == 0);
     CHECK_FALSE(op_response(txn_response()).nested().succeeded);
 }
+
+TEST_CASE("each enumerator has its name as a label", "[kv]") {
+    const auto name = [](auto e) { return std::string(to_string(e)); };
+    CHECK(name(event_type::put) == "put");
+    CHECK(name(event_type::erase) == "erase");
+    CHECK(name(sort_order::none) == "none");
+    CHECK(name(sort_order::ascend) == "ascend");
+    CHECK(name(sort_order::descend) == "descend");
+    CHECK(name(sort_target::key) == "key");
+    CHECK(name(sort_target::version) == "version");
+    CHECK(name(sort_target::create) == "create");
+    CHECK(name(sort_target::mod) == "mod");
+    CHECK(name(sort_target::value) == "value");
+    CHECK(name(compare::target::version) == "version");
+    CHECK(name(compare::target::create) == "create");
+    CHECK(name(compare::target::mod) == "mod");
+    CHECK(name(compare::target::value) == "value");
+    CHECK(name(compare::target::lease) == "lease");
+    CHECK(name(compare::result::equal) == "equal");
+    CHECK(name(compare::result::greater) == "greater");
+    CHECK(name(compare::result::less) == "less");
+    CHECK(name(compare::result::not_equal) == "not_equal");
+    CHECK(name(static_cast<sort_order>(99)) == "unknown");
+}

@@ -282,3 +282,10 @@ TEST_CASE("an observer is told of the stream of watches", "[observer]") {
     CHECK_FALSE(s[3].opened);
     CHECK(s[3].watches == 0);
 }
+
+TEST_CASE("what a connection did has a name as a label", "[observer]") {
+    const auto name = [](coetcd::connection_report::kind k) { return std::string(to_string(k)); };
+    CHECK(name(coetcd::connection_report::opened) == "opened");
+    CHECK(name(coetcd::connection_report::failed) == "failed");
+    CHECK(name(coetcd::connection_report::closed) == "closed");
+}

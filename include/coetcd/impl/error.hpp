@@ -118,6 +118,90 @@ struct condition_category_impl final : boost::system::error_category {
 
 } // namespace detail
 
+COETCD_DECL const char* to_string(errc e) noexcept {
+    switch (e) {
+    case errc::timed_out:
+        return "timed_out";
+    case errc::unavailable:
+        return "unavailable";
+    case errc::outcome_unknown:
+        return "outcome_unknown";
+    case errc::protocol_error:
+        return "protocol_error";
+    case errc::too_large:
+        return "too_large";
+    case errc::session_lost:
+        return "session_lost";
+    case errc::lock_lost:
+        return "lock_lost";
+    case errc::not_owner:
+        return "not_owner";
+    case errc::watch_compacted:
+        return "watch_compacted";
+    case errc::watch_canceled:
+        return "watch_canceled";
+    case errc::tls_failed:
+        return "tls_failed";
+    case errc::login_failed:
+        return "login_failed";
+    case errc::cn_auth_unsupported:
+        return "cn_auth_unsupported";
+    case errc::revision_regressed:
+        return "revision_regressed";
+    }
+    return "unknown";
+}
+
+COETCD_DECL const char* to_string(server_errc e) noexcept {
+    switch (e) {
+    case server_errc::canceled:
+        return "canceled";
+    case server_errc::unknown:
+        return "unknown";
+    case server_errc::invalid_argument:
+        return "invalid_argument";
+    case server_errc::deadline_exceeded:
+        return "deadline_exceeded";
+    case server_errc::not_found:
+        return "not_found";
+    case server_errc::already_exists:
+        return "already_exists";
+    case server_errc::permission_denied:
+        return "permission_denied";
+    case server_errc::resource_exhausted:
+        return "resource_exhausted";
+    case server_errc::failed_precondition:
+        return "failed_precondition";
+    case server_errc::aborted:
+        return "aborted";
+    case server_errc::out_of_range:
+        return "out_of_range";
+    case server_errc::unimplemented:
+        return "unimplemented";
+    case server_errc::internal:
+        return "internal";
+    case server_errc::unavailable:
+        return "unavailable";
+    case server_errc::data_loss:
+        return "data_loss";
+    case server_errc::unauthenticated:
+        return "unauthenticated";
+    }
+    return "unknown";
+}
+
+COETCD_DECL const char* to_string(condition c) noexcept {
+    switch (c) {
+    case condition::retryable:
+        return "retryable";
+    case condition::outcome_unknown:
+        return "outcome_unknown";
+    case condition::ownership_lost:
+        return "ownership_lost";
+    }
+    return "unknown";
+}
+
 COETCD_DECL const boost::system::error_category& coetcd_category() noexcept {
     static const detail::coetcd_category_impl instance;
     return instance;

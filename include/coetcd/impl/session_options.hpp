@@ -6,7 +6,37 @@
 
 namespace coetcd {
 
+COETCD_DECL const char* to_string(session_state state) noexcept {
+    switch (state) {
+    case session_state::active:
+        return "active";
+    case session_state::suspect:
+        return "suspect";
+    case session_state::lost:
+        return "lost";
+    }
+    return "unknown";
+}
+
 COETCD_DECL const char* to_string(session_end reason) noexcept {
+    switch (reason) {
+    case session_end::none:
+        return "none";
+    case session_end::expired:
+        return "expired";
+    case session_end::deadline:
+        return "deadline";
+    case session_end::closed:
+        return "closed";
+    case session_end::orphaned:
+        return "orphaned";
+    case session_end::cleanup_failed:
+        return "cleanup_failed";
+    }
+    return "unknown";
+}
+
+COETCD_DECL const char* describe(session_end reason) noexcept {
     switch (reason) {
     case session_end::none:
         return "it is not lost";

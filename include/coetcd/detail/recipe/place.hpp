@@ -149,7 +149,7 @@ public:
     bool held() const override { return phase_ == phase::held && !missing_ && session->alive(); }
     error loss() const override {
         if (!session->alive()) {
-            return error(errc::session_lost, title() + ": " + to_string(session->reason()));
+            return error(errc::session_lost, title() + ": " + describe(session->reason()));
         }
         return error(errc::lock_lost, title());
     }
