@@ -173,8 +173,8 @@ private:
         if (!session_) {
             co_return reply(http::status::service_unavailable, "please try again");
         }
-        // The lock's own keys begin with "orders/42/" and "orders/42.": nothing else may.
-        coetcd::mutex mutex(*session_, "orders/" + order);
+        // No order is in the way of another one, whatever its name.
+        coetcd::mutex mutex(*session_, coetcd::lock_name("orders", order));
         const bool locked = co_await mutex.try_lock_for(5s);
         if (!locked) {
             co_return reply(http::status::service_unavailable, "busy, please try again");

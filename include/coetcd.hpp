@@ -5,6 +5,7 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/lock_name.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 #include <coetcd/session.hpp>

@@ -5,6 +5,7 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lock_entry.hpp>
+#include <coetcd/lock_name.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -87,6 +88,7 @@ private:
 ///
 /// All keys in etcd that begin with `<name>/` are the lock's queue: any other key there blocks it
 /// for as long as it exists, and so does another lock there: `orders` would wait for `orders/42`.
+/// `lock_name` makes names of ids that do not nest.
 /// Keys that begin with `<name>.` are the lock's, too, and block nobody. A user needs to read and
 /// write both: all keys from `<name>.` up to, but not including, `<name>0`.
 ///
