@@ -106,7 +106,7 @@ private:
                 if (stopped_ && busy_ == 0) {
                     break;
                 }
-                const coetcd::session_end why = co_await session_->lost();
+                const coetcd::session_end why = co_await session_->wait_lost();
                 if (!stopped_) {
                     say(std::string("the session is lost: ") + coetcd::describe(why));
                 }

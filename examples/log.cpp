@@ -60,7 +60,7 @@ asio::awaitable<void> run(std::string url) {
     (void)co_await second.try_lock_for(50ms);
     co_await client.lease_revoke(doomed.lease()); // by an operator, say
     co_await second.lock();
-    (void)co_await doomed.lost();
+    (void)co_await doomed.wait_lost();
     co_await second.unlock();
     co_await heir.close();
 }

@@ -132,7 +132,7 @@ asio::awaitable<bool> run(std::string url) {
     const bool locked = other.owns_lock();
     co_await client.erase("shipped/42");
     co_await session.close();
-    const coetcd::session_end why = co_await session.lost();
+    const coetcd::session_end why = co_await session.wait_lost();
     co_return shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
 }
 

@@ -71,7 +71,7 @@ public:
     /// @returns Why.
     /// @par Cancellation
     /// `terminal`, without effect on the session.
-    boost::asio::awaitable<session_end> lost() const;
+    boost::asio::awaitable<session_end> wait_lost() const;
 
     /// Loses the session and revokes its lease; returns when etcd has deleted its keys. One round
     /// trip; none if it was closed before. Takes at most its ttl or five seconds, whichever is

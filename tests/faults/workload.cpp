@@ -493,7 +493,7 @@ awaitable<void> workload::keepalive() {
             const auto reason = s->reason();
             record(
                 operation::keepalive, ended::lost, heard.last_renewal(), coetcd::to_string(reason));
-            task<coetcd::session_end> told(executor_, s->lost());
+            task<coetcd::session_end> told(executor_, s->wait_lost());
             co_await sleep_for(50ms);
             if (!told.done()) {
                 journal_.complain("lost() does not tell of the loss");

@@ -761,7 +761,7 @@ TEST_CASE("Every call ends within its deadline when etcd stands still", "[client
         row("session::open", 1s, unknown, discard(session::open(c)));
         row("session::adopt", 1s, late, discard(session::adopt(c, lease.id)));
         row("session::close", 3s, unknown, to_close.close());
-        row("session::lost", 3s, {}, discard(watched.lost()));
+        row("session::wait_lost", 3s, {}, discard(watched.wait_lost()));
         row("mutex::try_lock",
             1s,
             {errc::timed_out, errc::outcome_unknown},

@@ -368,7 +368,7 @@ awaitable<void> wreck(std::string name, unsigned seed) {
         [&] { start(coetcd::with_lock(*m2, until_cancelled)); },
         [&] { start(coetcd::with_lock(*m3, until_cancelled)); },
         [&] { start(discard(m1->holder())); },
-        [&] { start(discard(s1->lost())); },
+        [&] { start(discard(s1->wait_lost())); },
         [&] { start(discard(w->next())); },
         [&] { start(discard(c->put(name, "v"))); },
         [&] { start(discard(c->watch(name))); },
@@ -440,7 +440,7 @@ TEST_CASE("The io_context may be destroyed while everything is under way",
         const auto forever = []() -> awaitable<void> { co_await sleep_for(1h); };
         task<void> waiting(executor, m2.lock());
         task<void> queued(executor, coetcd::with_lock(m2, forever));
-        task<void> lost(executor, discard(s1.lost()));
+        task<void> lost(executor, discard(s1.wait_lost()));
         task<void> next(executor, discard(w.next()));
         (void)co_await m1.unlock();
         co_await waiting.result();

@@ -111,7 +111,7 @@ TEST_CASE("Hold a lock until killed", "[.process]") {
         coetcd::mutex m(s, told("COETCD_TEST_NAME"));
         co_await m.lock();
         std::cout << "\nholding" << std::endl;
-        (void)co_await s.lost();
+        (void)co_await s.wait_lost();
     });
 }
 

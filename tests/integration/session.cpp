@@ -60,7 +60,7 @@ TEST_CASE("A session is a lease, and closing it revokes that", "[session]") {
         coetcd::put_options with_lease;
         with_lease.lease = s.lease();
         (void)co_await c.put(key, "v", with_lease);
-        task<session_end> waiting(executor, s.lost());
+        task<session_end> waiting(executor, s.wait_lost());
         co_await yield(5);
         CHECK(!waiting.done());
 
@@ -72,7 +72,7 @@ TEST_CASE("A session is a lease, and closing it revokes that", "[session]") {
         CHECK(s.remaining() == 0s);
         const auto why = co_await waiting.result();
         CHECK(why == session_end::closed);
-        const auto again = co_await s.lost();
+        const auto again = co_await s.wait_lost();
         CHECK(again == session_end::closed);
         co_await s.close(); // nothing is left to do
     });
@@ -107,7 +107,7 @@ TEST_CASE("A session that is destroyed is revoked in the background", "[session]
             s.emplace(std::move(opened));
         }
         const auto lease = s->lease();
-        task<session_end> waiting(executor, s->lost());
+        task<session_end> waiting(executor, s->wait_lost());
         co_await yield(5);
         s.reset();
         const auto why = co_await waiting.result();
@@ -133,7 +133,7 @@ TEST_CASE("A session can be orphaned and adopted", "[session]") {
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);
         session first = co_await open_session(c, 30s);
-        task<session_end> waiting(executor, first.lost());
+        task<session_end> waiting(executor, first.wait_lost());
         co_await yield(5);
         const auto lease = first.orphan();
         CHECK(lease == first.lease());
@@ -161,7 +161,7 @@ TEST_CASE("A session whose lease is revoked is lost with the next renewal", "[se
         session s = co_await open_session(c, 6s);
         revoke_by_hand(shared_etcd(), s.lease());
         const auto before = clock::now();
-        const auto why = co_await s.lost();
+        const auto why = co_await s.wait_lost();
         CHECK(why == session_end::expired);
         CHECK(s.state() == session_state::lost);
         CHECK(s.remaining() == 0s);
@@ -194,7 +194,7 @@ TEST_CASE("A session is lost before its lease can have ended", "[session]") {
         const auto executor = co_await asio::this_coro::executor;
         const client c(executor, etcd.url());
         session s = co_await open_session(c, 4s);
-        task<session_end> waiting(executor, s.lost());
+        task<session_end> waiting(executor, s.wait_lost());
         co_await sleep_for(1500ms); // some renewals
         etcd.pause();
         const auto paused = clock::now();
@@ -252,7 +252,7 @@ TEST_CASE("A session is renewed on another endpoint if one fails", "[session]") 
         tcp_proxy other(executor, shared_etcd().port());
         const client c(executor, coetcd::endpoints(one.url(), other.url()));
         session s = co_await open_session(c, 3s);
-        task<session_end> waiting(executor, s.lost());
+        task<session_end> waiting(executor, s.wait_lost());
         const std::vector<tcp_proxy*> in_turn{&one, &other};
         for (tcp_proxy* mute : in_turn) {
             mute->requests(traffic::hold);
@@ -273,7 +273,7 @@ TEST_CASE("A crowd of other calls does not hold up renewals", "[session]") {
         options.request_timeout = 30s;
         const client c(executor, shared_etcd().url(), options);
         session s = co_await open_session(c, 2s);
-        task<session_end> waiting(executor, s.lost());
+        task<session_end> waiting(executor, s.wait_lost());
         const std::string name = unique_name("crowd") + '/';
         const std::string value(100'000, 'x');
         const auto start = clock::now();
@@ -334,7 +334,7 @@ TEST_CASE("Waiting for the loss of a session can be cancelled without effect on 
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);
         session s = co_await session::open(c);
-        task<session_end> waiting(executor, s.lost());
+        task<session_end> waiting(executor, s.wait_lost());
         co_await yield(5);
         waiting.cancel();
         const auto e = co_await waiting.how_it_ended();

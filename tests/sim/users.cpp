@@ -233,7 +233,7 @@ void actor::mourn() {
             s_.judge.told_of_loss(id, why);
         }
     };
-    asio::co_spawn(p_->executor(), session_->lost(), std::move(at_end));
+    asio::co_spawn(p_->executor(), session_->wait_lost(), std::move(at_end));
 }
 
 watching actor::draw_watch(chance& taste, std::int64_t revision) {

@@ -91,7 +91,7 @@ TEST_CASE("a session without renewals is lost before etcd can end its lease", "[
             world w;
             const coetcd::client client = w.client();
             const coetcd::session s = w.await(coetcd::session::open(client, {ttl}));
-            auto lost = w.start(s.lost());
+            auto lost = w.start(s.wait_lost());
             w.env->pass(down);
             // Requests arrive, so that etcd goes on renewing; the answers do not.
             w.env->decide = [](const call_request&) {
@@ -131,7 +131,7 @@ TEST_CASE("a lease that is revoked elsewhere is noticed with the next renewal", 
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
-    auto lost = w.start(s.lost());
+    auto lost = w.start(s.wait_lost());
     w.env->pass(1s);
     w.etcd->revoke(s.lease());
     w.env->pass(3s);
@@ -143,7 +143,7 @@ TEST_CASE("a stall longer than the ttl is noticed in the first instruction", "[s
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
-    auto lost = w.start(s.lost());
+    auto lost = w.start(s.wait_lost());
     w.env->stall(9s);
     REQUIRE(s.state() == session_state::lost);
     REQUIRE(s.reason() == session_end::deadline);
@@ -174,7 +174,7 @@ TEST_CASE("close() revokes the lease, once", "[session]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session s = w.await(coetcd::session::open(client));
-    auto lost = w.start(s.lost());
+    auto lost = w.start(s.wait_lost());
     auto closing = w.start(s.close());
     REQUIRE(s.state() == session_state::active);
     w.env->pass(0ms);
@@ -229,8 +229,8 @@ TEST_CASE("whoever waits for a loss is told of the session's end", "[session]") 
     world w;
     const coetcd::client client = w.client();
     std::optional<coetcd::session> s = w.await(coetcd::session::open(client));
-    auto lost = w.start(s->lost());
-    auto cancelled = w.start(s->lost());
+    auto lost = w.start(s->wait_lost());
+    auto cancelled = w.start(s->wait_lost());
     w.env->pass(1s);
     cancelled.cancel();
     w.env->pass(0ms);
@@ -346,7 +346,7 @@ TEST_CASE("the whole world may end under a session", "[session]") {
         world w;
         const coetcd::client client = w.client();
         coetcd::session s = w.await(coetcd::session::open(client));
-        const auto lost = w.start(s.lost());
+        const auto lost = w.start(s.wait_lost());
         w.env->pass(when);
     }
     SUCCEED("no leak, no access to what is gone");

@@ -64,8 +64,8 @@ COETCD_DECL std::chrono::nanoseconds session::remaining() const {
     return impl_->certain_until() - impl_->world.now();
 }
 
-COETCD_DECL boost::asio::awaitable<session_end> session::lost() const {
-    return detail::session_impl::lost(impl_);
+COETCD_DECL boost::asio::awaitable<session_end> session::wait_lost() const {
+    return detail::session_impl::wait_lost(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<void> session::close() {

@@ -110,7 +110,7 @@ public:
     lines wanted;         ///< Who of this session wants what.
     kept_watches watches; ///< For waiters.
 
-    static asio::awaitable<session_end> lost(std::shared_ptr<session_impl> self) {
+    static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {
             (void)co_await self->changed_.wait(self->certain_until_);
         }
