@@ -69,6 +69,15 @@ asio::awaitable<void> failures(coetcd::mutex& mutex) {
     }
 }
 
+asio::awaitable<void> without_exceptions(coetcd::mutex& mutex) {
+    const auto locked = co_await coetcd::as_result(mutex.try_lock_for(500ms));
+    if (!locked) {
+        std::cout << locked.error().text() << '\n'; // and code() for the program
+    } else if (*locked) {
+        co_await mutex.unlock();
+    }
+}
+
 bool followed = false;
 
 asio::awaitable<void> follow(coetcd::client client) {
@@ -124,6 +133,7 @@ asio::awaitable<bool> run(std::string url) {
     const auto note = co_await client.get("shipped/42");
     co_await mutex.unlock();
     co_await failures(mutex);
+    co_await without_exceptions(mutex);
     callback(client, other);
     co_await user(url);
 

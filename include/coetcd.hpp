@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/error.hpp>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/assert/source_location.hpp>
+#include <boost/system/result.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace coetcd {
+
+/// How an operation failed, without an exception: see `as_result`.
+class failure {
+public:
+    /// @param cause What was thrown, a `boost::system::system_error`.
+    failure(const boost::system::system_error& thrown, std::exception_ptr cause)
+        : code_(thrown.code())
+        , text_(thrown.what())
+        , cause_(std::move(cause)) {}
+
+    const error_code& code() const noexcept { return code_; }  ///< For programs.
+    const std::string& text() const noexcept { return text_; } ///< For logs, as `error::what`.
+
+    /// Throws what the operation would have thrown: `error`, `compacted_error`, or what else.
+    [[noreturn]] void rethrow() const { std::rethrow_exception(cause_); }
+
+private:
+    error_code code_;
+    std::string text_;
+    std::exception_ptr cause_;
+};
+
+/// What `value()` of a result does if there is none.
+[[noreturn]] inline void throw_exception_from_error(const failure& f,
+                                                    const boost::source_location&) {
+    f.rethrow();
+}
+
+/// What an operation returned, or how it failed.
+template<class T>
+using result = boost::system::result<T, failure>;
+
+/// Awaits an operation, and returns what it returned or how it failed, instead of throwing.
+///
+///     const auto locked = co_await coetcd::as_result(mutex.try_lock_for(5s));
+///     if (!locked) {
+///         log(locked.error().text());
+///     } else if (*locked) {
+///
+/// For every awaitable of this library. A cancelled one has the code `operation_aborted`. What is
+/// not a `boost::system::system_error` is thrown all the same: invalid arguments, at the call
+/// already, and what the body of `with_lock` throws. So is `operation_aborted` by Asio itself where
+/// a coroutine that was cancelled awaits on, unless it called `this_coro::throw_if_cancelled`.
+///
+/// Because it always succeeds, `as_result(a) || as_result(b)` ends with the first one that ends;
+/// `a || b` with the first that succeeds.
+template<class T>
+boost::asio::awaitable<result<T>> as_result(boost::asio::awaitable<T> work) {
+    std::optional<failure> failed;
+    if constexpr (std::is_void_v<T>) {
+        try {
+            co_await std::move(work);
+        } catch (const boost::system::system_error& e) {
+            failed.emplace(e, std::current_exception());
+        }
+        if (failed) {
+            co_return result<T>(boost::system::in_place_error, std::move(*failed));
+        }
+        co_return result<T>(boost::system::in_place_value);
+    } else {
+        std::optional<T> value;
+        try {
+            value.emplace(co_await std::move(work));
+        } catch (const boost::system::system_error& e) {
+            failed.emplace(e, std::current_exception());
+        }
+        if (failed) {
+            co_return result<T>(boost::system::in_place_error, std::move(*failed));
+        }
+        co_return result<T>(boost::system::in_place_value, std::move(*value));
+    }
+}
+
+} // namespace coetcd
