@@ -75,8 +75,7 @@ public:
     put(std::string key, std::string value, put_options options = {}) const;
 
     /// Deletes one key or a range. One round trip; not an error if there is none.
-    boost::asio::awaitable<delete_range_response> erase(key_range keys,
-                                                        erase_options options = {}) const;
+    boost::asio::awaitable<erase_response> erase(key_range keys, erase_options options = {}) const;
 
     /// Carries out a transaction. One round trip. Conditions that do not hold are no error: see
     /// `txn_response::succeeded`.

@@ -112,8 +112,8 @@ struct put_request {
     put_options options;
 };
 
-struct delete_range_request {
-    delete_range_request(key_range which, erase_options how = {})
+struct erase_request {
+    erase_request(key_range which, erase_options how = {})
         : range(std::move(which))
         , options(how) {}
     key_range range;
@@ -179,7 +179,7 @@ struct op;
 ///     auto sale = coetcd::txn()
 ///         .when(mutex.is_owner(), compare::value("stock") == "7")
 ///         .then(op::put("stock", "6"))
-///         .otherwise(op::get("stock"));
+///         .otherwise(op::range("stock"));
 ///
 /// etcd accepts at most 128 conditions or operations a list, by default.
 class txn {
@@ -205,17 +205,17 @@ public:
 };
 
 /// One operation of a transaction.
-struct op : std::variant<range_request, put_request, delete_range_request, txn> {
+struct op : std::variant<range_request, put_request, erase_request, txn> {
     using variant::variant;
 
-    static op get(key_range keys, range_options how = {}) {
+    static op range(key_range keys, range_options how = {}) {
         return range_request(std::move(keys), how);
     }
     static op put(std::string key, std::string value, put_options how = {}) {
         return put_request(std::move(key), std::move(value), how);
     }
     static op erase(key_range keys, erase_options how = {}) {
-        return delete_range_request(std::move(keys), how);
+        return erase_request(std::move(keys), how);
     }
     static op nested(txn inner) { return op(std::move(inner)); }
 };
@@ -246,7 +246,7 @@ struct put_response {
     std::optional<key_value> prev_kv;
 };
 
-struct delete_range_response {
+struct erase_response {
     response_header header;
     std::int64_t deleted = 0;
     std::vector<key_value> prev_kvs;
@@ -261,13 +261,12 @@ struct txn_response {
 };
 
 /// The answer to one operation of a transaction; `std::get` a type that was not asked for throws.
-struct op_response
-    : std::variant<range_response, put_response, delete_range_response, txn_response> {
+struct op_response : std::variant<range_response, put_response, erase_response, txn_response> {
     using variant::variant;
 
     const range_response& range() const { return std::get<range_response>(*this); }
     const put_response& put() const { return std::get<put_response>(*this); }
-    const delete_range_response& erased() const { return std::get<delete_range_response>(*this); }
+    const erase_response& erase() const { return std::get<erase_response>(*this); }
     const txn_response& nested() const { return std::get<txn_response>(*this); }
 };
 

@@ -16,9 +16,9 @@ struct watch_options {
     /// The first revision to deliver; 0 for all that happens from the call on. Older history exists
     /// back to the last compaction.
     std::int64_t start_revision = 0;
-    bool prev_kv = false;   ///< Include the previous key-value pair.
-    bool no_put = false;    ///< Leave puts out.
-    bool no_delete = false; ///< Leave erases out.
+    bool prev_kv = false;  ///< Include the previous key-value pair.
+    bool no_put = false;   ///< Leave puts out.
+    bool no_erase = false; ///< Leave erases out.
     /// Report progress while nothing changes: about every ten minutes, unless etcd is configured
     /// otherwise.
     bool progress_notify = false;

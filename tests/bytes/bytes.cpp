@@ -267,7 +267,7 @@ std::optional<std::string> meaning(rpc what, unsigned status, const std::string&
         case rpc::put:
             return read(put_response());
         case rpc::delete_range:
-            return read(delete_range_response());
+            return read(erase_response());
         case rpc::txn:
             return read(txn_response());
         case rpc::compact:

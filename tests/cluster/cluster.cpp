@@ -305,7 +305,7 @@ private:
         co_await eventually(renewed, ttl, "the session is renewed");
         CHECK(lease.state() == session_state::active);
         REQUIRE(owner_->held->owns_lock());
-        auto guarded = txn().when(owner_->held->is_owner()).then(op::get("lock"));
+        auto guarded = txn().when(owner_->held->is_owner()).then(op::range("lock"));
         const auto proof = co_await client_->txn(std::move(guarded));
         CHECK(proof.succeeded);
     }

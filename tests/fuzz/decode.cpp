@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             answer<put_response>(text);
             break;
         case 2:
-            answer<delete_range_response>(text);
+            answer<erase_response>(text);
             break;
         case 3:
             answer<txn_response>(text);

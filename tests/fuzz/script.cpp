@@ -84,7 +84,7 @@ private:
         // Ownerships that are certain never overlap: no clock of this world is wrong.
         inside_ = true;
         fuzz::require(!owns() || !other->owns());
-        coetcd::txn guarded = coetcd::txn().when(held.is_owner()).then(coetcd::op::get("x"));
+        coetcd::txn guarded = coetcd::txn().when(held.is_owner()).then(coetcd::op::range("x"));
         (void)co_await client_.txn(std::move(guarded));
         inside_ = false;
         (void)co_await held.unlock();

@@ -202,8 +202,8 @@ TEST_CASE("A transaction does what its conditions decide", "[client]") {
 
         auto create = txn()
                           .when(compare::version(stock) == 0)
-                          .then(op::put(stock, "7"), op::get(stock))
-                          .otherwise(op::get(stock));
+                          .then(op::put(stock, "7"), op::range(stock))
+                          .otherwise(op::range(stock));
         const auto created = co_await c.txn(create);
         REQUIRE(created.succeeded);
         REQUIRE(created.responses.size() == 2);
@@ -242,7 +242,7 @@ TEST_CASE("A transaction does what its conditions decide", "[client]") {
         const auto swept = co_await c.txn(std::move(none_new));
         CHECK(!swept.succeeded);
         REQUIRE(swept.responses.size() == 1);
-        CHECK(swept.responses[0].erased().deleted == 2);
+        CHECK(swept.responses[0].erase().deleted == 2);
     });
 }
 
@@ -739,7 +739,7 @@ TEST_CASE("Every call ends within its deadline when etcd stands still", "[client
         const std::vector<errc> late{errc::timed_out};
         const std::vector<errc> unknown{errc::outcome_unknown};
         const std::vector<errc> lost{errc::session_lost};
-        auto read = txn().then(op::get("k"));
+        auto read = txn().then(op::range("k"));
         auto write = txn().then(op::put("k", "v"));
         row("get", 1s, late, discard(c.get("k")));
         row("range", 1s, late, discard(c.range(key_range::prefix("k"))));

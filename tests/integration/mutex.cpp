@@ -170,7 +170,7 @@ TEST_CASE("A lock is taken, proved and given back", "[mutex]") {
         REQUIRE(kv);
         CHECK(kv->create_revision == m.fencing_token());
         CHECK(kv->lease == s.lease());
-        auto guarded = txn().when(m.is_owner()).then(op::get(m.key()));
+        auto guarded = txn().when(m.is_owner()).then(op::range(m.key()));
         const auto proof = co_await c.txn(std::move(guarded));
         CHECK(proof.succeeded);
 

@@ -287,11 +287,11 @@ TEST_CASE("A watch leaves out what it was asked to, and adds what was before", "
         coetcd::watch_options no_put;
         no_put.no_put = true;
         no_put.prev_kv = true;
-        coetcd::watch_options no_delete;
-        no_delete.no_delete = true;
-        no_delete.prev_kv = true;
+        coetcd::watch_options no_erase;
+        no_erase.no_erase = true;
+        no_erase.prev_kv = true;
         watcher erases = co_await c.watch(key, no_put);
-        watcher puts = co_await c.watch(key, no_delete);
+        watcher puts = co_await c.watch(key, no_erase);
         for (int i = 0; i < 3; ++i) {
             (void)co_await c.put(key, "old");
             (void)co_await c.put(key, "new");

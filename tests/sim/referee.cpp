@@ -428,7 +428,7 @@ std::size_t referee::first_after(std::int64_t revision) const {
 
 bool referee::concerns(const watching& v, const etcd::change& c) {
     const bool wanted =
-        (c.deleted ? !v.how.no_delete : !v.how.no_put) && c.revision >= v.how.start_revision;
+        (c.deleted ? !v.how.no_erase : !v.how.no_put) && c.revision >= v.how.start_revision;
     return wanted && (v.range_end.empty() ? c.key == v.key : c.key >= v.key && c.key < v.range_end);
 }
 

@@ -256,7 +256,7 @@ watching actor::draw_watch(chance& taste, std::int64_t revision) {
     }
     v.how.prev_kv = taste.one_in(3);
     v.how.no_put = taste.one_in(8);
-    v.how.no_delete = !v.how.no_put && taste.one_in(8);
+    v.how.no_erase = !v.how.no_put && taste.one_in(8);
     v.how.progress_notify = taste.one_in(3);
     v.how.buffer = taste.one_in(3) ? 1 : 1'000'000;
     return v;

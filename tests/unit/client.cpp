@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, call>> all_calls() {
         {"put", [](client c) { return ends(c.put("k", "v")); }},
         {"erase", [](client c) { return ends(c.erase("k")); }},
         {"txn", [](client c) { return ends(c.txn(coetcd::txn().then(op::put("k", "v")))); }},
-        {"read-only txn", [](client c) { return ends(c.txn(coetcd::txn().then(op::get("k")))); }},
+        {"read-only txn", [](client c) { return ends(c.txn(coetcd::txn().then(op::range("k")))); }},
         {"compact", [](client c) { return ends(c.compact(1)); }},
         {"lease_grant", [](client c) { return ends(c.lease_grant(10s)); }},
         {"lease_revoke", [](client c) { return ends(c.lease_revoke(7)); }},
@@ -84,7 +84,7 @@ TEST_CASE("a transaction reads like a sentence", "[client]") {
     coetcd::txn sale = coetcd::txn()
                            .when(compare::value("stock") == "7", compare::version("sold") == 0)
                            .then(op::put("stock", "6"), op::put("sold", "1"))
-                           .otherwise(op::get("stock"));
+                           .otherwise(op::range("stock"));
     auto result = w.await(client.txn(sale));
     REQUIRE(result.succeeded);
     REQUIRE(result.responses.size() == 2);

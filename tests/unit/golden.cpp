@@ -212,15 +212,14 @@ const std::map<std::string, check> checks{
     {"range_future", refusal(server_errc::out_of_range, "is a future revision")},
     {"delete_range",
      [](const answer& a) {
-         const auto r = good<delete_range_response>(a);
+         const auto r = good<erase_response>(a);
          CHECK(r.deleted == 2);
          REQUIRE(r.prev_kvs.size() == 2);
          check_is_k1(r.prev_kvs[0], "two");
          CHECK(r.prev_kvs[1].key == "k2");
          CHECK(r.prev_kvs[1].value.empty());
      }},
-    {"delete_range_miss",
-     [](const answer& a) { CHECK(good<delete_range_response>(a).deleted == 0); }},
+    {"delete_range_miss", [](const answer& a) { CHECK(good<erase_response>(a).deleted == 0); }},
     {"txn_succeeded",
      [](const answer& a) {
          const auto r = good<txn_response>(a);
@@ -228,8 +227,8 @@ const std::map<std::string, check> checks{
          REQUIRE(r.responses.size() == 3);
          CHECK(r.responses[0].put().header.revision == r.header.revision);
          check_is_k1(r.responses[1].range().kvs.at(0), "two");
-         CHECK(r.responses[2].erased().deleted == 1);
-         CHECK(r.responses[2].erased().prev_kvs.at(0).key == "t2");
+         CHECK(r.responses[2].erase().deleted == 1);
+         CHECK(r.responses[2].erase().prev_kvs.at(0).key == "t2");
      }},
     {"txn_failed",
      [](const answer& a) {

@@ -141,9 +141,9 @@ TEST_CASE("a transaction is built in one expression", "[kv][txn]") {
     const txn t = txn()
                       .when(compare::version("a") == 0, compare::value("b") == "x")
                       .when(compare::lease("c") == 1)
-                      .then(op::put("a", "1", with_lease), op::get("b", two))
+                      .then(op::put("a", "1", with_lease), op::range("b", two))
                       .then(op::erase(key_range::prefix("c"), with_prev))
-                      .otherwise(op::nested(txn().then(op::get("d"))));
+                      .otherwise(op::nested(txn().then(op::range("d"))));
 
     REQUIRE(t.compares.size() == 3);
     CHECK(t.compares[0].range.key == "a");
@@ -158,7 +158,7 @@ TEST_CASE("a transaction is built in one expression", "[kv][txn]") {
     const auto& get = std::get<range_request>(t.success[1]);
     CHECK(get.range.key == "b");
     CHECK(get.options.limit == 2);
-    const auto& erase = std::get<delete_range_request>(t.success[2]);
+    const auto& erase = std::get<erase_request>(t.success[2]);
     CHECK(erase.range.range_end == "d");
     CHECK(erase.options.prev_kv);
 
@@ -175,10 +175,10 @@ TEST_CASE("an answer of another type than was asked for is not mistaken", "[kv][
     const op_response answer = put;
     CHECK(answer.put().header.revision == 3);
     CHECK_THROWS_AS(answer.range(), std::bad_variant_access);
-    CHECK_THROWS_AS(answer.erased(), std::bad_variant_access);
+    CHECK_THROWS_AS(answer.erase(), std::bad_variant_access);
     CHECK_THROWS_AS(answer.nested(), std::bad_variant_access);
     CHECK(op_response(range_response()).range().kvs.empty());
-    CHECK(op_response(delete_range_response()).erased().deleted == 0);
+    CHECK(op_response(erase_response()).erase().deleted == 0);
     CHECK_FALSE(op_response(txn_response()).nested().succeeded);
 }
 

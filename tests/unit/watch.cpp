@@ -232,7 +232,7 @@ TEST_CASE("filters leave out what is not wanted", "[watch]") {
     only.no_put = true;
     coetcd::watcher erases = w.await(client.watch("a", only));
     only = {};
-    only.no_delete = true;
+    only.no_erase = true;
     coetcd::watcher puts = w.await(client.watch("a", only));
     put(w, client, "a", "1");
     (void)w.await(client.erase("a"));

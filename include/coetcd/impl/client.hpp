@@ -58,11 +58,10 @@ client::put(std::string key, std::string value, put_options options) const {
         impl_, put_request(std::move(key), std::move(value), options), impl_->within(timeout_));
 }
 
-COETCD_DECL boost::asio::awaitable<delete_range_response>
-client::erase(key_range keys, erase_options options) const {
+COETCD_DECL boost::asio::awaitable<erase_response> client::erase(key_range keys,
+                                                                 erase_options options) const {
     detail::require_key(keys.key);
-    return detail::ask(
-        impl_, delete_range_request(std::move(keys), options), impl_->within(timeout_));
+    return detail::ask(impl_, erase_request(std::move(keys), options), impl_->within(timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<txn_response> client::txn(coetcd::txn transaction) const {
@@ -121,7 +120,7 @@ COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
     request.start_revision = options.start_revision;
     request.prev_kv = options.prev_kv;
     request.no_put = options.no_put;
-    request.no_delete = options.no_delete;
+    request.no_delete = options.no_erase;
     request.fragment = true;
     return detail::as_handle<watcher>(
         detail::watch(impl_, impl_->within(timeout_), std::move(request), options));

@@ -103,7 +103,7 @@ private:
                 bytes += (p->key.size() + p->value.size()) * 4 / 3 + overhead;
             } else if (const auto* g = std::get_if<range_request>(&o)) {
                 bytes += text(g->range);
-            } else if (const auto* d = std::get_if<delete_range_request>(&o)) {
+            } else if (const auto* d = std::get_if<erase_request>(&o)) {
                 bytes += text(d->range);
             }
         }

@@ -37,7 +37,7 @@ inline std::vector<std::vector<held_life>> rounds(std::vector<held_life> all) {
 inline txn look_at(const std::vector<held_life>& some) {
     txn t;
     for (const held_life& h : some) {
-        t.success.push_back(op::get(h.key, transactions::keys_only()));
+        t.success.push_back(op::range(h.key, transactions::keys_only()));
     }
     return t;
 }

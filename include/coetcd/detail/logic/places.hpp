@@ -118,9 +118,9 @@ inline void put_all(const attempt_keys& a, const std::string& label, std::vector
 inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
     for (const claim& c : a.claims) {
         for (const std::string& key : c.keys) {
-            out.push_back(op::get(key, keys_only()));
+            out.push_back(op::range(key, keys_only()));
         }
-        out.push_back(op::get(c.epoch_key, keys_only()));
+        out.push_back(op::range(c.epoch_key, keys_only()));
     }
 }
 
@@ -131,9 +131,9 @@ inline void erase_keys(const claim& c, std::vector<op>& out) {
 }
 
 inline void ask_end(const claim& c, std::vector<op>& out) {
-    out.push_back(op::get(c.epoch_key, keys_only()));
+    out.push_back(op::range(c.epoch_key, keys_only()));
     for (const std::string& key : c.keys) {
-        out.push_back(op::get(key, keys_only()));
+        out.push_back(op::range(key, keys_only()));
     }
 }
 
@@ -147,7 +147,7 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == 0);
         }
-        t.success.push_back(op::get(c.before, transactions::newest()));
+        t.success.push_back(op::range(c.before, transactions::newest()));
     }
     transactions::put_all(a, label, t.success);
     transactions::ask_all(a, t.failure);
@@ -177,7 +177,7 @@ inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == create_revision);
         }
-        t.success.push_back(op::get(c.before, next_older));
+        t.success.push_back(op::range(c.before, next_older));
     }
     return t;
 }
@@ -185,10 +185,10 @@ inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
 /// Reads our keys and one that is ahead.
 inline txn look(const attempt_keys& a, const predecessor& ahead) {
     txn t;
-    t.success.push_back(op::get(ahead.key, transactions::keys_only()));
+    t.success.push_back(op::range(ahead.key, transactions::keys_only()));
     for (const claim& c : a.claims) {
         for (const std::string& key : c.keys) {
-            t.success.push_back(op::get(key, transactions::keys_only()));
+            t.success.push_back(op::range(key, transactions::keys_only()));
         }
     }
     return t;
@@ -256,7 +256,7 @@ inline bool holds(const range_response& r, const std::string& key, std::int64_t 
 }
 
 /// Whether it was our life of a key that was erased.
-inline bool erased_life(const delete_range_response& r, std::int64_t create_revision, bool told) {
+inline bool erased_life(const erase_response& r, std::int64_t create_revision, bool told) {
     return told ? std::any_of(
                       r.prev_kvs.begin(),
                       r.prev_kvs.end(),
@@ -412,7 +412,7 @@ inline left_place after_leaving(const txn_response& response,
     if (response.succeeded) {
         result.over = true;
         for (const op_response& r : response.responses) {
-            const auto* erased = std::get_if<delete_range_response>(&r);
+            const auto* erased = std::get_if<erase_response>(&r);
             result.was_there = result.was_there ||
                                (erased && answers::erased_life(*erased, create_revision, bumps));
         }

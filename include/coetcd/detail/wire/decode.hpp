@@ -93,7 +93,7 @@ inline void read(const nlohmann::json& body, put_response& response) {
     response.prev_kv = read_prev_kv(body);
 }
 
-inline void read(const nlohmann::json& body, delete_range_response& response) {
+inline void read(const nlohmann::json& body, erase_response& response) {
     read_header(body, response.header);
     response.deleted = read_count(body, "deleted");
     response.prev_kvs = read_kvs(body, "prev_kvs");
@@ -113,7 +113,7 @@ inline op_response read_op_response(const nlohmann::json& body) {
         return to(*value, put_response());
     }
     if (const auto* value = read_object(body, "response_delete_range")) {
-        return to(*value, delete_range_response());
+        return to(*value, erase_response());
     }
     return to(require_object(body, "response_txn"), txn_response());
 }

@@ -114,7 +114,7 @@ inline void append(std::string& out, const put_request& request) {
     object.end();
 }
 
-inline void append(std::string& out, const delete_range_request& request) {
+inline void append(std::string& out, const erase_request& request) {
     object_writer object(out);
     object.range(request.range);
     object.flag("prev_kv", request.options.prev_kv);
@@ -199,7 +199,7 @@ inline void append(std::string& out, const op& operation, int level) {
     } else if (const auto* put = std::get_if<put_request>(&operation)) {
         kind.start("request_put");
         append(out, *put);
-    } else if (const auto* erase = std::get_if<delete_range_request>(&operation)) {
+    } else if (const auto* erase = std::get_if<erase_request>(&operation)) {
         kind.start("request_delete_range");
         append(out, *erase);
     } else {

@@ -61,8 +61,7 @@ struct request_traits<range_request> : answered_by<rpc::range, range_response> {
 template<>
 struct request_traits<put_request> : answered_by<rpc::put, put_response> {};
 template<>
-struct request_traits<delete_range_request>
-    : answered_by<rpc::delete_range, delete_range_response> {};
+struct request_traits<erase_request> : answered_by<rpc::delete_range, erase_response> {};
 template<>
 struct request_traits<txn> : answered_by<rpc::txn, txn_response> {};
 template<>

@@ -24,9 +24,9 @@ txn sized(std::size_t compares, std::size_t operations) {
         t.compares.push_back(compare::version("k") == 0);
     }
     for (std::size_t i = 0; i != operations; ++i) {
-        t.success.push_back(op::get("k"));
+        t.success.push_back(op::range("k"));
     }
-    t.failure.push_back(op::get("k"));
+    t.failure.push_back(op::range("k"));
     return t;
 }
 
@@ -89,11 +89,11 @@ bool refused(const std::function<void()>& read) {
     }
 }
 
-const txn a = txn().when(compare::version("a") == 0).then(op::get("a")).otherwise(op::get("x"));
+const txn a = txn().when(compare::version("a") == 0).then(op::range("a")).otherwise(op::range("x"));
 const txn b = txn()
                   .when(compare::version("b") == 1, compare::version("c") == 0)
                   .then(op::put("b", "1"), op::erase("c"))
-                  .otherwise(op::get("y"));
+                  .otherwise(op::range("y"));
 const char* const alone_a =
     R"({"compare":[{"key":"YQ=="}],"success":[{"request_range":{"key":"YQ=="}}],)"
     R"("failure":[{"request_range":{"key":"eA=="}}]})";
@@ -205,7 +205,7 @@ TEST_CASE("a request has 256 KiB at the most, or one transaction", "[logic][grou
     const txn large = txn().then(op::put("k", std::string(300 * kib, 'v')));
     const txn half = txn().then(op::put("k", std::string(95 * kib, 'v'))); // a third more, as JSON
     const txn key = txn().when(compare::version(std::string(95 * kib, 'k')) == 0);
-    const txn got = txn().then(op::get(std::string(95 * kib, 'k')));
+    const txn got = txn().then(op::range(std::string(95 * kib, 'k')));
     const txn erased = txn().then(op::erase({"k", std::string(95 * kib, 'k')}));
     CHECK(room(large, form::flat) == 1);
     CHECK(room(large, form::nested) == 1);

@@ -52,7 +52,7 @@ std::string text(const op& o) {
         }
         return "put(" + p->key + "," + p->value + "," + hex(std::uint64_t(p->options.lease)) + ")";
     }
-    if (const auto* d = std::get_if<delete_range_request>(&o)) {
+    if (const auto* d = std::get_if<erase_request>(&o)) {
         return (d->options.prev_kv ? "erase_and_tell(" : "erase(") + text(d->range) + ")";
     }
     const auto& r = std::get<range_request>(o);
@@ -109,7 +109,7 @@ const op_response none = found({});
 /// The answer to an erase.
 /// @param told The lives that ended, if that was asked for.
 op_response erased(std::int64_t count, std::vector<key_value> told = {}) {
-    delete_range_response r;
+    erase_response r;
     r.deleted = count;
     r.prev_kvs = std::move(told);
     return r;

@@ -115,7 +115,7 @@ TEST_CASE("a request is repeated if that does no harm, or if the caller says so"
     const when usual{f.env->now() + 1h};
     CHECK(f.attempts(range_request("k"), usual) == 2);
     CHECK(f.attempts(put_request("k", "v"), usual) == 1);
-    CHECK(f.attempts(delete_range_request("k"), usual) == 1);
+    CHECK(f.attempts(erase_request("k"), usual) == 1);
     CHECK(f.attempts(txn(), usual) == 1);
     CHECK(f.attempts(txn(), usual.as(impact::none)) == 2);
     CHECK(f.attempts(txn(), usual.as(impact::idempotent)) == 2);

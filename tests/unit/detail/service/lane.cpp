@@ -60,7 +60,7 @@ std::string text(const json& operations) {
 /// Puts a key that does not exist; else reads it.
 part_ptr put_new(const std::string& key) {
     const auto part = std::make_shared<lane_part>(
-        txn().when(compare::version(key) == 0).then(op::put(key, "")).otherwise(op::get(key)));
+        txn().when(compare::version(key) == 0).then(op::put(key, "")).otherwise(op::range(key)));
     part->likely = true;
     return part;
 }

@@ -138,7 +138,7 @@ void for_each_answer(Visitor visit) {
     };
     each(range_response(), {range_none, range_two});
     each(put_response(), {range_none, put_prev});
-    each(delete_range_response(), {range_none, erased_two});
+    each(erase_response(), {range_none, erased_two});
     each(txn_response(), {range_none, txn_all, txn_failed});
     each(compaction_response(), {range_none});
     each(lease_grant_response(), {granted});
@@ -209,8 +209,8 @@ TEST_CASE("a put's answer is decoded", "[wire][decode]") {
 }
 
 TEST_CASE("a deletion's answer is decoded", "[wire][decode]") {
-    CHECK(decode<delete_range_response>(range_none).deleted == 0);
-    const auto response = decode<delete_range_response>(erased_two);
+    CHECK(decode<erase_response>(range_none).deleted == 0);
+    const auto response = decode<erase_response>(erased_two);
     CHECK(response.deleted == 2);
     REQUIRE(response.prev_kvs.size() == 2);
     CHECK(response.prev_kvs[1].key == "wl/n");
@@ -232,12 +232,12 @@ TEST_CASE("a transaction's answer is decoded, with those nested in it", "[wire][
     CHECK(all.responses[0].put().header.revision == 7);
     CHECK(all.responses[1].range().count == 4);
     CHECK(all.responses[1].range().kvs.size() == 1);
-    CHECK(all.responses[2].erased().deleted == 1);
-    CHECK(all.responses[2].erased().prev_kvs[0].value == "v");
+    CHECK(all.responses[2].erase().deleted == 1);
+    CHECK(all.responses[2].erase().prev_kvs[0].value == "v");
     const auto& inner = all.responses[3].nested().responses[0].nested().responses[0].nested();
     REQUIRE(inner.responses.size() == 3);
     CHECK(inner.responses[0].range().kvs[0].key == "wl/e");
-    CHECK(inner.responses[1].erased().deleted == 0);
+    CHECK(inner.responses[1].erase().deleted == 0);
     CHECK(inner.responses[2].put().header.revision == 7);
 }
 
@@ -445,7 +445,7 @@ TEST_CASE("sec.integers: numbers that etcd never sends are protocol errors",
     CHECK_FALSE(accepts_fields<range_response>(R"("kvs":[{"mod_revision":"-1"}])"));
     CHECK_FALSE(accepts_fields<range_response>(R"("kvs":[{"create_revision":"-1"}])"));
     CHECK_FALSE(accepts_fields<range_response>(R"("kvs":[{"version":"-1"}])"));
-    CHECK_FALSE(accepts_fields<delete_range_response>(R"("deleted":"-1")"));
+    CHECK_FALSE(accepts_fields<erase_response>(R"("deleted":"-1")"));
     CHECK_FALSE(accepts_fields<watch_response>(R"("compact_revision":"-1")"));
     CHECK(accepts_fields<lease_time_to_live_response>(R"("TTL":"9000000000")"));
     CHECK_FALSE(accepts_fields<lease_time_to_live_response>(R"("TTL":"9000000001")"));

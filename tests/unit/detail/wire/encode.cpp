@@ -26,7 +26,7 @@ constexpr auto min = std::numeric_limits<std::int64_t>::min();
 constexpr auto max = std::numeric_limits<std::int64_t>::max();
 
 txn nest(int depth) {
-    return depth == 0 ? txn().then(op::get("k")) : txn().otherwise(op::nested(nest(depth - 1)));
+    return depth == 0 ? txn().then(op::range("k")) : txn().otherwise(op::nested(nest(depth - 1)));
 }
 
 } // namespace
@@ -75,8 +75,8 @@ TEST_CASE("a put request is written", "[wire][encode]") {
 }
 
 TEST_CASE("a delete request is written", "[wire][encode]") {
-    CHECK(encode(delete_range_request("k")) == R"({"key":"aw=="})");
-    CHECK(encode(delete_range_request(key_range::prefix("wl/"), {.prev_kv = true})) ==
+    CHECK(encode(erase_request("k")) == R"({"key":"aw=="})");
+    CHECK(encode(erase_request(key_range::prefix("wl/"), {.prev_kv = true})) ==
           R"({"key":"d2wv","range_end":"d2ww","prev_kv":true})");
 }
 
@@ -131,8 +131,8 @@ TEST_CASE("a transaction is written with operations of every kind", "[wire][enco
     CHECK(encode(txn()) == "{}");
     CHECK(encode(txn()
                      .when(compare::version("a") == 0, compare::version("b") == 0)
-                     .then(op::put("a", "1"), op::get("b", {.limit = 1}), op::erase("c"))
-                     .otherwise(op::nested(txn().then(op::get("d"))), op::nested(txn()))) ==
+                     .then(op::put("a", "1"), op::range("b", {.limit = 1}), op::erase("c"))
+                     .otherwise(op::nested(txn().then(op::range("d"))), op::nested(txn()))) ==
           R"({"compare":[{"key":"YQ=="},{"key":"Yg=="}],)"
           R"("success":[{"request_put":{"key":"YQ==","value":"MQ=="}},)"
           R"({"request_range":{"key":"Yg==","limit":1}},)"
@@ -167,11 +167,11 @@ TEST_CASE("within another transaction one is written without its other case", "[
         return out + "]";
     };
     CHECK(nested(txn()) == R"([{"request_txn":{}}])");
-    CHECK(nested(txn().otherwise(op::get("a"))) == R"([{"request_txn":{}}])");
+    CHECK(nested(txn().otherwise(op::range("a"))) == R"([{"request_txn":{}}])");
     CHECK(nested(txn()
                      .when(compare::version("a") == 0, compare::version("b") == 2)
-                     .then(op::get("a"), op::put("b", "1"))
-                     .otherwise(op::get("c"))) ==
+                     .then(op::range("a"), op::put("b", "1"))
+                     .otherwise(op::range("c"))) ==
           R"([{"request_txn":{"compare":[{"key":"YQ=="},{"key":"Yg==","version":2}],)"
           R"("success":[{"request_range":{"key":"YQ=="}},)"
           R"({"request_put":{"key":"Yg==","value":"MQ=="}}]}}])");
@@ -197,7 +197,7 @@ TEST_CASE("no range asks for fewer keys than none, or for a time before the firs
     before.revision = -1;
     for (const range_options& how : {fewer, before}) {
         CHECK_THROWS_AS(encode(range_request("k", how)), std::invalid_argument);
-        CHECK_THROWS_AS(encode(txn().then(op::get("k", how))), std::invalid_argument);
+        CHECK_THROWS_AS(encode(txn().then(op::range("k", how))), std::invalid_argument);
     }
 }
 

@@ -24,7 +24,7 @@ void check(rpc what, answer_form form = answer_form::whole) {
 TEST_CASE("each request has its call and its answer", "[wire][requests]") {
     check<range_request, range_response>(rpc::range);
     check<put_request, put_response>(rpc::put);
-    check<delete_range_request, delete_range_response>(rpc::delete_range);
+    check<erase_request, erase_response>(rpc::delete_range);
     check<txn, txn_response>(rpc::txn);
     check<compaction_request, compaction_response>(rpc::compact);
     check<lease_grant_request, lease_grant_response>(rpc::lease_grant);
