@@ -94,15 +94,18 @@ public:
                                                              lease_id id = 0) const;
 
     /// Ends a lease, and deletes its keys. One round trip.
-    /// @throws error with `server_errc::not_found` if there is none.
-    boost::asio::awaitable<lease_revoke_response> lease_revoke(lease_id id) const;
+    /// @returns Nothing if there is no such lease.
+    boost::asio::awaitable<std::optional<lease_revoke_response>> lease_revoke(lease_id id) const;
 
-    /// Renews a lease. One round trip. `ttl` is zero if there is none.
-    boost::asio::awaitable<lease_keep_alive_response> lease_keep_alive_once(lease_id id) const;
+    /// Renews a lease. One round trip.
+    /// @returns Nothing if there is no such lease.
+    boost::asio::awaitable<std::optional<lease_keep_alive_response>>
+    lease_keep_alive_once(lease_id id) const;
 
-    /// Tells how long a lease still lasts. One round trip. `ttl` is -1 if there is none.
-    boost::asio::awaitable<lease_time_to_live_response> lease_time_to_live(lease_id id,
-                                                                           bool keys = false) const;
+    /// Tells how long a lease still lasts. One round trip.
+    /// @returns Nothing if there is no such lease.
+    boost::asio::awaitable<std::optional<lease_time_to_live_response>>
+    lease_time_to_live(lease_id id, bool keys = false) const;
 
     /// Lists all leases. One round trip.
     boost::asio::awaitable<lease_leases_response> lease_leases() const;

@@ -23,13 +23,13 @@ struct lease_revoke_response {
 struct lease_keep_alive_response {
     response_header header;
     lease_id id = 0;
-    std::chrono::seconds ttl{0}; ///< Zero: there is no such lease.
+    std::chrono::seconds ttl{0}; ///< From now on.
 };
 
 struct lease_time_to_live_response {
     response_header header;
     lease_id id = 0;
-    std::chrono::seconds ttl{0}; ///< Rounded down: 0 is a lease in its last second; -1: no lease.
+    std::chrono::seconds ttl{0}; ///< Rounded down: 0 is a lease in its last second.
     std::chrono::seconds granted_ttl{0};
     std::vector<std::string> keys; ///< Only if asked for.
 };

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 namespace coetcd {
 
@@ -46,8 +47,9 @@ public:
 
     /// Takes over an existing lease: of a session that was orphaned, or of another program. One
     /// round trip. `options.ttl` has no effect.
-    /// @throws error with `server_errc::not_found` if there is no such lease; else as `client`.
-    static boost::asio::awaitable<session>
+    /// @returns Nothing if there is no such lease.
+    /// @throws error as `client`.
+    static boost::asio::awaitable<std::optional<session>>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
     /// No session: it can only be assigned to and destroyed. Default-constructible because

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace coetcd::detail {
@@ -30,6 +31,18 @@ template<class Handle, class Impl>
 boost::asio::awaitable<Handle> as_handle(boost::asio::awaitable<std::shared_ptr<Impl>> work) {
     std::shared_ptr<Impl> impl = co_await std::move(work);
     co_return access::make<Handle>(std::move(impl));
+}
+
+/// The same, of what may be null.
+template<class Handle, class Impl>
+boost::asio::awaitable<std::optional<Handle>>
+as_handle_if_any(boost::asio::awaitable<std::shared_ptr<Impl>> work) {
+    std::shared_ptr<Impl> impl = co_await std::move(work);
+    std::optional<Handle> handle;
+    if (impl) {
+        handle.emplace(access::make<Handle>(std::move(impl)));
+    }
+    co_return handle;
 }
 
 } // namespace coetcd::detail

@@ -84,23 +84,24 @@ client::lease_grant(std::chrono::seconds ttl, lease_id id) const {
     return detail::response_in(detail::lease_grant(impl_, impl_->within(timeout_), ttl, id));
 }
 
-COETCD_DECL boost::asio::awaitable<lease_revoke_response> client::lease_revoke(lease_id id) const {
+COETCD_DECL boost::asio::awaitable<std::optional<lease_revoke_response>>
+client::lease_revoke(lease_id id) const {
     detail::require_lease(id);
     return detail::lease_revoke(impl_, impl_->within(timeout_), id);
 }
 
-COETCD_DECL boost::asio::awaitable<lease_keep_alive_response>
+COETCD_DECL boost::asio::awaitable<std::optional<lease_keep_alive_response>>
 client::lease_keep_alive_once(lease_id id) const {
     detail::require_lease(id);
     const detail::wire::lease_keep_alive_request request{id};
-    return detail::ask(impl_, request, impl_->within(timeout_));
+    return detail::if_there(detail::ask(impl_, request, impl_->within(timeout_)));
 }
 
-COETCD_DECL boost::asio::awaitable<lease_time_to_live_response>
+COETCD_DECL boost::asio::awaitable<std::optional<lease_time_to_live_response>>
 client::lease_time_to_live(lease_id id, bool keys) const {
     detail::require_lease(id);
     const detail::wire::lease_time_to_live_request request{id, keys};
-    return detail::ask(impl_, request, impl_->within(timeout_));
+    return detail::if_there(detail::ask(impl_, request, impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_leases_response> client::lease_leases() const {

@@ -6,6 +6,7 @@
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/session.hpp>
 
+#include <optional>
 #include <utility>
 
 namespace coetcd {
@@ -17,10 +18,10 @@ COETCD_DECL boost::asio::awaitable<session> session::open(const client& owner,
         detail::session_impl::open(detail::access::impl(owner), std::move(options)));
 }
 
-COETCD_DECL boost::asio::awaitable<session>
+COETCD_DECL boost::asio::awaitable<std::optional<session>>
 session::adopt(const client& owner, lease_id lease, session_options options) {
     detail::require_lease(lease);
-    return detail::as_handle<session>(
+    return detail::as_handle_if_any<session>(
         detail::session_impl::adopt(detail::access::impl(owner), lease, std::move(options)));
 }
 

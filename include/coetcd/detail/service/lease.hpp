@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -18,6 +19,14 @@ inline bool is_ours_already(const answer& a, bool random_id) {
     return a.ec == server_errc::failed_precondition &&
            (random_id || a.left == logic::effect::unresolved) &&
            a.text.find("lease already exists") != std::string::npos;
+}
+
+// How etcd says that there is no such lease.
+inline bool is_there(const lease_keep_alive_response& r) {
+    return r.ttl.count() > 0;
+}
+inline bool is_there(const lease_time_to_live_response& r) {
+    return r.ttl.count() >= 0; // 0: in its last second
 }
 
 /// @returns What was renewed, or is known to have ended. Throws the rest.
@@ -65,17 +74,30 @@ inline asio::awaitable<outcome<lease_grant_response>> lease_grant(std::shared_pt
     co_return granted;
 }
 
-inline asio::awaitable<lease_revoke_response>
+/// @returns Nothing if there is no such lease. Throws the rest.
+inline asio::awaitable<std::optional<lease_revoke_response>>
 lease_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
     const wire::lease_revoke_request request{id};
     const outcome<lease_revoke_response> revoked = co_await call(std::move(impl), request, how);
-    // It was there, if an attempt of ours may have ended it.
-    const bool done =
-        revoked.ec == server_errc::not_found && revoked.left == logic::effect::unresolved;
-    if (!done) {
+    std::optional<lease_revoke_response> there;
+    if (revoked.ec != server_errc::not_found) {
         revoked.check();
+        there = revoked.response;
+    } else if (revoked.left == logic::effect::unresolved) {
+        there = revoked.response; // it was there, if an attempt of ours may have ended it
     }
-    co_return revoked.response;
+    co_return there;
+}
+
+/// What `asking` tells of a lease; nothing if there is none.
+template<class Response>
+asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> asking) {
+    Response r = co_await std::move(asking);
+    std::optional<Response> there;
+    if (is_there(r)) {
+        there.emplace(std::move(r));
+    }
+    co_return there;
 }
 
 inline void require_ttl(std::chrono::seconds ttl) {

@@ -65,6 +65,7 @@ public:
 
     static asio::awaitable<std::shared_ptr<session_impl>> open(std::shared_ptr<client_impl> c,
                                                                session_options options);
+    /// Null if there is no such lease.
     static asio::awaitable<std::shared_ptr<session_impl>>
     adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options);
 
@@ -330,10 +331,11 @@ inline asio::awaitable<std::shared_ptr<session_impl>>
 session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options) {
     const when how = c->within(c->options.request_timeout);
     const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
-    if (renewed.response.ttl.count() <= 0) {
-        throw error(server_errc::not_found, "session::adopt: there is no such lease");
+    std::shared_ptr<session_impl> impl;
+    if (!is_there(renewed.response)) {
+        co_return impl;
     }
-    const auto impl = std::make_shared<session_impl>(
+    impl = std::make_shared<session_impl>(
         std::move(c), lease, renewed.response.ttl, std::move(options.label), renewed.sent);
     spawn(impl->world, keep_alive(impl));
     co_return impl;
