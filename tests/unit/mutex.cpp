@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/locks.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -14,69 +15,15 @@ using coetcd::errc;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
 using support::background;
+using support::count;
+using support::delay_first;
+using support::is_confirm;
+using support::is_enter;
+using support::is_release;
+using support::owner;
+using support::rivals;
 using support::scripted_env;
 using support::world;
-
-namespace {
-
-/// One session, and its mutex.
-struct owner {
-    explicit owner(coetcd::session_options options = {})
-        : client(w.client())
-        , session(w.await(coetcd::session::open(client, std::move(options))))
-        , mutex(session, "m") {}
-    world w;
-    coetcd::client client;
-    coetcd::session session;
-    coetcd::mutex mutex;
-};
-
-/// Two sessions that want the same lock.
-struct rivals {
-    explicit rivals(coetcd::session_options first = {}, coetcd::session_options second = {})
-        : client(w.client())
-        , one(w.await(coetcd::session::open(client, std::move(first))))
-        , two(w.await(coetcd::session::open(client, std::move(second))))
-        , a(one, "m")
-        , b(two, "m") {}
-    world w;
-    coetcd::client client;
-    coetcd::session one;
-    coetcd::session two;
-    coetcd::mutex a;
-    coetcd::mutex b;
-};
-
-// What the transactions of a lock look like on the wire.
-bool has(const call_request& r, const char* text) {
-    return r.what == rpc::txn && r.body.find(text) != std::string::npos;
-}
-bool is_enter(const call_request& r) {
-    return has(r, "request_put") && !has(r, "request_delete_range");
-}
-bool is_confirm(const call_request& r) {
-    return has(r, "max_create_revision");
-}
-bool is_release(const call_request& r) {
-    return has(r, "request_delete_range") && !is_confirm(r);
-}
-
-std::size_t count(const world& w, bool (*which)(const call_request&)) {
-    return static_cast<std::size_t>(std::count_if(w.env->calls.begin(), w.env->calls.end(), which));
-}
-
-/// The first such call arrives late.
-void delay_first(world& w, bool (*which)(const call_request&), std::chrono::nanoseconds late) {
-    w.env->decide = [which, late, first = true](const call_request& r) mutable {
-        scripted_env::fate f;
-        if (which(r) && std::exchange(first, false)) {
-            f.late = late;
-        }
-        return f;
-    };
-}
-
-} // namespace
 
 TEST_CASE("lock() takes a free lock in one round trip, unlock() gives it back in one", "[mutex]") {
     world w;

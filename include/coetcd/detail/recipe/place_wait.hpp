@@ -4,6 +4,10 @@
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/this_coro.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -23,9 +27,12 @@ public:
     place_wait(std::shared_ptr<session_impl> s,
                const recipe& how,
                std::vector<std::string> names,
-               time_point deadline)
+               time_point deadline,
+               asio::cancellation_state stop)
         : session_(std::move(s))
         , deadline_(deadline)
+        , stop_(stop)
+        , cancelled_before_(stop.cancelled())
         , attempt_(place::open(session_, how, std::move(names))) {}
 
     /// Waits until it is ours.
@@ -76,7 +83,8 @@ private:
                                   const recipe& how,
                                   std::vector<std::string> names,
                                   time_point deadline) {
-        place_wait wait(std::move(s), how, std::move(names), deadline);
+        const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+        place_wait wait(std::move(s), how, std::move(names), deadline, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
@@ -99,8 +107,7 @@ private:
             now = co_await wait.confirm();
         }
         if (now) {
-            wait.attempt_->grant();
-            taken = wait.attempt_;
+            taken = wait.grant();
         }
         co_return taken;
     }
@@ -113,7 +120,8 @@ private:
         const bool free_here = std::all_of(names.begin(), names.end(), [&](const auto& name) {
             return s->wanted.is_free_here(name);
         });
-        place_wait wait(std::move(s), how, std::move(names), deadline);
+        const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+        place_wait wait(std::move(s), how, std::move(names), deadline, stop);
         wait.attempt_->require_session();
         if (!free_here) {
             co_return taken;
@@ -128,8 +136,7 @@ private:
             throw error(errc::timed_out, wait.attempt_->title() + ", try_lock: " + wait.trouble_);
         }
         if (now->at == at::owner) {
-            wait.attempt_->grant();
-            taken = wait.attempt_;
+            taken = wait.grant();
         }
         co_return taken;
     }
@@ -210,6 +217,16 @@ private:
         co_return now;
     }
 
+    /// It is ours, unless we were cancelled in that very moment: who composes operations, as in
+    /// `lock() || timer`, drops the result then, and nobody would give the lock back.
+    std::shared_ptr<place> grant() {
+        if (stop_.cancelled() != cancelled_before_) {
+            throw_aborted();
+        }
+        attempt_->grant();
+        return attempt_;
+    }
+
     /// Our key is not there: either the lease is gone, or somebody deleted the key. Throws.
     asio::awaitable<void> explain_missing_key() {
         (void)co_await session_impl::renew(session_);
@@ -235,6 +252,8 @@ private:
 
     const std::shared_ptr<session_impl> session_;
     const time_point deadline_;
+    const asio::cancellation_state stop_; // of the coroutine that waits
+    const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
     std::optional<vigil> vigil_;
     time_point told_{}; // when the request was sent whose answer says who is ahead
