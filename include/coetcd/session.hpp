@@ -75,12 +75,16 @@ public:
     /// `terminal`, without effect on the session.
     boost::asio::awaitable<session_end> wait_lost() const;
 
-    /// Loses the session and revokes its lease; returns when etcd has deleted its keys. One round
-    /// trip; none if it was closed before. Takes at most its ttl or five seconds, whichever is
-    /// less.
-    /// @throws error as `client`: the lease then ends by itself, within its ttl.
+    /// Ends the session and revokes its lease. One round trip; none if it was closed before. Takes
+    /// at most its ttl or five seconds, whichever is less.
+    ///
+    /// It takes effect at the call: the session and its locks are lost, and the request is on its
+    /// way. Await the result to know that etcd has deleted its keys.
+    ///
+    /// @throws error as `client`: the lease then ends by itself, within its ttl, unless a second
+    ///   call revokes it.
     /// @par Cancellation
-    /// `terminal`. The session is lost all the same; a second call tries again to revoke.
+    /// `terminal`. The lease is revoked in the background.
     boost::asio::awaitable<void> close();
 
     /// Loses the session without revoking its lease, which lasts for its ttl and can be handed

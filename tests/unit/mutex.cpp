@@ -665,6 +665,30 @@ TEST_CASE("unlock() that is cancelled gives the lock back all the same",
     }
 }
 
+TEST_CASE("unlock() takes effect in a coroutine that is cancelled already, too",
+          "[mutex][cancellation]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    auto work = [&]() -> asio::awaitable<void> {
+        co_await a.lock();
+        coetcd::detail::notifier never(*w.env);
+        try {
+            (void)co_await never.wait();
+        } catch (const boost::system::system_error&) {
+        }
+        (void)co_await a.unlock();
+    };
+    auto working = w.start(work());
+    w.env->pass(50ms);
+    REQUIRE(a.owns_lock());
+    working.cancel();
+    w.env->pass(0ms);
+    REQUIRE(working.code() == asio::error::operation_aborted);
+    REQUIRE_FALSE(a.owns_lock());
+    w.env->pass(10ms);
+    REQUIRE(w.etcd->under("m/").empty());
+}
+
 TEST_CASE("unlock() after the lease was orphaned deletes the key", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;
@@ -1022,6 +1046,19 @@ TEST_CASE("with_lock() reports a loss that its body itself brings about", "[mute
     auto failed = w.start(coetcd::with_lock(other, failing));
     w.env->pass(50ms);
     REQUIRE(failed.code() == errc::session_lost);
+}
+
+TEST_CASE("with_lock() whose body closes the session leaves no lease", "[mutex][with_lock]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    auto body = [&]() -> asio::awaitable<void> {
+        co_await session.close(); // by which it is cancelled itself
+    };
+    auto working = w.start(coetcd::with_lock(mutex, body));
+    w.env->pass(50ms);
+    REQUIRE(working.code() == coetcd::condition::ownership_lost);
+    REQUIRE(w.etcd->leases() == 0);
+    REQUIRE(w.etcd->keys.empty());
 }
 
 TEST_CASE("with_lock() reports a loss that only its unlock finds", "[mutex][with_lock]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/session.hpp>
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -176,9 +178,7 @@ TEST_CASE("close() revokes the lease, once", "[session]") {
     coetcd::session s = w.await(coetcd::session::open(client));
     auto lost = w.start(s.wait_lost());
     auto closing = w.start(s.close());
-    REQUIRE(s.state() == session_state::active);
-    w.env->pass(0ms);
-    REQUIRE(s.state() == session_state::lost); // at once
+    REQUIRE(s.state() == session_state::lost); // at the call
     w.env->pass(2ms);
     closing.get();
     REQUIRE(lost.get() == session_end::closed);
@@ -205,6 +205,104 @@ TEST_CASE("close() gives up after the ttl, or five seconds", "[session]") {
         REQUIRE(closing.code() == errc::unavailable);
         REQUIRE(s.reason() == session_end::closed);
     }
+}
+
+TEST_CASE("close() takes effect at the call, whatever becomes of its result", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session s = w.await(coetcd::session::open(client));
+    (void)s.close(); // nobody awaits it
+    REQUIRE(s.reason() == session_end::closed);
+    w.env->pass(2ms);
+    REQUIRE(w.etcd->leases() == 0);
+
+    // In a coroutine that is cancelled already nothing can be awaited.
+    s = w.await(coetcd::session::open(client));
+    auto work = [&]() -> asio::awaitable<void> {
+        coetcd::detail::notifier never(*w.env);
+        try {
+            (void)co_await never.wait();
+        } catch (const boost::system::system_error&) {
+        }
+        co_await s.close();
+    };
+    auto working = w.start(work());
+    w.env->pass(1ms);
+    working.cancel();
+    w.env->pass(2ms);
+    REQUIRE(working.code() == asio::error::operation_aborted);
+    REQUIRE(s.reason() == session_end::closed);
+    REQUIRE(w.etcd->leases() == 0);
+}
+
+TEST_CASE("close() that is cut off revokes the lease in the background",
+          "[session][cancellation]") {
+    for (const bool destroyed : {false, true}) {
+        for (auto when = 0ms; when < 4ms; ++when) {
+            world w;
+            const coetcd::client client = w.client();
+            std::optional<coetcd::session> s = w.await(coetcd::session::open(client));
+            bool first = true;
+            w.env->decide = [&](const call_request& r) {
+                scripted_env::fate f;
+                f.refused = r.what == rpc::lease_revoke && std::exchange(first, false);
+                return f;
+            };
+            auto closing = w.start(s->close());
+            w.env->pass(when);
+            closing.cancel();
+            if (destroyed) {
+                s.reset();
+            }
+            w.env->pass(0ms);
+            INFO("destroyed " << destroyed << " after " << when.count() << " ms");
+            REQUIRE(closing.code() == asio::error::operation_aborted);
+            w.env->pass(100ms);
+            REQUIRE(w.etcd->leases() == 0);
+        }
+    }
+}
+
+TEST_CASE("close() that failed can be called again", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session s = w.await(coetcd::session::open(client, {60s}));
+    bool down = true;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.refused = down;
+        return f;
+    };
+    auto closing = w.start(s.close());
+    w.env->pass(6s);
+    REQUIRE(closing.code() == errc::unavailable);
+    REQUIRE(w.etcd->leases() == 1);
+    down = false;
+    auto one = w.start(s.close());
+    auto other = w.start(s.close()); // waits for the same request
+    const std::size_t calls = w.env->calls.size();
+    w.env->pass(10ms);
+    one.get();
+    other.get();
+    REQUIRE(w.env->calls.size() == calls + 1);
+    REQUIRE(w.etcd->leases() == 0);
+}
+
+TEST_CASE("a session that could not be opened keeps nothing busy", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.answered = false; // it stands still
+        return f;
+    };
+    auto opening = w.start(coetcd::session::open(client));
+    w.env->pass(5001ms);
+    REQUIRE(opening.code() == errc::outcome_unknown);
+    w.env->pass(1100ms);
+    w.context->restart();
+    (void)w.context->run_for(1s);
+    REQUIRE(w.context->stopped()); // it has run out of work
 }
 
 TEST_CASE("destroying a session revokes its lease in the background", "[session]") {

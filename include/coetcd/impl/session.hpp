@@ -37,7 +37,7 @@ COETCD_DECL session& session::operator=(session&& other) noexcept {
 COETCD_DECL session::~session() {
     if (impl_ && impl_->reason() == session_end::none) {
         impl_->lose(session_end::closed);
-        impl_->revoke_in_background();
+        impl_->revoke();
     }
 }
 

@@ -125,7 +125,7 @@ inline void place::give_lease_up() {
     if (s.reason() == session_end::none || s.reason() == session_end::deadline ||
         s.reason() == session_end::cleanup_failed) {
         s.lose(session_end::cleanup_failed);
-        s.revoke_in_background();
+        s.revoke();
     }
     all_over();
 }

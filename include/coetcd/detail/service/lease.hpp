@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/lease.hpp>
 
@@ -98,6 +99,30 @@ asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> aski
         there.emplace(std::move(r));
     }
     co_return there;
+}
+
+/// Has etcd end a lease. That there is none is as good.
+inline asio::awaitable<answer>
+end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
+    const wire::lease_revoke_request request{id};
+    const when how = impl->within(patience);
+    const outcome<lease_revoke_response> revoked = co_await call(std::move(impl), request, how);
+    answer result = revoked;
+    if (result.ec == server_errc::not_found) {
+        result.ec.clear();
+    }
+    co_return result;
+}
+
+/// The same, in the background, of a lease that no key can have: it keeps nobody from anything, and
+/// ends by itself. So nobody is kept waiting for it for long, as a program is that wants to end.
+inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) {
+    constexpr std::chrono::seconds patience(1);
+    auto quietly = [](asio::awaitable<answer> work) -> asio::awaitable<void> {
+        (void)co_await std::move(work);
+    };
+    env& world = *impl->world;
+    spawn(world, quietly(end_lease(std::move(impl), id, patience)));
 }
 
 inline void require_ttl(std::chrono::seconds ttl) {

@@ -118,18 +118,21 @@ public:
         co_return self->reason_;
     }
 
+    /// Ends it, and has etcd end the lease, at the call; what is awaited is that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
-        const bool nothing_to_do = self->revoked_ || self->reason_ == session_end::expired ||
-                                   self->reason_ == session_end::orphaned;
         self->lose(session_end::closed);
-        if (!nothing_to_do) {
-            co_await revoke(self->owner, self->lease_, self->ttl_);
-            self->revoked_ = true;
-        }
+        self->revoke();
+        return until_revoked(std::move(self));
     }
 
-    /// Asks etcd to end the lease, and does not wait.
-    void revoke_in_background() { revoke_in_background(owner, lease_, ttl_); }
+    /// Has etcd end the lease, in the background, unless that was done or is under way.
+    void revoke() {
+        const bool ours = reason_ != session_end::expired && reason_ != session_end::orphaned;
+        if (ours && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
+            revocation_ = revocation::under_way;
+            spawn(world, revoke(shared_from_this()));
+        }
+    }
 
     /// Renews the lease, with as many attempts as there is time for.
     /// @returns False if the session is lost.
@@ -154,10 +157,11 @@ private:
     static asio::awaitable<bool> try_renew(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
-    static asio::awaitable<void>
-    revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl);
-    static void
-    revoke_in_background(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl);
+    static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
+    static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self);
+
+    /// How far the end of the lease is that we ask for.
+    enum class revocation { none, under_way, done, failed };
 
     const lease_id lease_;
     const std::string label_;
@@ -167,7 +171,8 @@ private:
     time_point certain_until_;                 // follows from it
     bool suspect_ = false;
     session_end reason_ = session_end::none;
-    bool revoked_ = false; // by `close`
+    revocation revocation_ = revocation::none;
+    answer trouble_; // with that
     notifier changed_;
     std::list<looked_after*> held_;
     bool looks_ = false; // whether what is held is still there
@@ -269,31 +274,21 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     }
 }
 
-inline asio::awaitable<void>
-session_impl::revoke(std::shared_ptr<client_impl> c, lease_id lease, std::chrono::seconds ttl) {
-    const auto patience = std::min<std::chrono::nanoseconds>(ttl, std::chrono::seconds(5));
-    const when how = c->within(patience);
-    const wire::lease_revoke_request request{lease};
-    const outcome<lease_revoke_response> a = co_await call(std::move(c), request, how);
-    if (a.ec != server_errc::not_found) {
-        a.check();
-    }
+inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> self) {
+    const auto patience = std::min<std::chrono::nanoseconds>(self->ttl_, std::chrono::seconds(5));
+    answer how_it_went = co_await end_lease(self->owner, self->lease_, patience);
+    self->trouble_ = std::move(how_it_went);
+    self->revocation_ = self->trouble_.ec ? revocation::failed : revocation::done;
+    self->changed_.notify_all();
 }
 
-inline void session_impl::revoke_in_background(std::shared_ptr<client_impl> c,
-                                               lease_id lease,
-                                               std::chrono::seconds ttl) {
-    auto quietly = [](std::shared_ptr<client_impl> by,
-                      lease_id id,
-                      std::chrono::seconds patience) -> asio::awaitable<void> {
-        try {
-            co_await revoke(std::move(by), id, patience);
-        } catch (const error&) {
-            // Nobody is there to be told; the lease ends by itself.
-        }
-    };
-    env& world = *c->world;
-    spawn(world, quietly(std::move(c), lease, ttl));
+inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self) {
+    while (self->revocation_ == revocation::under_way) {
+        (void)co_await self->changed_.wait();
+    }
+    if (self->revocation_ == revocation::failed) {
+        self->trouble_.check();
+    }
 }
 
 inline asio::awaitable<std::shared_ptr<session_impl>>
@@ -302,15 +297,14 @@ session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
     struct grant_guard {
         std::shared_ptr<client_impl> client;
         lease_id lease;
-        std::chrono::seconds ttl;
         bool pending = false;
         ~grant_guard() {
             if (pending) {
-                revoke_in_background(client, lease, ttl);
+                end_empty_lease(std::move(client), lease);
             }
         }
     };
-    grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1, options.ttl};
+    grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1};
     const when how = c->within(c->options.request_timeout);
     guard.pending = true;
     outcome<lease_grant_response> granted;
