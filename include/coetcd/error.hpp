@@ -22,6 +22,7 @@ enum class errc {
     protocol_error,  ///< An answer that is not etcd's.
     too_large,       ///< An answer over the limit of `client_options`.
     session_lost,    ///< The session's lease ended, or may have ended.
+    session_closed,  ///< This program closed, orphaned or destroyed the session.
     lock_lost,       ///< The lock's key was deleted by somebody else.
     not_owner,       ///< The lock is not held, so there is nothing to prove or to release.
     watch_compacted, ///< History before the revision that the watch needs was compacted.

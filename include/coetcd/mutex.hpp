@@ -98,7 +98,8 @@ private:
 /// took is given back in the background, one that a `held_lock` holds stays with that.
 ///
 /// All calls throw
-/// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile;
+/// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
+///   `errc::session_closed` if this program has ended it;
 /// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
 ///
 /// @par Thread safety
@@ -199,8 +200,9 @@ private:
 /// succeeded, a failure to unlock is not reported: the lock is given back in the background.
 ///
 /// @returns What `body` returns.
-/// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost` or
-///   `errc::lock_lost` if the lock was lost. An exception of `body` is then nested in it.
+/// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
+///   `errc::session_closed` or `errc::lock_lost` if the lock was lost. An exception of `body` is
+///   then nested in it.
 /// @par Cancellation
 /// `terminal`: passed on to `body`, whose end is awaited.
 template<class Body>

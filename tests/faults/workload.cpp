@@ -74,7 +74,7 @@ char outcome_of(const system_error& e) {
     if (code == errc::timed_out || code == errc::unavailable) {
         return ended::timed_out;
     }
-    if (code == errc::session_lost) {
+    if (code == errc::session_lost || code == errc::session_closed) {
         return ended::lost;
     }
     if (code == errc::lock_lost) {

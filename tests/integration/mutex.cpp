@@ -1020,7 +1020,7 @@ TEST_CASE("with_lock reports a loss although its body succeeded", "[mutex][with_
             co_return 1;
         };
         const auto e = co_await ending_of(coetcd::with_lock(m, body));
-        CHECK(e.code == errc::session_lost);
+        CHECK(e.code == errc::session_closed);
         revoke_by_hand(shared_etcd(), s.lease());
     });
 }

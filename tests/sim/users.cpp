@@ -162,11 +162,12 @@ void actor::judge(const std::exception_ptr& failure) {
     } catch (const boost::system::system_error& e) {
         const error_code ec = e.code();
         s_.w.note("threw", static_cast<std::uint64_t>(ec.value()));
-        const bool expected =
-            ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
-            ec == errc::session_lost || ec == errc::lock_lost || ec == errc::not_owner ||
-            ec == asio::error::operation_aborted || ec == coetcd::server_errc::resource_exhausted ||
-            ec == coetcd::server_errc::unauthenticated;
+        const bool expected = ec == errc::timed_out || ec == errc::unavailable ||
+                              ec == errc::outcome_unknown || ec == errc::session_lost ||
+                              ec == errc::session_closed || ec == errc::lock_lost ||
+                              ec == errc::not_owner || ec == asio::error::operation_aborted ||
+                              ec == coetcd::server_errc::resource_exhausted ||
+                              ec == coetcd::server_errc::unauthenticated;
         if (!expected) {
             s_.w.fail(std::string("an unexpected error: ") + e.what());
         }

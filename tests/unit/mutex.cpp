@@ -463,7 +463,7 @@ TEST_CASE("what etcd refuses is reported at once, and leaves nothing", "[mutex]"
     REQUIRE(w.etcd->keys.empty());
 }
 
-TEST_CASE("lock() on a session that is lost says so, and why", "[mutex]") {
+TEST_CASE("lock() on a session that has ended says so, and why", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session session = w.await(coetcd::session::open(client));
@@ -472,14 +472,29 @@ TEST_CASE("lock() on a session that is lost says so, and why", "[mutex]") {
     auto locking = w.start(mutex.lock());
     auto trying = w.start(mutex.try_lock());
     w.env->pass(1ms);
-    REQUIRE(locking.code() == errc::session_lost);
-    REQUIRE(trying.code() == errc::session_lost);
+    REQUIRE(locking.code() == errc::session_closed);
+    REQUIRE(trying.code() == errc::session_closed);
     try {
         locking.get();
     } catch (const coetcd::error& e) {
         REQUIRE_THAT(e.what(), support::contains("orders/42"));
         REQUIRE_THAT(e.what(), support::contains("orphaned"));
     }
+}
+
+TEST_CASE("whoever waits for a lock is told that its own program has closed the session",
+          "[mutex]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    w.await(a.lock());
+    auto waiting = w.start(b.lock());
+    w.env->pass(50ms);
+    auto closing = w.start(two.close());
+    w.env->pass(10ms);
+    closing.get();
+    REQUIRE(waiting.code() == errc::session_closed);
+    REQUIRE(waiting.code() == coetcd::condition::ownership_lost);
+    REQUIRE(a.owns_lock());
 }
 
 TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex][cancellation]") {
@@ -881,7 +896,7 @@ TEST_CASE("everything may be destroyed while lock() is under way", "[mutex]") {
             }
             w.env->pass(50ms);
             if (what == 1) {
-                REQUIRE(locking.code() == errc::session_lost);
+                REQUIRE(locking.code() == errc::session_closed);
             }
             REQUIRE(w.await(a.unlock()));
             w.env->pass(50ms);
@@ -1035,7 +1050,7 @@ TEST_CASE("with_lock() reports a loss that its body itself brings about", "[mute
     };
     auto working = w.start(coetcd::with_lock(mutex, body));
     w.env->pass(50ms);
-    REQUIRE(working.code() == errc::session_lost);
+    REQUIRE(working.code() == errc::session_closed);
     auto failing = [&]() -> asio::awaitable<int> {
         (void)session.orphan();
         throw std::runtime_error("and this");
@@ -1045,7 +1060,7 @@ TEST_CASE("with_lock() reports a loss that its body itself brings about", "[mute
     coetcd::mutex other(session, "m");
     auto failed = w.start(coetcd::with_lock(other, failing));
     w.env->pass(50ms);
-    REQUIRE(failed.code() == errc::session_lost);
+    REQUIRE(failed.code() == errc::session_closed);
 }
 
 TEST_CASE("with_lock() whose body closes the session leaves no lease", "[mutex][with_lock]") {
@@ -1056,7 +1071,7 @@ TEST_CASE("with_lock() whose body closes the session leaves no lease", "[mutex][
     };
     auto working = w.start(coetcd::with_lock(mutex, body));
     w.env->pass(50ms);
-    REQUIRE(working.code() == coetcd::condition::ownership_lost);
+    REQUIRE(working.code() == errc::session_closed);
     REQUIRE(w.etcd->leases() == 0);
     REQUIRE(w.etcd->keys.empty());
 }

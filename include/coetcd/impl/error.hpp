@@ -26,6 +26,8 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "the answer is over the limit; raise it in client_options, or read in pages";
         case errc::session_lost:
             return "the session is lost and with it all its locks; open a new one";
+        case errc::session_closed:
+            return "the session was closed by this program, and all its locks with it";
         case errc::lock_lost:
             return "the lock's key was deleted by somebody else; lock again";
         case errc::not_owner:
@@ -110,7 +112,8 @@ struct condition_category_impl final : boost::system::error_category {
         case condition::outcome_unknown:
             return code == errc::outcome_unknown;
         case condition::ownership_lost:
-            return code == errc::session_lost || code == errc::lock_lost || code == errc::not_owner;
+            return code == errc::session_lost || code == errc::session_closed ||
+                   code == errc::lock_lost || code == errc::not_owner;
         }
         return false;
     }

@@ -64,7 +64,7 @@ public:
     std::string title() const {
         return std::string(recipe_.word) + " \"" + wire::printable(names.front()) + "\"";
     }
-    /// @throws error with `errc::session_lost`.
+    /// @throws error if the session has ended.
     void require_session() const {
         if (!session->alive()) {
             throw loss();
@@ -138,7 +138,7 @@ public:
     // Holding.
 
     /// From here on it is ours, if the session still is.
-    /// @throws error with `errc::session_lost`: the answer may have waited for us while the process
+    /// @throws error if the session has ended: the answer may have waited for us while the process
     ///   stood still.
     void grant() {
         require_session();
@@ -149,7 +149,7 @@ public:
     bool held() const override { return phase_ == phase::held && !missing_ && session->alive(); }
     error loss() const override {
         if (!session->alive()) {
-            return error(errc::session_lost, title() + ": " + describe(session->reason()));
+            return session->loss(title());
         }
         return error(errc::lock_lost, title());
     }

@@ -233,7 +233,7 @@ private:
         throw attempt_->loss();
     }
 
-    /// @throws error with `errc::session_lost`.
+    /// @throws error if the session has ended.
     bool is_in_time() const {
         attempt_->require_session();
         return session_->world.now() < deadline_;

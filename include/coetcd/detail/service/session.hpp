@@ -88,6 +88,11 @@ public:
         }
         return reason_ == session_end::none;
     }
+    /// What those are told who counted on it, now that it has ended. Begins with `who`.
+    error loss(const std::string& who) const {
+        const bool by_us = reason_ == session_end::closed || reason_ == session_end::orphaned;
+        return {by_us ? errc::session_closed : errc::session_lost, who + ": " + describe(reason_)};
+    }
     session_state state() {
         return !alive() ? session_state::lost
                         : (suspect_ ? session_state::suspect : session_state::active);
