@@ -87,8 +87,12 @@ public:
     /// `terminal`. The lease is revoked in the background.
     boost::asio::awaitable<void> close();
 
-    /// Loses the session without revoking its lease, which lasts for its ttl and can be handed
-    /// over: see `adopt`.
+    /// Ends the session without revoking its lease, which lasts for its ttl and can be handed over:
+    /// see `adopt`.
+    ///
+    /// The keys of the locks that it holds stay in etcd, whatever is done with the mutexes. Those
+    /// of calls that wait for a lock are deleted in the background, as are those of locks that were
+    /// given back before.
     lease_id orphan();
 
 private:

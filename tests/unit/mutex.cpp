@@ -704,14 +704,65 @@ TEST_CASE("unlock() takes effect in a coroutine that is cancelled already, too",
     REQUIRE(w.etcd->under("m/").empty());
 }
 
-TEST_CASE("unlock() after the lease was orphaned deletes the key", "[mutex]") {
-    owner all;
-    auto& [w, client, session, mutex] = all;
-    w.await(mutex.lock());
-    (void)session.orphan();
-    REQUIRE_FALSE(w.await(mutex.unlock()));
+TEST_CASE("what an orphaned session holds stays in etcd, what it waits for does not", "[mutex]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    std::optional<coetcd::mutex> dropped(std::in_place, one, "dropped");
+    coetcd::mutex guarded(one, "guarded");
+    std::optional<coetcd::held_lock> guard;
+    coetcd::mutex left(one, "left");
+    w.await(a.lock());
+    w.await(dropped->lock());
+    guard.emplace(w.await(guarded.scoped_lock()));
+    w.await(left.lock());
+    coetcd::mutex ahead(two, "waited for");
+    coetcd::mutex behind(one, "waited for");
+    w.await(ahead.lock());
+    auto waiting = w.start(behind.lock());
     w.env->pass(50ms);
-    REQUIRE(w.etcd->keys.empty());
+    REQUIRE(w.etcd->keys.size() == 6);
+
+    auto leaving = w.start(left.unlock()); // before, and under way
+    (void)one.orphan();
+    REQUIRE_FALSE(a.owns_lock());
+    REQUIRE_FALSE(w.await(a.unlock()));
+    dropped.reset();
+    guard.reset();
+    w.env->pass(1s);
+    REQUIRE(waiting.code() == errc::session_closed);
+    REQUIRE(leaving.get());
+    REQUIRE(w.etcd->under("m/").size() == 1);
+    REQUIRE(w.etcd->under("dropped/").size() == 1);
+    REQUIRE(w.etcd->under("guarded/").size() == 1);
+    REQUIRE(w.etcd->under("left/").empty());
+    REQUIRE(w.etcd->under("waited for/") == std::vector<std::string>{ahead.key()});
+}
+
+TEST_CASE("what is given back when the lease is orphaned is given back all the same", "[mutex]") {
+    // Whether the request to enter, or the one to leave, is under way, lost, or not even sent.
+    for (int lost = 0; lost < 3; ++lost) {
+        for (auto when = 0ms; when < 6ms; ++when) {
+            owner all;
+            auto& [w, client, session, mutex] = all;
+            w.env->decide = [n = 0, lost](const call_request& r) mutable {
+                scripted_env::fate f;
+                f.breaks = r.what == rpc::txn && ++n == lost;
+                return f;
+            };
+            auto locking = w.start(mutex.lock());
+            w.env->pass(when);
+            const bool held = mutex.owns_lock();
+            auto unlocking = w.start(mutex.unlock());
+            const coetcd::lease_id lease = session.orphan();
+            w.env->pass(2s);
+            INFO("request " << lost << " after " << when.count() << " ms");
+            REQUIRE(locking.ended());
+            REQUIRE(locking.succeeded() == held);
+            REQUIRE(unlocking.get() == held);
+            REQUIRE(w.etcd->under("m/").empty());
+            REQUIRE(w.etcd->has_lease(lease));
+        }
+    }
 }
 
 TEST_CASE("a mutex that outlives its session keeps nothing open", "[mutex]") {

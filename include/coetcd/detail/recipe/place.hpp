@@ -179,7 +179,9 @@ public:
                        session->world.now() >= session->certain_until());
             session->look_away(*this);
         }
-        if (phase_ == phase::entered || was_held) {
+        // What an orphaned lease holds is for who adopts it.
+        const bool handed_over = was_held && session->reason() == session_end::orphaned;
+        if ((phase_ == phase::entered || was_held) && !handed_over) {
             leave_etcd();
         }
         phase_ = phase::over;
