@@ -135,6 +135,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "too_large";
     case errc::session_lost:
         return "session_lost";
+    case errc::session_closed:
+        return "session_closed";
     case errc::lock_lost:
         return "lock_lost";
     case errc::not_owner:
