@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client_options.hpp>
+#include <coetcd/detail/handle.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
@@ -40,7 +41,8 @@ class client_impl;
 /// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///
-/// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid.
+/// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid. Of one
+/// that was moved from they throw `std::logic_error`, as do those of the other classes.
 ///
 /// @par Cancellation
 /// `terminal`, for all calls, at once. The connection is closed; a change may have been applied.
@@ -119,7 +121,7 @@ private:
     friend class detail::access;
     client(std::shared_ptr<detail::client_impl> impl, std::chrono::nanoseconds timeout);
 
-    std::shared_ptr<detail::client_impl> impl_;
+    detail::handle<detail::client_impl> impl_;
     std::chrono::nanoseconds timeout_;
 };
 

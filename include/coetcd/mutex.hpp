@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/recipe/guarded.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
@@ -38,8 +40,9 @@ std::shared_ptr<ownership> ownership_of(const held_lock& held);
 /// As `client`.
 class [[nodiscard]] held_lock {
 public:
-    /// No lock: `owns_lock` is false, and it can be assigned to. Default-constructible because
-    /// `co_spawn` requires it of results.
+    /// No lock, as one that was moved from: `owns_lock` and `unlock` tell false, and it can be
+    /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
+    /// requires it of results.
     held_lock() noexcept = default;
     /// Takes over a lock that was taken with `mutex::lock` or `mutex::try_lock`.
     /// @throws error with `errc::not_owner` if it is not held.
@@ -68,7 +71,7 @@ private:
     held_lock(std::shared_ptr<detail::holder> m, std::shared_ptr<detail::place> a);
 
     std::shared_ptr<detail::holder> mutex_;
-    std::shared_ptr<detail::place> held_;
+    detail::handle<detail::place> held_;
 };
 
 /// A lock that one owner at a time holds, in the whole etcd cluster, in order of arrival.
@@ -142,8 +145,7 @@ public:
     /// As `try_lock_for`, until a time on any clock.
     template<class Clock, class Duration>
     boost::asio::awaitable<bool> try_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
-        return try_lock_for(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()));
+        return try_lock_for(detail::logic::time_left(deadline, Clock::now()));
     }
 
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
@@ -189,7 +191,7 @@ public:
 
 private:
     friend class detail::access;
-    std::shared_ptr<detail::holder> impl_;
+    detail::handle<detail::holder> impl_;
 };
 
 /// Runs `body` under the lock: takes it, awaits `body()` or `body(const held_lock&)`, gives it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/detail/handle.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/session_options.hpp>
@@ -52,15 +53,15 @@ public:
     static boost::asio::awaitable<std::optional<session>>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
-    /// No session: it can only be assigned to and destroyed. Default-constructible because
-    /// `co_spawn` requires it of results.
+    /// No session, as one that was moved from: it can be assigned to and destroyed, and all else
+    /// throws `std::logic_error`. Default-constructible because `co_spawn` requires it of results.
     session() noexcept = default;
     session(session&&) noexcept = default;
     session& operator=(session&&) noexcept;
     ~session();
 
-    lease_id lease() const noexcept;
-    std::chrono::seconds ttl() const noexcept; ///< As etcd granted it.
+    lease_id lease() const;
+    std::chrono::seconds ttl() const; ///< As etcd granted it.
 
     /// Looks at the clock, so that it is right in the first instruction after a stall.
     session_state state() const;
@@ -99,7 +100,7 @@ private:
     friend class detail::access;
     explicit session(std::shared_ptr<detail::session_impl> impl);
 
-    std::shared_ptr<detail::session_impl> impl_;
+    detail::handle<detail::session_impl> impl_;
 };
 
 } // namespace coetcd

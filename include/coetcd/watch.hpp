@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/handle.hpp>
 #include <coetcd/watch_options.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -54,7 +55,7 @@ private:
     friend class detail::access;
     explicit watcher(std::shared_ptr<detail::watcher_impl> impl);
 
-    std::shared_ptr<detail::watcher_impl> impl_;
+    detail::handle<detail::watcher_impl> impl_;
 };
 
 } // namespace coetcd

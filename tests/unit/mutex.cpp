@@ -237,6 +237,14 @@ TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[
     REQUIRE(w.await(b.unlock()));
     const auto soon = std::chrono::steady_clock::now() + 1h;
     REQUIRE(w.await(b.try_lock_until(soon)));
+    // The first and the last time that there are.
+    REQUIRE_FALSE(w.await(a.try_lock_until(std::chrono::steady_clock::time_point::min())));
+    auto patient = w.start(a.try_lock_until(std::chrono::sys_seconds::max()));
+    w.env->pass(1s);
+    REQUIRE_FALSE(patient.ended());
+    REQUIRE(w.await(b.unlock()));
+    w.env->pass(20ms);
+    REQUIRE(patient.get());
 }
 
 TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {

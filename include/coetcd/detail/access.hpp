@@ -14,11 +14,11 @@ class access {
 public:
     template<class Handle>
     static const auto& impl(const Handle& handle) {
-        return handle.impl_;
+        return handle.impl_.get();
     }
     template<class Held>
     static const auto& held(const Held& handle) {
-        return handle.held_;
+        return handle.held_.get();
     }
     template<class Handle, class... Args>
     static Handle make(Args&&... args) {

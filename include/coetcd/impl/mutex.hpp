@@ -64,7 +64,7 @@ COETCD_DECL const std::string& held_lock::key() const {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
-    return detail::holder::unlock(mutex_, held_);
+    return detail::holder::unlock(mutex_, held_ ? held_.get() : nullptr);
 }
 
 COETCD_DECL mutex::mutex(const session& owner, std::string name) {

@@ -41,11 +41,11 @@ COETCD_DECL session::~session() {
     }
 }
 
-COETCD_DECL lease_id session::lease() const noexcept {
+COETCD_DECL lease_id session::lease() const {
     return impl_->lease();
 }
 
-COETCD_DECL std::chrono::seconds session::ttl() const noexcept {
+COETCD_DECL std::chrono::seconds session::ttl() const {
     return impl_->ttl();
 }
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <chrono>
+#include <ratio>
+
+namespace coetcd::detail::logic {
+
+/// How long it is until `then`, as far as nanoseconds reach. A clock may tell times, as its first
+/// and its last, whose distance they cannot.
+template<class Clock, class Duration>
+std::chrono::nanoseconds time_left(std::chrono::time_point<Clock, Duration> then,
+                                   typename Clock::time_point now) {
+    using std::chrono::nanoseconds;
+    using wide = std::chrono::duration<long double, std::nano>;
+    const wide left = wide(then.time_since_epoch()) - wide(now.time_since_epoch());
+    if (left >= wide(nanoseconds::max())) {
+        return nanoseconds::max();
+    }
+    if (left <= wide(nanoseconds::min())) {
+        return nanoseconds::min();
+    }
+    return std::chrono::duration_cast<nanoseconds>(left);
+}
+
+} // namespace coetcd::detail::logic

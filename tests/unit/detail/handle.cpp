@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/watch.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/locks.hpp"
+#include "support/world.hpp"
+
+using namespace std::chrono_literals;
+using coetcd::detail::handle;
+using support::owner;
+using support::world;
+
+namespace {
+
+using uses = std::vector<std::pair<std::string, std::function<void()>>>;
+
+void check_refused(const uses& all) {
+    for (const auto& [name, use] : all) {
+        INFO(name);
+        CHECK_THROWS_AS(use(), std::logic_error);
+    }
+}
+
+} // namespace
+
+TEST_CASE("a handle refers to something, or says that it does not", "[handle]") {
+    handle<int> some(std::make_shared<int>(3));
+    REQUIRE(some);
+    CHECK(*some.get() == 3);
+    const handle<int> other = some;
+    CHECK(other.get() == some.get());
+    const handle<int> moved = std::move(some);
+    CHECK(moved);
+    CHECK_FALSE(some); // NOLINT(bugprone-use-after-move): that is the question
+    CHECK_THROWS_WITH(some.get(), support::contains("moved from"));
+    CHECK_THROWS_AS(some.operator->(), std::logic_error);
+    CHECK_FALSE(handle<int>());
+}
+
+TEST_CASE("no call of an empty object goes astray", "[handle]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    coetcd::watcher watcher = w.await(client.watch("k"));
+    const coetcd::watcher watcher_now = std::move(watcher);
+    const coetcd::mutex mutex_now = std::move(mutex);
+    const coetcd::session session_now = std::move(session);
+    coetcd::client& c = client;
+    const coetcd::client client_now = std::move(client);
+    coetcd::session& s = session;
+    coetcd::mutex& m = mutex;
+    coetcd::held_lock none;
+    const std::size_t calls = w.env->calls.size();
+    check_refused({
+        {"get_executor", [&] { (void)c.get_executor(); }},
+        {"with_timeout", [&] { (void)c.with_timeout(1s); }},
+        {"get", [&] { (void)c.get("k"); }},
+        {"range", [&] { (void)c.range("k"); }},
+        {"put", [&] { (void)c.put("k", "v"); }},
+        {"erase", [&] { (void)c.erase("k"); }},
+        {"txn", [&] { (void)c.txn(coetcd::txn()); }},
+        {"compact", [&] { (void)c.compact(1); }},
+        {"lease_grant", [&] { (void)c.lease_grant(10s); }},
+        {"lease_revoke", [&] { (void)c.lease_revoke(7); }},
+        {"lease_keep_alive_once", [&] { (void)c.lease_keep_alive_once(7); }},
+        {"lease_time_to_live", [&] { (void)c.lease_time_to_live(7); }},
+        {"lease_leases", [&] { (void)c.lease_leases(); }},
+        {"watch", [&] { (void)c.watch("k"); }},
+        {"next", [&] { (void)watcher.next(); }},
+        {"open", [&] { (void)coetcd::session::open(c); }},
+        {"adopt", [&] { (void)coetcd::session::adopt(c, 7); }},
+        {"lease", [&] { (void)s.lease(); }},
+        {"ttl", [&] { (void)s.ttl(); }},
+        {"state", [&] { (void)s.state(); }},
+        {"reason", [&] { (void)s.reason(); }},
+        {"remaining", [&] { (void)s.remaining(); }},
+        {"lost", [&] { (void)s.lost(); }},
+        {"close", [&] { (void)s.close(); }},
+        {"orphan", [&] { (void)s.orphan(); }},
+        {"of a session that was never opened", [&] { (void)coetcd::session().close(); }},
+        {"mutex", [&] { (void)coetcd::mutex(s, "m"); }},
+        {"lock", [&] { (void)m.lock(); }},
+        {"try_lock", [&] { (void)m.try_lock(); }},
+        {"try_lock_for", [&] { (void)m.try_lock_for(1s); }},
+        {"try_lock_for, negative", [&] { (void)m.try_lock_for(-1s); }},
+        {"scoped_lock", [&] { (void)m.scoped_lock(); }},
+        {"unlock", [&] { (void)m.unlock(); }},
+        {"owns_lock", [&] { (void)m.owns_lock(); }},
+        {"fencing_token", [&] { (void)m.fencing_token(); }},
+        {"is_owner", [&] { (void)m.is_owner(); }},
+        {"key", [&] { (void)m.key(); }},
+        {"name", [&] { (void)m.name(); }},
+        {"holder", [&] { (void)m.holder(); }},
+        {"waiters", [&] { (void)m.waiters(); }},
+        {"held_lock", [&] { (void)coetcd::held_lock(m, std::adopt_lock); }},
+        {"held_lock::fencing_token", [&] { (void)none.fencing_token(); }},
+        {"held_lock::is_owner", [&] { (void)none.is_owner(); }},
+        {"held_lock::key", [&] { (void)none.key(); }},
+    });
+    CHECK(w.env->calls.size() == calls);
+    // An empty guard holds nothing, which is no defect.
+    CHECK_FALSE(none.owns_lock());
+    CHECK_FALSE(w.await(none.unlock()));
+    none = coetcd::held_lock();
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/time_left.hpp>
+
+#include <chrono>
+
+#include "support/catch.hpp"
+
+using namespace std::chrono;
+using coetcd::detail::logic::time_left;
+
+TEST_CASE("the time that is left is told exactly", "[logic][time_left]") {
+    const steady_clock::time_point now{hours(1000)};
+    CHECK(time_left(now, now) == nanoseconds(0));
+    CHECK(time_left(now + nanoseconds(1), now) == nanoseconds(1));
+    CHECK(time_left(now - milliseconds(5), now) == milliseconds(-5));
+    CHECK(time_left(now + hours(24), now) == hours(24));
+    const system_clock::time_point today{hours(24 * 365 * 55)};
+    CHECK(time_left(time_point_cast<seconds>(today + minutes(3)), today) == minutes(3));
+}
+
+TEST_CASE("a time beyond what can be told is as far as can be told", "[logic][time_left]") {
+    const steady_clock::time_point now{hours(1000)};
+    CHECK(time_left(steady_clock::time_point::min(), now) == nanoseconds::min());
+    CHECK(time_left(steady_clock::time_point::max(), now - hours(2000)) == nanoseconds::max());
+    const system_clock::time_point today{hours(24 * 365 * 55)};
+    CHECK(time_left(sys_seconds::max(), today) == nanoseconds::max());
+    CHECK(time_left(sys_seconds::min(), today) == nanoseconds::min());
+    CHECK(time_left(time_point<system_clock, hours>::max(), today) == nanoseconds::max());
+}
