@@ -125,11 +125,11 @@ public:
     ///   see above.
     /// @par Cancellation
     /// `terminal`, at once. Our place in the queue is deleted in the background, until etcd
-    /// answers. The session is given up only if etcd refuses for good, or if the deletion failed
-    /// for a whole ttl, so that no key of ours is left to block others. The same holds for every
-    /// other end without the lock. A lock that is granted in the very moment of the cancellation is
-    /// given back: after `lock() || timer` it is held only if the timer has not won. So it is with
-    /// `try_lock` and the others.
+    /// answers. The session is given up only if etcd itself refuses, twice in a row, or if
+    /// deletions failed for a whole ttl while renewals succeeded, so that no key of ours is left to
+    /// block others. The same holds for every other end without the lock. A lock that is granted in
+    /// the very moment of the cancellation is given back: after `lock() || timer` it is held only
+    /// if the timer has not won. So it is with `try_lock` and the others.
     boost::asio::awaitable<void> lock();
 
     /// Takes the lock if it is free right now. One round trip; none if this session has it, or

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -211,6 +212,8 @@ private:
         bool bumps = false;
         bool over = false;
         bool was_there = false;
+        int refusals = 0;                          // in a row
+        logic::failing_time<time_point> failing{}; // with answers that say nothing
     };
 
     void on_turn() override {
@@ -335,8 +338,8 @@ private:
     }
 
     static asio::awaitable<void> finish(std::shared_ptr<place> self);
-    static asio::awaitable<void>
-    go_on(std::shared_ptr<place> self, std::size_t i, time_point limit);
+    static asio::awaitable<void> go_on(std::shared_ptr<place> self, std::size_t i);
+    bool may_go_on(leaving& l, logic::remedy next);
     void give_lease_up();
     void all_over();
     asio::awaitable<void> erase_meanwhile(std::size_t i);

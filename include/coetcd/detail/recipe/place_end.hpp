@@ -3,8 +3,8 @@
 
 // How a place is given up in etcd: the coroutines of `place` that go on in the background.
 
+#include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/places.hpp>
-#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 
 #include <algorithm>
@@ -20,7 +20,6 @@ namespace coetcd::detail {
 /// lease up: a stray key would block everybody else for as long as the session lives.
 inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
     session_impl& s = *self->session;
-    const time_point limit = after(s.world.now(), s.ttl());
     if (self->entry_) {
         // It is answered like any other, and then there is less in doubt.
         while (!self->entry_->over) {
@@ -47,7 +46,7 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
             const auto& part = self->leaving_[i].part;
             if (part && part->over) {
                 news = true;
-                co_await go_on(self, i, limit);
+                co_await go_on(self, i);
             }
         }
         if (!news && !self->is_left()) {
@@ -58,14 +57,14 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
 }
 
 /// Reads an answer to `release` or `end`, and asks again if that is necessary.
-inline asio::awaitable<void>
-place::go_on(std::shared_ptr<place> self, std::size_t i, time_point limit) {
+inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size_t i) {
     session_impl& s = *self->session;
     leaving& l = self->leaving_[i];
     const auto part = std::exchange(l.part, nullptr);
     error_code ec = part->ec;
     std::string text = part->text;
     if (!ec) {
+        s.cleanups.succeeded();
         try {
             const auto done = logic::after_leaving(
                 part->response, self->keys_.claims[i], self->create_revision_, l.bumps);
@@ -85,7 +84,8 @@ place::go_on(std::shared_ptr<place> self, std::size_t i, time_point limit) {
             text = e.what();
         }
     }
-    if (ec == server_errc::not_found) { // the lease of the epoch; the keys have gone with it
+    const logic::remedy next = logic::remedy_for(ec, text);
+    if (next == logic::remedy::forget) {
         s.lose(session_end::expired);
         self->all_over();
         co_return;
@@ -93,21 +93,41 @@ place::go_on(std::shared_ptr<place> self, std::size_t i, time_point limit) {
     self->trouble_ = ec;
     self->trouble_text_ = std::move(text);
     self->changed.notify_all();
-    const bool no_space = logic::is_no_space(ec, self->trouble_text_);
-    const bool passing = logic::is_passing(ec) || ec == errc::protocol_error ||
-                         ec == errc::login_failed; // there may be another password soon
-    if (!no_space && (!passing || s.world.now() >= limit)) {
+    if (!self->may_go_on(l, next)) {
         self->give_lease_up();
         co_return;
     }
-    if (no_space) {
+    if (next == logic::remedy::erase) {
         co_await self->erase_meanwhile(i);
     }
-    if (!logic::is_passing(ec)) {
+    if (next != logic::remedy::again) {
         notifier pause(s.world);
         (void)co_await pause.wait(after(s.world.now(), std::chrono::milliseconds(100)));
     }
     self->send_leave();
+}
+
+/// Whether there is still hope after one more failure.
+inline bool place::may_go_on(leaving& l, logic::remedy next) {
+    const auto too_long = [&](logic::failing_time<time_point>& failing) {
+        const time_point now = session->world.now();
+        failing.failed(now);
+        return failing.has_lasted(session->ttl(), now, session->well_since());
+    };
+    l.refusals = next == logic::remedy::surrender ? l.refusals + 1 : 0;
+    switch (next) {
+    case logic::remedy::again:
+        // That nothing gets through is no matter of this place alone.
+        return !too_long(session->cleanups);
+    case logic::remedy::later:
+        return !too_long(l.failing);
+    case logic::remedy::surrender:
+        return l.refusals < logic::refusals_for_good;
+    case logic::remedy::erase:
+    case logic::remedy::forget:
+        break;
+    }
+    return true;
 }
 
 /// There is no space for an epoch. Nothing can be put either: so let the others get on.

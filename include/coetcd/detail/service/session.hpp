@@ -6,6 +6,7 @@
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/logic/held.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -77,6 +78,8 @@ public:
     const std::string& label() const { return label_; }
     time_point certain_until() const { return certain_until_; }
     session_end reason() const { return reason_; }
+    /// When a renewal failed the last time.
+    time_point well_since() const { return well_since_; }
     /// Tells this object from others that have, or had, the same lease.
     std::uint64_t nonce() const { return nonce_; }
 
@@ -113,8 +116,9 @@ public:
     }
     loss_source losses;
 
-    lines wanted;         ///< Who of this session wants what.
-    kept_watches watches; ///< For waiters.
+    lines wanted;                             ///< Who of this session wants what.
+    kept_watches watches;                     ///< For waiters.
+    logic::failing_time<time_point> cleanups; ///< Of places that are given up.
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {
@@ -175,6 +179,7 @@ private:
     time_point last_sent_ = time_point::min(); // when the last renewal that succeeded was sent
     time_point certain_until_;                 // follows from it
     bool suspect_ = false;
+    time_point well_since_ = time_point::min();
     session_end reason_ = session_end::none;
     revocation revocation_ = revocation::none;
     answer trouble_; // with that
@@ -214,6 +219,7 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
             break;
         }
         self->suspect_ = true;
+        self->well_since_ = self->world.now();
         const auto pause = logic::renewal_pause(self->world.random());
         const time_point next = std::min(after(self->world.now(), pause), self->certain_until_);
         (void)co_await self->changed_.wait(next);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string_view>
+
+/// What becomes of a place that could not be given up at once. Its keys would block others for as
+/// long as the session lives: if all else fails the session gives its lease up.
+namespace coetcd::detail::logic {
+
+/// What the failure of a request to give a place up calls for.
+enum class remedy {
+    again,     ///< At once: the request has taken its time.
+    later,     ///< After a pause. It says nothing of what etcd thinks.
+    erase,     ///< There is no space for an epoch. Erase the keys meanwhile, and come back later.
+    forget,    ///< The lease has gone, and the keys with it.
+    surrender, ///< etcd refuses. If it does so again, there is no other way.
+};
+
+inline remedy remedy_for(const error_code& ec, std::string_view text) {
+    if (is_passing(ec)) {
+        return remedy::again;
+    }
+    if (is_no_space(ec, text)) {
+        return remedy::erase;
+    }
+    if (ec.category() != server_category()) {
+        return remedy::later; // it may not even have come from etcd; there may be another password
+    }
+    switch (static_cast<server_errc>(ec.value())) {
+    case server_errc::not_found:
+        return remedy::forget;
+    case server_errc::invalid_argument:
+    case server_errc::already_exists:
+    case server_errc::permission_denied:
+    case server_errc::resource_exhausted:
+    case server_errc::failed_precondition:
+    case server_errc::out_of_range:
+        return remedy::surrender;
+    case server_errc::canceled:
+    case server_errc::unknown:
+    case server_errc::deadline_exceeded:
+    case server_errc::aborted:
+    case server_errc::unimplemented:
+    case server_errc::internal:
+    case server_errc::unavailable:
+    case server_errc::data_loss:
+    case server_errc::unauthenticated:
+        break;
+    }
+    return remedy::later;
+}
+
+/// So many refusals in a row are final. One may be a slip of whatever gave it.
+inline constexpr int refusals_for_good = 2;
+
+/// For how long it has failed to give something up.
+template<class TimePoint>
+class failing_time {
+public:
+    void failed(TimePoint now) {
+        if (!since_) {
+            since_ = now;
+        }
+    }
+    void succeeded() { since_.reset(); }
+    /// @param well_since When the last renewal failed. While these fail, too, it is an outage,
+    /// which
+    ///   ends the session by its own deadline, if it does.
+    bool has_lasted(std::chrono::nanoseconds limit, TimePoint now, TimePoint well_since) const {
+        return since_ && now - std::max(*since_, well_since) >= limit;
+    }
+
+private:
+    std::optional<TimePoint> since_;
+};
+
+} // namespace coetcd::detail::logic
