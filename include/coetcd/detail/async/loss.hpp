@@ -25,7 +25,12 @@ public:
             : source_(source) {
             place_ = source_.listeners_.insert(source_.listeners_.end(), &listener);
         }
-        ~subscription() { source_.listeners_.erase(place_); }
+        ~subscription() {
+            if (source_.next_ == place_) {
+                ++source_.next_;
+            }
+            source_.listeners_.erase(place_);
+        }
         subscription(const subscription&) = delete;
         subscription& operator=(const subscription&) = delete;
 
@@ -39,14 +44,16 @@ public:
         if (std::exchange(told_, true)) {
             return;
         }
-        // A listener may end its own subscription when it is told, but no other.
-        for (auto next = listeners_.begin(); next != listeners_.end();) {
-            (*next++)->on_loss();
+        // Whoever is told may end any subscription: its own, or that of who comes next.
+        next_ = listeners_.begin();
+        while (next_ != listeners_.end()) {
+            (*next_++)->on_loss();
         }
     }
 
 private:
     std::list<loss_listener*> listeners_;
+    std::list<loss_listener*>::iterator next_ = listeners_.end(); // to be told
     bool told_ = false;
 };
 

@@ -159,6 +159,7 @@ public:
     const std::string& key() const override { return keys_.claims.front().keys.front(); }
     std::int64_t create_revision() const override { return create_revision_; }
     void on_missing() override {
+        const auto self = shared_from_this(); // those who are told may let go of it
         if (!std::exchange(missing_, true) && unresolved_) {
             leave_etcd(); // a late request must not put it again
         }
@@ -217,7 +218,8 @@ private:
     };
 
     void on_turn() override {
-        if (phase_ == phase::waiting && begins_ && slots_.empty() && take_slots()) {
+        const bool lives = session->reason() == session_end::none;
+        if (phase_ == phase::waiting && begins_ && lives && slots_.empty() && take_slots()) {
             phase_ = phase::entered;
             bool free = true;
             for (std::size_t i = 0; i != names.size(); ++i) {
@@ -268,6 +270,7 @@ private:
     }
 
     void on_loss() override { // of the session
+        const auto self = shared_from_this();
         if (phase_ == phase::held) {
             report_end(true);
             losses.tell();
@@ -291,18 +294,27 @@ private:
             return;
         }
         not_after_ = time_point::max();
+        if (session->gives_lease_up()) {
+            leave_to_lease();
+            return;
+        }
         leaving_.resize(slots_.size());
         for (auto* s : slots_) {
             logic::slot_table::close(*s);
         }
-        if (entry_ && !entry_->in_flight && !entry_->over) {
-            session->owner->transactions->withdraw(entry_);
-            failed();
-        }
+        withdraw_entry();
         if (!entry_) {
             send_leave(); // at once, so that the next one can go along
         }
         spawn(session->world, finish(shared_from_this()));
+    }
+
+    /// If it was not sent yet.
+    void withdraw_entry() {
+        if (entry_ && !entry_->in_flight && !entry_->over) {
+            session->owner->transactions->withdraw(entry_);
+            failed();
+        }
     }
 
     void send_leave() {
@@ -340,6 +352,7 @@ private:
     static asio::awaitable<void> finish(std::shared_ptr<place> self);
     static asio::awaitable<void> go_on(std::shared_ptr<place> self, std::size_t i);
     bool may_go_on(leaving& l, logic::remedy next);
+    void leave_to_lease();
     void give_lease_up();
     void all_over();
     asio::awaitable<void> erase_meanwhile(std::size_t i);

@@ -35,11 +35,14 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
             self->unresolved_ = true;
             self->entry_ = nullptr;
         }
-        self->send_leave();
+        if (!s.gives_lease_up()) {
+            self->send_leave();
+        }
     }
     while (!self->is_left()) {
-        if (s.reason() == session_end::closed || s.reason() == session_end::expired) {
-            break; // the keys go, or have gone, with the lease
+        if (s.gives_lease_up()) {
+            self->leave_to_lease();
+            break;
         }
         bool news = false;
         for (std::size_t i = 0; i != self->leaving_.size(); ++i) {
@@ -142,12 +145,20 @@ inline asio::awaitable<void> place::erase_meanwhile(std::size_t i) {
 
 inline void place::give_lease_up() {
     session_impl& s = *session;
-    if (s.reason() == session_end::none || s.reason() == session_end::deadline ||
-        s.reason() == session_end::cleanup_failed) {
-        s.lose(session_end::cleanup_failed);
-        s.revoke();
-    }
+    s.lose(session_end::cleanup_failed);
+    s.revoke();
     all_over();
+}
+
+/// The keys go, or have gone, with the lease: one request for all of them.
+inline void place::leave_to_lease() {
+    session->revoke();
+    withdraw_entry();
+    for (const leaving& l : leaving_) {
+        if (l.part) {
+            session->owner->transactions->withdraw(l.part);
+        }
+    }
 }
 
 /// Nothing is left to do, with the session. No slot is free by that.
@@ -167,11 +178,11 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self, bool
     constexpr std::chrono::milliseconds grace(100);
     const time_point deadline = after(s.world.now(), s.owner->options.request_timeout + grace);
     while (!self->is_left()) {
-        if (s.reason() == session_end::expired || s.reason() == session_end::closed) {
-            co_return false;
-        }
         if (self->trouble_) {
             throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);
+        }
+        if (s.gives_lease_up()) {
+            co_return false;
         }
         const bool in_time = co_await self->changed.wait(deadline);
         if (!in_time) {

@@ -134,10 +134,15 @@ public:
         return until_revoked(std::move(self));
     }
 
+    /// It has ended, and all keys with its lease are to go, or have gone: nobody renews it any
+    /// more.
+    bool gives_lease_up() const {
+        return reason_ != session_end::none && reason_ != session_end::orphaned;
+    }
     /// Has etcd end the lease, in the background, unless that was done or is under way.
     void revoke() {
-        const bool ours = reason_ != session_end::expired && reason_ != session_end::orphaned;
-        if (ours && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
+        const bool there = gives_lease_up() && reason_ != session_end::expired;
+        if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
             revocation_ = revocation::under_way;
             spawn(world, revoke(shared_from_this()));
         }

@@ -58,6 +58,26 @@ TEST_CASE("who listens no longer is not told", "[loss]") {
     CHECK(told == std::vector<int>{1, 3});
 }
 
+TEST_CASE("who is told of a loss may end others, too", "[loss]") {
+    struct ender final : loss_listener {
+        explicit ender(loss_source& source)
+            : own(source, *this) {}
+        void on_loss() override { others.clear(); }
+        std::vector<std::unique_ptr<listener>> others;
+        loss_source::subscription own;
+    };
+    loss_source source;
+    std::vector<int> told;
+    auto before = std::make_unique<listener>(source, 1, told);
+    ender all(source);
+    all.others.push_back(std::move(before));
+    all.others.push_back(std::make_unique<listener>(source, 2, told));
+    all.others.push_back(std::make_unique<listener>(source, 3, told));
+    const listener last(source, 4, told);
+    source.tell();
+    CHECK(told == std::vector<int>{1, 4});
+}
+
 TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
     loss_source source;
     std::vector<int> told;

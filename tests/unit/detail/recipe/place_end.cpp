@@ -2,6 +2,15 @@
 #include <coetcd/detail/recipe/place_end.hpp>
 #include <coetcd/mutex.hpp>
 
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +32,28 @@ using support::is_enter;
 using support::owner;
 using support::scripted_env;
 using support::world;
+
+namespace {
+
+/// Ends when it is cancelled; calls `f` in the midst of that.
+asio::awaitable<void> until_cancelled(std::function<void()> f) {
+    auto begin = [f = std::move(f)](auto handler) {
+        const auto waiting = std::make_shared<decltype(handler)>(std::move(handler));
+        asio::get_associated_cancellation_slot(*waiting).assign(
+            [f, waiting](asio::cancellation_type) {
+                f();
+                asio::post(asio::get_associated_executor(*waiting), [waiting] {
+                    std::move (*waiting)(coetcd::error_code(asio::error::operation_aborted));
+                });
+            });
+    };
+    auto token = asio::use_awaitable;
+    auto waiting = asio::async_initiate<asio::use_awaitable_t<>, void(coetcd::error_code)>(
+        std::move(begin), token);
+    co_await std::move(waiting);
+}
+
+} // namespace
 
 TEST_CASE("one bad answer never costs a session", "[place_end]") {
     const std::pair<unsigned, const char*> answers[] = {
@@ -166,5 +197,77 @@ TEST_CASE("a storm of cancellations costs no session its lease", "[place_end][ca
         REQUIRE(std::count_if(w.etcd->keys.begin(), w.etcd->keys.end(), is_place) == 1);
         w.env->latency = 2ms;
         w.await(wanted.front().lock());
+    }
+}
+
+TEST_CASE("what a lost session waits for goes with one request", "[place_end]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::mutex mine(session, "mine");
+    w.await(mine.lock());
+    std::vector<coetcd::mutex> wanted;
+    std::vector<background<void>> waiting;
+    for (int i = 0; i != 200; ++i) {
+        const std::string name = "n" + std::to_string(i);
+        w.etcd->write(name + "/stray", "x");
+        wanted.emplace_back(session, name);
+        waiting.push_back(w.start(wanted.back().lock()));
+    }
+    w.env->pass(1s);
+    REQUIRE(w.etcd->keys.size() == 401);
+    w.etcd->renews = false;
+    w.env->calls.clear();
+    w.env->pass(10s);
+    REQUIRE(session.reason() == coetcd::session_end::deadline);
+    for (auto& one : waiting) {
+        REQUIRE(one.code() == errc::session_lost);
+    }
+    REQUIRE_FALSE(w.await(mine.unlock()));
+    REQUIRE(w.etcd->keys.size() == 200);
+    REQUIRE(support::count(w, support::is_release) == 0);
+    REQUIRE(support::count(w, [](const call_request& r) { return r.what == rpc::lease_revoke; }) ==
+            1);
+}
+
+TEST_CASE("a cancellation handler may destroy other locks of the session", "[place_end]") {
+    for (int how = 0; how != 4; ++how) {
+        owner all;
+        auto& [w, client, session, mutex] = all;
+        std::optional<coetcd::mutex> before(std::in_place, session, "before");
+        std::optional<coetcd::mutex> after(std::in_place, session, "after");
+        std::optional<coetcd::mutex> waiting(std::in_place, session, "after");
+        w.await(before->lock());
+        auto body = [&]() -> asio::awaitable<void> {
+            std::function<void()> destroy = [&] {
+                before.reset();
+                after.reset();
+                waiting.reset();
+            };
+            auto work = until_cancelled(std::move(destroy));
+            co_await std::move(work);
+        };
+        auto working = w.start(coetcd::with_lock(mutex, body));
+        w.env->pass(20ms);
+        w.await(after->lock());
+        auto queued = w.start(waiting->lock());
+        w.env->pass(20ms);
+        if (how == 0) {
+            (void)session.close();
+        } else if (how == 1) {
+            (void)session.orphan();
+        } else if (how == 2) {
+            w.env->stall(9500ms);
+            REQUIRE_FALSE(after->owns_lock()); // which finds it out
+        } else {
+            w.etcd->revoke(session.lease());
+            w.env->pass(4s);
+        }
+        INFO("how " << how);
+        REQUIRE_FALSE(after);
+        w.env->pass(1s);
+        REQUIRE(working.code() == coetcd::condition::ownership_lost);
+        REQUIRE(queued.code() == coetcd::condition::ownership_lost);
+        REQUIRE(w.etcd->keys.size() == (how == 1 ? 3 : 0));
     }
 }
