@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -78,6 +79,17 @@ asio::awaitable<void> without_exceptions(coetcd::mutex& mutex) {
     }
 }
 
+asio::awaitable<bool> successor(coetcd::client client, coetcd::lease_id lease) {
+    std::optional<coetcd::session> session = co_await coetcd::session::adopt(client, lease);
+    if (!session) {
+        co_return false; // it has ended
+    }
+    coetcd::mutex mutex(*session, "orders/42");
+    const bool held = co_await mutex.resume(); // with the same fencing token
+    co_await session->close();
+    co_return held;
+}
+
 bool followed = false;
 
 asio::awaitable<void> follow(coetcd::client client) {
@@ -134,6 +146,10 @@ asio::awaitable<bool> run(std::string url) {
     co_await mutex.unlock();
     co_await failures(mutex);
     co_await without_exceptions(mutex);
+    coetcd::session earlier = co_await coetcd::session::open(client, options);
+    coetcd::mutex handed_over(earlier, "orders/42");
+    co_await handed_over.lock();
+    const bool resumed = co_await successor(client, earlier.orphan());
     callback(client, other);
     co_await user(url);
 
@@ -143,7 +159,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await client.erase("shipped/42");
     co_await session.close();
     const coetcd::session_end why = co_await session.wait_lost();
-    co_return shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
+    co_return resumed&& shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
 }
 
 } // namespace

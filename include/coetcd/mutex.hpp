@@ -151,6 +151,23 @@ public:
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
 
+    /// Goes on with a lock that the session's lease holds already, for a session that was adopted:
+    /// its earlier owner was orphaned or has died. It may have been Go's client. Two round trips;
+    /// one if the lease does not hold the lock.
+    ///
+    /// Call it before `lock`, which would wait for that hold. It is the same ownership, with the
+    /// same fencing token. Other keys of the lease in the lock's queue are deleted in the
+    /// background, since nobody waits there any more. A request of the earlier owner to give the
+    /// lock back that is still on its way ends the hold, as if the key was deleted by hand. If two
+    /// sessions adopt one lease at a time both may resume its hold: see to it that one does.
+    ///
+    /// @returns False if the lease does not hold the lock, or this session has resumed that hold
+    ///   before.
+    /// @throws error Also as `client`, if no endpoint answers in time.
+    /// @par Cancellation
+    /// `terminal`, at once. The hold stays as it is.
+    boost::asio::awaitable<bool> resume();
+
     /// Gives the lock back. One round trip.
     ///
     /// It takes effect at the call: `owns_lock` is false, and the next coroutine of this session

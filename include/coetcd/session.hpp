@@ -46,8 +46,9 @@ public:
     /// `terminal`. If the lease may have been granted, it is revoked in the background.
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
 
-    /// Takes over an existing lease: of a session that was orphaned, or of another program. One
-    /// round trip. `options.ttl` has no effect.
+    /// Takes over an existing lease: of a session that was orphaned, or of a program that has died.
+    /// One round trip. `options.ttl` has no effect. `mutex::resume` goes on with the locks that it
+    /// holds.
     /// @returns Nothing if there is no such lease.
     /// @throws error as `client`.
     static boost::asio::awaitable<std::optional<session>>

@@ -110,6 +110,10 @@ COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
     return detail::holder::scoped_lock<held_lock>(impl_);
 }
 
+COETCD_DECL boost::asio::awaitable<bool> mutex::resume() {
+    return detail::holder::resume(impl_);
+}
+
 COETCD_DECL boost::asio::awaitable<bool> mutex::unlock() {
     return detail::holder::unlock(impl_, impl_->current);
 }

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
+#include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/lock_entry.hpp>
 
 #include <memory>
@@ -66,6 +67,11 @@ public:
     static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
         std::shared_ptr<place> taken =
             co_await place_wait::lock(self->session, self->how, self->names(), deadline);
+        co_return self->take(std::move(taken));
+    }
+    static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
+        std::shared_ptr<place> taken =
+            co_await detail::resume(self->session, self->how, self->name);
         co_return self->take(std::move(taken));
     }
     /// As `lock`, for an object that gives the lock back.

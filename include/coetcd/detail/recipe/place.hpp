@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/leaving.hpp>
+#include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -48,6 +49,27 @@ public:
     open(std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> names) {
         const auto made = std::make_shared<place>(passkey(), std::move(s), how, std::move(names));
         made->turn_.emplace(made->session->wanted, made->names, static_cast<turn_taker&>(*made));
+        return {made.get(), [made](place*) { made->abandon(); }};
+    }
+    /// What an earlier object with the same lease has put. It stands in no line of the session's:
+    /// whoever wants the name waits behind it in etcd.
+    /// @param unresolved Something that puts it again may still be under way.
+    static std::shared_ptr<place> inherit(std::shared_ptr<session_impl> s,
+                                          const recipe& how,
+                                          std::string name,
+                                          logic::claim claim,
+                                          std::int64_t create_revision,
+                                          bool unresolved) {
+        std::vector<std::string> names;
+        names.push_back(std::move(name));
+        const auto made = std::make_shared<place>(passkey(), std::move(s), how, std::move(names));
+        made->keys_.lease = made->session->lease();
+        made->keys_.claims.push_back(std::move(claim));
+        made->slots_.push_back(&made->inherited_slot_);
+        made->create_revision_ = create_revision;
+        made->unresolved_ = unresolved;
+        made->inherited_ = true;
+        made->phase_ = phase::entered;
         return {made.get(), [made](place*) { made->abandon(); }};
     }
     place(passkey, std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> n)
@@ -329,12 +351,17 @@ private:
                 continue;
             }
             l.bumps = unresolved_ || create_revision_ == 0;
-            auto part = std::make_shared<lane_part>(
-                l.bumps ? logic::end(keys_.claims[i], keys_.lease)
-                        : logic::release(keys_.claims[i], create_revision_));
+            auto part = std::make_shared<lane_part>(to_leave(keys_.claims[i], l.bumps));
             part->likely = true;
             l.part = submit(std::move(part));
         }
+    }
+
+    txn to_leave(const logic::claim& c, bool bumps) const {
+        if (inherited_) {
+            return logic::end_legacy(c, keys_.lease, create_revision_, bumps);
+        }
+        return bumps ? logic::end(c, keys_.lease) : logic::release(c, create_revision_);
     }
 
     /// None of the keys of a claim is there, and none will be.
@@ -365,6 +392,8 @@ private:
     phase phase_ = phase::waiting;
     logic::attempt_keys keys_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
+    bool inherited_ = false;                      // from an earlier object with this lease
+    logic::slot_table::slot inherited_slot_;
     std::int64_t create_revision_ = 0;
     bool taking_ = false;
     bool unresolved_ = false; // something that puts may still be under way

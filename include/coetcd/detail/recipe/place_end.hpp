@@ -69,8 +69,11 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size
     if (!ec) {
         s.cleanups.succeeded();
         try {
-            const auto done = logic::after_leaving(
-                part->response, self->keys_.claims[i], self->create_revision_, l.bumps);
+            const logic::left_place done =
+                self->inherited_
+                    ? logic::after_ending_legacy(part->response)
+                    : logic::after_leaving(
+                          part->response, self->keys_.claims[i], self->create_revision_, l.bumps);
             // If an answer was lost, it may have been our own first copy that deleted them.
             l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
             if (done.over) {

@@ -15,8 +15,10 @@
 #include <coetcd/session_options.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -119,6 +121,10 @@ public:
     lines wanted;                             ///< Who of this session wants what.
     kept_watches watches;                     ///< For waiters.
     logic::failing_time<time_point> cleanups; ///< Of places that are given up.
+
+    /// Lives of keys.
+    using lives = std::set<std::pair<std::string, std::int64_t>>;
+    lives legacies; ///< Of earlier objects with this lease: those that were taken over.
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {

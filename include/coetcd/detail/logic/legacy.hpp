@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// What an earlier object with the same lease has left in the queue of a mutex: a session that was
+/// orphaned, one of a process that has died, or Go's, which has one key, `<name>/<lease>`.
+namespace coetcd::detail::logic {
+
+struct legacy_key {
+    std::string id; ///< What follows the name, and a slash.
+    std::int64_t create_revision = 0;
+    bool has_epoch = false; ///< It is a slot: late requests to put it compare one. Go's do not.
+};
+
+struct legacy {
+    std::vector<legacy_key> keys; ///< Oldest first.
+    bool owns = false;            ///< The first of them is the oldest of the queue.
+};
+
+/// Reads a queue, oldest first.
+inline range_request whole_queue(const std::string& name) {
+    range_options oldest_first = transactions::keys_only();
+    oldest_first.order = sort_order::ascend;
+    oldest_first.target = sort_target::create;
+    return range_request(key_range::prefix(name + "/"), oldest_first);
+}
+
+/// @param queue As it was read.
+/// @param nonce Of the session object that asks: what has it, is its own.
+inline legacy legacy_of(const std::vector<key_value>& queue,
+                        const std::string& name,
+                        lease_id lease,
+                        std::uint64_t nonce) {
+    const std::string of_lease = hex(static_cast<std::uint64_t>(lease));
+    const std::string of_slots = of_lease + "-";
+    const std::string own = of_slots + hex(nonce) + "-";
+    legacy result;
+    for (const key_value& kv : queue) {
+        const std::string_view id =
+            std::string_view(kv.key).substr(std::min(kv.key.size(), name.size() + 1));
+        const bool slot = id.starts_with(of_slots);
+        const bool of_legacy = (slot && !id.starts_with(own)) || id == of_lease;
+        if (kv.lease != lease || !of_legacy || id.find('/') != id.npos) {
+            continue;
+        }
+        result.owns = result.owns || &kv == &queue.front();
+        result.keys.push_back({std::string(id), kv.create_revision, slot});
+    }
+    return result;
+}
+
+inline claim
+legacy_claim(const std::string& name, const std::string& id, lease_id lease, std::uint64_t nonce) {
+    claim result = exclusive_claim(name, lease, nonce, 0, 0); // nobody ever puts its void key
+    result.keys = {name + "/" + id};
+    result.epoch_key = name + "." + id;
+    return result;
+}
+
+/// Gives such a key up. Only that life of it; and what its first owner may still have under way to
+/// put it again is void, by another epoch, which we need not know.
+inline txn end_legacy(const claim& c, lease_id lease, std::int64_t create_revision, bool bumps) {
+    txn t = release(c, create_revision);
+    if (bumps) {
+        put_options with_lease;
+        with_lease.lease = lease;
+        t.success.push_back(op::put(c.epoch_key, "", with_lease));
+    }
+    return t;
+}
+
+/// What the answer means: it is over, whether it was there or not.
+inline left_place after_ending_legacy(const txn_response& response) {
+    left_place result;
+    result.over = true;
+    for (const op_response& r : response.responses) {
+        const auto* erased = std::get_if<erase_response>(&r);
+        result.was_there =
+            result.was_there || (response.succeeded && erased && erased->deleted > 0);
+    }
+    return result;
+}
+
+} // namespace coetcd::detail::logic

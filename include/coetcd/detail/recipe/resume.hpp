@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/recipe/place.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/this_coro.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// Keeps others of the session from a legacy while it is looked at, and for good if it is accepted:
+/// what was taken over once may have been given back since, and not be deleted yet.
+class legacy_claimed {
+public:
+    legacy_claimed(session_impl& of, std::string key, std::int64_t create_revision)
+        : of_(of)
+        , place_(of.legacies.emplace(std::move(key), create_revision)) {}
+    ~legacy_claimed() {
+        if (*this && !accepted_) {
+            of_.legacies.erase(place_.first);
+        }
+    }
+    legacy_claimed(const legacy_claimed&) = delete;
+    legacy_claimed& operator=(const legacy_claimed&) = delete;
+
+    /// False: somebody else has it.
+    explicit operator bool() const { return place_.second; }
+    void accept() { accepted_ = true; }
+
+private:
+    session_impl& of_;
+    const std::pair<session_impl::lives::iterator, bool> place_;
+    bool accepted_ = false;
+};
+
+/// Tells whether a life of a key is the oldest of its queue, by a transaction that goes through
+/// etcd's consensus.
+inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
+                                       logic::attempt_keys keys,
+                                       std::int64_t create_revision,
+                                       time_point deadline,
+                                       std::string title) {
+    notifier answered(s->world);
+    const auto part = std::make_shared<lane_part>(logic::confirm(keys, create_revision));
+    part->likely = true;
+    part->not_after = deadline;
+    part->on_end = [&answered] { answered.notify_all(); };
+    const withdrawn_at_end unless_over{*s->owner->transactions, part};
+    s->owner->transactions->submit(part);
+    while (!part->over) {
+        (void)co_await answered.wait();
+    }
+    if (part->ec) {
+        throw error(part->ec, title + ": " + part->text);
+    }
+    const logic::standing now = logic::after_confirm(part->response, keys, create_revision);
+    co_return now.at == logic::standing::place::owner;
+}
+
+/// Takes over what an earlier object with the session's lease holds.
+/// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
+inline asio::awaitable<std::shared_ptr<place>>
+resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
+    const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_type cancelled_before = stop.cancelled();
+    const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
+    s->require_alive(title);
+    const when in_time = s->owner->within(s->owner->options.request_timeout);
+    const range_request queue = logic::whole_queue(name);
+    const outcome<range_response> read = co_await call(s->owner, queue, in_time);
+    read.check();
+    s->require_alive(title);
+    const logic::legacy left = logic::legacy_of(read.response.kvs, name, s->lease(), s->nonce());
+
+    std::shared_ptr<place> taken;
+    for (std::size_t i = 0; i != left.keys.size(); ++i) {
+        const logic::legacy_key& k = left.keys[i];
+        logic::claim claim = logic::legacy_claim(name, k.id, s->lease(), s->nonce());
+        legacy_claimed claimed(*s, claim.keys.front(), k.create_revision);
+        if (!claimed) {
+            continue;
+        }
+        bool holds = i == 0 && left.owns;
+        if (holds) {
+            logic::attempt_keys keys;
+            keys.lease = s->lease();
+            keys.claims.push_back(claim);
+            holds =
+                co_await is_oldest(s, std::move(keys), k.create_revision, in_time.deadline, title);
+            s->require_alive(title);
+            if (stop.cancelled() != cancelled_before) {
+                throw_aborted();
+            }
+        }
+        claimed.accept();
+        // If it is not taken it is given up here.
+        const std::shared_ptr<place> inherited =
+            place::inherit(s, how, name, std::move(claim), k.create_revision, k.has_epoch);
+        if (holds) {
+            inherited->grant();
+            taken = inherited;
+        }
+    }
+    co_return taken;
+}
+
+} // namespace coetcd::detail

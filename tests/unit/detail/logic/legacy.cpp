@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/legacy.hpp>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace coetcd::detail::logic;
+using coetcd::key_value;
+
+namespace {
+
+key_value key(const std::string& name, coetcd::lease_id lease, std::int64_t create_revision) {
+    key_value kv;
+    kv.key = name;
+    kv.lease = lease;
+    kv.create_revision = create_revision;
+    return kv;
+}
+
+constexpr coetcd::lease_id lease = 0xabc;
+constexpr std::uint64_t nonce = 0x77;
+
+std::vector<std::string> ids(const legacy& l) {
+    std::vector<std::string> all;
+    for (const legacy_key& k : l.keys) {
+        all.push_back(k.id);
+    }
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("the legacy is what other objects with the lease have put", "[logic][legacy]") {
+    const std::vector<key_value> queue = {
+        key("m/abc-1-0", lease, 3),
+        key("m/abc", lease, 4),         // Go's
+        key("m/abc-77-0", lease, 5),    // our own
+        key("m/abc-1-1", 0xdef, 6),     // of another lease, in spite of its name
+        key("m/abcd-1-0", lease, 7),    // not after our pattern
+        key("m/abc-1-0/abc", lease, 8), // another lock, below this one
+        key("m/def-1-0", 0xdef, 9),
+        key("m/abc-7-1", lease, 10),
+        key("m/", lease, 11),
+    };
+    const legacy l = legacy_of(queue, "m", lease, nonce);
+    CHECK(ids(l) == std::vector<std::string>{"abc-1-0", "abc", "abc-7-1"});
+    CHECK(l.owns);
+    CHECK(l.keys[0].create_revision == 3);
+    CHECK(l.keys[0].has_epoch);
+    CHECK_FALSE(l.keys[1].has_epoch);
+    CHECK(l.keys[2].create_revision == 10);
+}
+
+TEST_CASE("a legacy owns the lock if it is the oldest of all", "[logic][legacy]") {
+    CHECK_FALSE(legacy_of({}, "m", lease, nonce).owns);
+    const legacy behind =
+        legacy_of({key("m/def-1-0", 0xdef, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
+    CHECK_FALSE(behind.owns);
+    CHECK(behind.keys.size() == 1);
+    const legacy behind_own =
+        legacy_of({key("m/abc-77-0", lease, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
+    CHECK_FALSE(behind_own.owns);
+    CHECK(behind_own.keys.size() == 1);
+}
+
+TEST_CASE("the keys of a legacy are those that its first owner had", "[logic][legacy]") {
+    const claim before = exclusive_claim("m", lease, 0x1, 0, 9);
+    const claim c = legacy_claim("m", "abc-1-0", lease, nonce);
+    CHECK(c.name == before.name);
+    CHECK(c.keys == before.keys);
+    CHECK(c.epoch_key == before.epoch_key);
+    CHECK(c.before.key == before.before.key);
+    CHECK(c.before.range_end == before.before.range_end);
+    CHECK(c.void_key == exclusive_claim("m", lease, nonce, 0, 0).void_key);
+}
+
+TEST_CASE("to end a legacy is to erase its life, and to make void what may come late",
+          "[logic][legacy]") {
+    const claim c = legacy_claim("m", "abc-1-0", lease, nonce);
+    for (const bool bumps : {false, true}) {
+        const coetcd::txn t = end_legacy(c, lease, 3, bumps);
+        REQUIRE(t.compares.size() == 1);
+        REQUIRE(t.success.size() == (bumps ? 2 : 1));
+        const auto& erased = std::get<coetcd::erase_request>(t.success[0]);
+        CHECK(erased.range.key == "m/abc-1-0");
+        if (bumps) {
+            const auto& put = std::get<coetcd::put_request>(t.success[1]);
+            CHECK(put.key == "m.abc-1-0");
+            CHECK(put.lease == lease);
+        }
+    }
+}
+
+TEST_CASE("a legacy is given up whatever the answer says", "[logic][legacy]") {
+    coetcd::txn_response answer;
+    answer.succeeded = true;
+    coetcd::erase_response erased;
+    erased.deleted = 1;
+    answer.responses.emplace_back(erased);
+    CHECK(after_ending_legacy(answer).over);
+    CHECK(after_ending_legacy(answer).was_there);
+    answer.succeeded = false;
+    answer.responses.clear();
+    answer.responses.emplace_back(coetcd::range_response());
+    CHECK(after_ending_legacy(answer).over);
+    CHECK_FALSE(after_ending_legacy(answer).was_there);
+}
