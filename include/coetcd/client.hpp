@@ -57,9 +57,6 @@ public:
     /// @throws std::invalid_argument naming the field, if an endpoint or an option is invalid.
     client(executor_type executor, endpoints cluster, client_options options = {});
 
-    /// For tests: a client that sees the world through `world`.
-    client(std::shared_ptr<detail::env> world, endpoints cluster, client_options options = {});
-
     executor_type get_executor() const;
 
     /// The same client, with another `request_timeout` for the calls made through this handle.
@@ -119,6 +116,7 @@ public:
 
 private:
     friend class detail::access;
+    client(std::shared_ptr<detail::env> world, endpoints cluster, client_options options);
     client(std::shared_ptr<detail::client_impl> impl, std::chrono::nanoseconds timeout);
 
     detail::handle<detail::client_impl> impl_;

@@ -17,10 +17,10 @@ namespace coetcd {
 
 namespace detail {
 class password_source;
-namespace net {
-class secure_layer;
 }
-} // namespace detail
+
+/// Whom to trust, and who we are: what `make_tls` makes. Clients and threads may share it.
+class tls_context;
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, whose scheme and
 /// port may be omitted, or `https://host:port`, for which `client_options::tls` must be set.
@@ -86,7 +86,7 @@ public:
     std::size_t max_answer = 4 * 1024 * 1024;
     /// Required by endpoints with https: `options.tls = coetcd::make_tls(...)`, from
     /// <coetcd/tls.hpp>. No effect on endpoints with http.
-    std::shared_ptr<const detail::net::secure_layer> tls;
+    std::shared_ptr<const tls_context> tls;
 
     /// Receives the client's events; null disables reporting.
     std::shared_ptr<coetcd::observer> observer;

@@ -19,7 +19,7 @@ namespace coetcd {
 /// Reads all files now, and never again: for new files make another one, and another client.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
-std::shared_ptr<const detail::net::secure_layer> make_tls(tls_options options = {});
+std::shared_ptr<const tls_context> make_tls(tls_options options = {});
 
 } // namespace coetcd
 

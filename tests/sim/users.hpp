@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/detail/access.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/watch.hpp>
@@ -34,7 +35,8 @@ public:
         for (int m = 0; m != known; ++m) {
             urls.push_back("http://m" + std::to_string(m));
         }
-        client_.emplace(p_, coetcd::endpoints(std::move(urls)), options);
+        client_.emplace(coetcd::detail::access::make<coetcd::client>(
+            p_, coetcd::endpoints(std::move(urls)), options));
         p_->on_crash = [this] { crashed(); };
     }
 

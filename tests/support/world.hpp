@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/detail/access.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -100,7 +101,10 @@ struct world {
     world& operator=(const world&) = delete;
 
     coetcd::client client(coetcd::client_options options = {}) {
-        return coetcd::client(env, "http://etcd:2379", options);
+        return client("http://etcd:2379", options);
+    }
+    coetcd::client client(coetcd::endpoints cluster, coetcd::client_options options = {}) {
+        return coetcd::detail::access::make<coetcd::client>(env, std::move(cluster), options);
     }
 
     /// Starts an operation.

@@ -233,7 +233,7 @@ TEST_CASE("a client that is destroyed lets its calls complete", "[client]") {
 TEST_CASE("endpoints and options that cannot be right are refused by name", "[client]") {
     world w;
     const auto make = [&](coetcd::endpoints cluster, coetcd::client_options options = {}) {
-        return coetcd::client(w.env, std::move(cluster), options);
+        return w.client(std::move(cluster), options);
     };
     REQUIRE_THROWS_WITH(make("ftp://x"), support::contains("endpoints: \"ftp://x\""));
     REQUIRE_THROWS_WITH(make("https://x:1"), support::contains("endpoints: \"https://x:1\""));
@@ -279,7 +279,7 @@ TEST_CASE(
                             "http://[::2]:2379"}) {
         CAPTURE(url);
         try {
-            const coetcd::client c(w.env, url, o);
+            (void)w.client(url, o);
             FAIL("it was accepted");
         } catch (const std::invalid_argument& e) {
             CHECK_THAT(e.what(), support::contains("insecure_plain_text_credentials"));
@@ -287,13 +287,13 @@ TEST_CASE(
         }
     }
     for (const char* url : {"http://127.0.0.1:1", "http://localhost", "http://[::1]:2"}) {
-        CHECK_NOTHROW(coetcd::client(w.env, url, o));
+        CHECK_NOTHROW(w.client(url, o));
     }
     // One is enough to give it away.
-    CHECK_THROWS_AS(coetcd::client(w.env, {"http://localhost", "http://etcd"}, o),
+    CHECK_THROWS_AS(w.client(coetcd::endpoints("http://localhost", "http://etcd"), o),
                     std::invalid_argument);
     o.insecure_plain_text_credentials = true;
-    CHECK_NOTHROW(coetcd::client(w.env, "http://etcd:2379", o));
+    CHECK_NOTHROW(w.client("http://etcd:2379", o));
 }
 
 TEST_CASE("credentials that cannot be right are told at once", "[client][auth]") {

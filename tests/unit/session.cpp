@@ -157,7 +157,7 @@ TEST_CASE("a stall longer than the ttl is noticed in the first instruction", "[s
 
 TEST_CASE("renewals go on at other endpoints", "[session]") {
     world w;
-    const coetcd::client client(w.env, coetcd::endpoints("http://a", "http://b", "http://c"));
+    const coetcd::client client = w.client(coetcd::endpoints("http://a", "http://b", "http://c"));
     const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
     std::string bad = w.env->calls.back().to.host;
     w.env->decide = [&](const call_request& r) {
@@ -360,7 +360,7 @@ TEST_CASE("an orphaned lease lives on for its ttl, and can be adopted", "[sessio
 
 TEST_CASE("what slow attempts took does not count against the session", "[session]") {
     world w;
-    const coetcd::client client(w.env, coetcd::endpoints("http://a", "http://b"));
+    const coetcd::client client = w.client(coetcd::endpoints("http://a", "http://b"));
     std::string hangs;
     w.env->decide = [&](const call_request& r) {
         if (hangs.empty()) {

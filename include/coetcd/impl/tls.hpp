@@ -9,7 +9,7 @@
 
 namespace coetcd {
 
-COETCD_DECL std::shared_ptr<const detail::net::secure_layer> make_tls(tls_options options) {
+COETCD_DECL std::shared_ptr<const tls_context> make_tls(tls_options options) {
     using namespace detail::tls;
     return std::make_shared<const layer>(make_context(options), checked_name(options));
 }

@@ -48,17 +48,22 @@ struct connect_result {
     std::unique_ptr<connection> connected; ///< Not null if `ec` is clear.
 };
 
+} // namespace coetcd::detail::net
+
+namespace coetcd {
+
 /// What makes connections secure. The only one there is comes from <coetcd/tls.hpp>, so that
-/// nothing else needs OpenSSL. Shared by clients, and by their threads.
-class secure_layer {
+/// nothing else needs OpenSSL.
+class tls_context {
 public:
-    virtual ~secure_layer() = default;
+    virtual ~tls_context() = default;
     /// Takes a connected socket, which must not block, and makes sure of who is at its other end.
     /// @param to Whom to expect there.
-    virtual asio::awaitable<connect_result> secure(asio::ip::tcp::socket socket,
-                                                   logic::endpoint to,
-                                                   limits most,
-                                                   time_point deadline) const = 0;
+    virtual boost::asio::awaitable<detail::net::connect_result>
+    secure(boost::asio::ip::tcp::socket socket,
+           detail::logic::endpoint to,
+           detail::net::limits most,
+           detail::time_point deadline) const = 0;
 };
 
-} // namespace coetcd::detail::net
+} // namespace coetcd

@@ -34,7 +34,7 @@ struct net_options {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
     std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
     limits most;
-    std::shared_ptr<const secure_layer> tls; ///< For https; null: such endpoints are refused.
+    std::shared_ptr<const tls_context> tls; ///< For https; null: such endpoints are refused.
     std::shared_ptr<coetcd::observer> observer;
 };
 

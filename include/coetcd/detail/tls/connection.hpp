@@ -126,7 +126,7 @@ private:
 };
 
 /// Secure connections with one set of options.
-class layer final : public net::secure_layer {
+class layer final : public tls_context {
 public:
     /// @param context Whom to trust, and who we are.
     /// @param server_name Whom to expect instead of the endpoint's host.

@@ -401,7 +401,7 @@ TEST_CASE("sec.tls.wrong_host: a server must have the name, and hears it unless 
         run_test([&]() -> awaitable<void> {
             const auto ex = co_await asio::this_coro::executor;
             world w(ex, trusting(), shown);
-            const std::shared_ptr<const net::secure_layer> layer = make_tls(trusting());
+            const std::shared_ptr<const coetcd::tls_context> layer = make_tls(trusting());
             const call_request r = w.request();
             logic::endpoint to = r.to;
             tcp::socket socket(ex);
