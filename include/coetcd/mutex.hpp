@@ -10,6 +10,7 @@
 #include <coetcd/lock_name.hpp>
 #include <coetcd/session.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
@@ -40,6 +41,8 @@ std::shared_ptr<ownership> ownership_of(const held_lock& held);
 /// As `client`.
 class [[nodiscard]] held_lock {
 public:
+    using executor_type = boost::asio::any_io_executor;
+
     /// No lock, as one that was moved from: `owns_lock` and `unlock` tell false, and it can be
     /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
     /// requires it of results.
@@ -51,6 +54,9 @@ public:
     held_lock(held_lock&&) noexcept = default;
     held_lock& operator=(held_lock&&) noexcept;
     ~held_lock();
+
+    /// The client's executor.
+    executor_type get_executor() const;
 
     /// See `mutex::owns_lock`.
     bool owns_lock() const;
@@ -109,6 +115,8 @@ private:
 /// As `client`.
 class mutex {
 public:
+    using executor_type = boost::asio::any_io_executor;
+
     /// Names a lock; no I/O. `owner` may be destroyed first: that loses the session.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
     mutex(const session& owner, std::string name);
@@ -116,6 +124,9 @@ public:
     mutex(mutex&&) noexcept = default;
     mutex& operator=(mutex&&) noexcept;
     ~mutex();
+
+    /// The client's executor.
+    executor_type get_executor() const;
 
     /// Waits until the lock is acquired, retrying through network failures, for as long as the
     /// session lives. One round trip if free; otherwise one after hand-over. If a coroutine of this

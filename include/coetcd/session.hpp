@@ -7,6 +7,7 @@
 #include <coetcd/kv.hpp>
 #include <coetcd/session_options.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
@@ -39,6 +40,8 @@ class session_impl;
 /// As `client`.
 class [[nodiscard]] session {
 public:
+    using executor_type = boost::asio::any_io_executor;
+
     /// Grants a lease and begins to renew it. One round trip.
     ///
     /// @throws std::invalid_argument if `options.ttl` is invalid; else as `client`.
@@ -60,6 +63,9 @@ public:
     session(session&&) noexcept = default;
     session& operator=(session&&) noexcept;
     ~session();
+
+    /// The client's executor.
+    executor_type get_executor() const;
 
     lease_id lease() const;
     std::chrono::seconds ttl() const; ///< As etcd granted it.

@@ -4,6 +4,7 @@
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/watch_options.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
 #include <memory>
@@ -32,6 +33,8 @@ class watcher_impl;
 /// Distinct objects: safe, if their clients are distinct. Shared objects: unsafe.
 class [[nodiscard]] watcher {
 public:
+    using executor_type = boost::asio::any_io_executor;
+
     /// Waits for changes, and returns all that have arrived.
     ///
     /// One call at a time. No round trip. This object may be destroyed before it completes; it then
@@ -47,6 +50,12 @@ public:
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<watch_batch> next();
 
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// No watch: it can only be assigned to and destroyed. Default-constructible because `co_spawn`
+    /// requires it of results.
+    watcher() noexcept = default;
     watcher(watcher&&) noexcept = default;
     watcher& operator=(watcher&&) noexcept;
     ~watcher();

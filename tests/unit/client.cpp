@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/mutex.hpp>
 
+#include <boost/asio/co_spawn.hpp>
+
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -228,6 +232,27 @@ TEST_CASE("a client that is destroyed lets its calls complete", "[client]") {
         REQUIRE(calling.ended());
         REQUIRE(calling.completions() == 1);
     }
+}
+
+TEST_CASE("each handle tells where its work is done", "[client]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::mutex mutex(session, "m");
+    const coetcd::held_lock held = w.await(mutex.scoped_lock());
+    // As the result of co_spawn: what that returns has to be made from nothing, too.
+    coetcd::watcher watcher;
+    boost::asio::co_spawn(
+        *w.context, client.watch("k"), [&](std::exception_ptr, coetcd::watcher made) {
+            watcher = std::move(made);
+        });
+    w.env->pass(100ms);
+    const boost::asio::any_io_executor home = w.context->get_executor();
+    CHECK(client.get_executor() == home);
+    CHECK(session.get_executor() == home);
+    CHECK(mutex.get_executor() == home);
+    CHECK(held.get_executor() == home);
+    CHECK(watcher.get_executor() == home);
 }
 
 TEST_CASE("endpoints and options that cannot be right are refused by name", "[client]") {

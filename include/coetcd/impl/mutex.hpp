@@ -47,6 +47,10 @@ COETCD_DECL held_lock::~held_lock() {
     }
 }
 
+COETCD_DECL held_lock::executor_type held_lock::get_executor() const {
+    return held_->world().executor();
+}
+
 COETCD_DECL bool held_lock::owns_lock() const {
     return held_ && held_->held();
 }
@@ -88,6 +92,10 @@ COETCD_DECL mutex::~mutex() {
     if (impl_ && !impl_->guarded) {
         impl_->current = nullptr;
     }
+}
+
+COETCD_DECL mutex::executor_type mutex::get_executor() const {
+    return impl_->session->world.executor();
 }
 
 COETCD_DECL boost::asio::awaitable<void> mutex::lock() {

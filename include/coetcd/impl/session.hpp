@@ -41,6 +41,10 @@ COETCD_DECL session::~session() {
     }
 }
 
+COETCD_DECL session::executor_type session::get_executor() const {
+    return impl_->world.executor();
+}
+
 COETCD_DECL lease_id session::lease() const {
     return impl_->lease();
 }

@@ -25,6 +25,10 @@ COETCD_DECL watcher::~watcher() {
     }
 }
 
+COETCD_DECL watcher::executor_type watcher::get_executor() const {
+    return impl_->executor();
+}
+
 COETCD_DECL boost::asio::awaitable<watch_batch> watcher::next() {
     return detail::watcher_impl::next(impl_);
 }

@@ -33,6 +33,8 @@ public:
     watcher_impl(const watcher_impl&) = delete;
     watcher_impl& operator=(const watcher_impl&) = delete;
 
+    asio::any_io_executor executor() const { return world_->executor(); }
+
     /// Waits until the watch is in force. What ends it after that, `next` tells.
     static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
         self->go_on();
