@@ -150,7 +150,10 @@ public:
     boost::asio::awaitable<bool> try_lock();
 
     /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.
-    /// @returns False if the lock was not acquired by then.
+    /// @returns False if the lock was not acquired by then, because others have it: etcd has told
+    ///   us a place behind them, or another coroutine of this session is before us.
+    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
+    ///   left in etcd in either case, and the session goes on.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.

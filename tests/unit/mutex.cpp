@@ -247,6 +247,126 @@ TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[
     REQUIRE(patient.get());
 }
 
+TEST_CASE("try_lock_for() is false only if somebody has the lock", "[mutex]") {
+    owner all(60s);
+    auto& [w, client, session, mutex] = all;
+    const auto fails_so = [&](errc expected) {
+        const auto began = w.env->now();
+        auto trying = w.start(mutex.try_lock_for(500ms));
+        w.env->pass(500ms);
+        CHECK(trying.code() == expected);
+        try {
+            (void)trying.get();
+        } catch (const coetcd::error& e) {
+            CHECK(e.code() == coetcd::condition::retryable);
+            CHECK_THAT(e.what(), support::contains("mutex \"m\", try_lock_for"));
+        }
+        CHECK(w.env->now() - began == 500ms);
+    };
+    SECTION("no request arrives") {
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        fails_so(errc::timed_out);
+    }
+    SECTION("no endpoint can be reached") {
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.refused = true;
+            return f;
+        };
+        fails_so(errc::timed_out);
+    }
+    SECTION("nor does a coroutine of the same session that knows no more") {
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        coetcd::mutex same(session, "m");
+        auto before = w.start(same.lock());
+        w.env->pass(1ms);
+        fails_so(errc::timed_out);
+        before.cancel();
+        w.env->pass(1ms);
+    }
+    SECTION("one of the same session that has it says enough") {
+        coetcd::mutex same(session, "m");
+        w.await(same.lock());
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        CHECK_FALSE(w.await(mutex.try_lock_for(500ms)));
+    }
+    SECTION("a place in the queue says enough, whatever comes then") {
+        coetcd::session other = w.await(coetcd::session::open(client, {60s}));
+        coetcd::mutex theirs(other, "m");
+        w.await(theirs.lock());
+        auto trying = w.start(mutex.try_lock_for(500ms));
+        w.env->pass(100ms);
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        w.env->pass(400ms);
+        CHECK_FALSE(trying.get());
+        w.env->decide = nullptr;
+        w.env->pass(10s);
+    }
+    w.env->decide = nullptr;
+    w.env->pass(20s);
+    CHECK(session.state() == coetcd::session_state::active);
+    CHECK(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("try_lock_for() in an outage costs the session nothing", "[mutex]") {
+    for (const auto outage : {12s, 35s, 50s}) {
+        for (const bool impatient : {false, true}) {
+            INFO("for " << outage.count() << " s" << (impatient ? ", impatient" : ""));
+            owner all(60s);
+            auto& [w, client, session, mutex] = all;
+            w.await(mutex.lock());
+            coetcd::mutex other(session, "other");
+            w.env->decide = [](const call_request&) {
+                scripted_env::fate f;
+                f.arrives = false;
+                return f;
+            };
+            if (impatient) {
+                auto trying = w.start(other.try_lock_for(500ms));
+                w.env->pass(500ms);
+                REQUIRE(trying.code() == errc::timed_out);
+            }
+            w.env->pass(outage);
+            REQUIRE(session.reason() == coetcd::session_end::none);
+            w.env->decide = nullptr;
+            w.env->pass(5s);
+            REQUIRE(mutex.owns_lock());
+            REQUIRE(session.state() == coetcd::session_state::active);
+            REQUIRE(w.etcd->under("other/").empty());
+        }
+    }
+    // It is lost when a quiet one is: 0.9 ttl after its last renewal.
+    owner all(60s);
+    auto& [w, client, session, mutex] = all;
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.arrives = false;
+        return f;
+    };
+    auto trying = w.start(mutex.try_lock_for(500ms));
+    w.env->pass(53900ms);
+    REQUIRE(session.reason() == coetcd::session_end::none);
+    w.env->pass(100ms);
+    REQUIRE(session.reason() == coetcd::session_end::deadline);
+    REQUIRE(trying.ended());
+}
+
 TEST_CASE("a lost event does not keep a waiter from the lock", "[mutex]") {
     rivals all({}, {10s});
     auto& [w, client, one, two, a, b] = all;

@@ -144,6 +144,8 @@ public:
     }
 
     bool is_taking() const { return taking_; }
+    /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
+    bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
     const logic::attempt_keys& keys() const { return keys_; }
 
     /// A request of ours, on its way.
@@ -252,6 +254,8 @@ private:
         }
         changed.notify_all();
     }
+
+    bool is_known() const override { return create_revision_ != 0; }
 
     bool take_slots() {
         for (std::size_t i = 0; i != names.size(); ++i) {

@@ -36,7 +36,9 @@ public:
         , attempt_(place::open(session_, how, std::move(names))) {}
 
     /// Waits until it is ours.
-    /// @returns Nothing if the deadline came first.
+    /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
+    ///   place, or has told one to another coroutine of this session.
+    /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
                        std::vector<std::string> names,
@@ -108,6 +110,8 @@ private:
         }
         if (now) {
             taken = wait.grant();
+        } else if (!wait.refused_ && !wait.attempt_->is_behind_own()) {
+            wait.throw_timed_out("try_lock_for");
         }
         co_return taken;
     }
@@ -133,7 +137,7 @@ private:
             now = co_await wait.enter();
         }
         if (!now) {
-            throw error(errc::timed_out, wait.attempt_->title() + ", try_lock: " + wait.trouble_);
+            wait.throw_timed_out("try_lock");
         }
         if (now->at == at::owner) {
             taken = wait.grant();
@@ -155,6 +159,7 @@ private:
             if (!entry->ec) {
                 told_ = entry->sent;
                 now = attempt_->entered();
+                refused_ = refused_ || now->at == at::behind || now->at == at::taken;
                 break;
             }
             const error_code ec = entry->ec;
@@ -233,6 +238,10 @@ private:
         throw attempt_->loss();
     }
 
+    [[noreturn]] void throw_timed_out(const char* call) const {
+        throw error(errc::timed_out, attempt_->title() + ", " + call + ": " + trouble_);
+    }
+
     /// @throws error if the session has ended.
     bool is_in_time() const {
         attempt_->require_session();
@@ -256,7 +265,8 @@ private:
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
     std::optional<vigil> vigil_;
-    time_point told_{}; // when the request was sent whose answer says who is ahead
+    time_point told_{};    // when the request was sent whose answer says who is ahead
+    bool refused_ = false; // etcd has told us that others are before us
     std::string trouble_ = "no answer";
 };
 

@@ -18,6 +18,8 @@ class turn_taker {
 public:
     /// The turn has come; also, while it lasts, that there is a free slot again.
     virtual void on_turn() = 0;
+    /// Whether etcd has told it a place, so that those behind it know that somebody is there.
+    virtual bool is_known() const { return false; }
 
 protected:
     ~turn_taker() = default;
@@ -93,6 +95,13 @@ public:
     bool has_come() const {
         return std::all_of(joined_.begin(), joined_.end(), [&](const auto& j) {
             return j.first->queue.front() == this;
+        });
+    }
+    /// Whether somebody stands before it of whom etcd knows.
+    bool is_behind_known() const {
+        return std::any_of(joined_.begin(), joined_.end(), [&](const auto& j) {
+            const turn* first = j.first->queue.front();
+            return first != this && first->taker_.is_known();
         });
     }
     /// In order of the names.
