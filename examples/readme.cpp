@@ -3,6 +3,7 @@
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include <chrono>
 #include <exception>
@@ -37,6 +38,24 @@ asio::awaitable<void> three_shapes(coetcd::mutex& mutex) {
 
     // 3. The safest: ship_order is cancelled if the lock is lost.
     co_await coetcd::with_lock(mutex, ship_order);
+
+    // And if somebody else has the lock for longer than that, ship_order does not run.
+    const bool ran = co_await coetcd::with_lock_for(mutex, 2s, ship_order);
+    shipped -= ran ? 1 : 0;
+}
+
+asio::awaitable<void> timer() {
+    asio::steady_timer wait(co_await asio::this_coro::executor, 5s);
+    co_await wait.async_wait(asio::use_awaitable);
+}
+
+asio::awaitable<void> composed(coetcd::mutex& mutex) {
+    using namespace asio::experimental::awaitable_operators;
+    auto how = co_await (coetcd::as_result(coetcd::with_lock(mutex, ship_order)) || timer());
+
+    const coetcd::held_lock held = co_await mutex.scoped_lock();
+    auto end = co_await (ship_order() || held.wait_lost());
+    shipped -= how.index() == 0 && end.index() == 0 ? 2 : 0;
 }
 
 asio::awaitable<void> patience(coetcd::mutex& mutex) {
@@ -139,6 +158,7 @@ asio::awaitable<bool> run(std::string url) {
         }
     });
     co_await three_shapes(mutex);
+    co_await composed(mutex);
     co_await patience(mutex);
     co_await patience(mutex);
     co_await guarded(client, mutex);

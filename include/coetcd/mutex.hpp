@@ -26,12 +26,15 @@
 namespace coetcd {
 
 class held_lock;
+class mutex;
 
 namespace detail {
 class access;
 class holder;
 class place;
 std::shared_ptr<ownership> ownership_of(const held_lock& held);
+boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
+                                                          std::chrono::nanoseconds patience);
 } // namespace detail
 
 /// A lock that is held, from `mutex::scoped_lock`. Its destruction gives the lock back in the
@@ -49,7 +52,7 @@ public:
     held_lock() noexcept = default;
     /// Takes over a lock that was taken with `mutex::lock` or `mutex::try_lock`.
     /// @throws error with `errc::not_owner` if it is not held.
-    held_lock(class mutex& m, std::adopt_lock_t);
+    held_lock(mutex& m, std::adopt_lock_t);
 
     held_lock(held_lock&&) noexcept = default;
     held_lock& operator=(held_lock&&) noexcept;
@@ -61,6 +64,15 @@ public:
     /// See `mutex::owns_lock`.
     bool owns_lock() const;
     explicit operator bool() const { return owns_lock(); }
+
+    /// Waits until the lock is lost: `co_await (work() || held.wait_lost())`, with Asio's awaitable
+    /// operators, ends with the work or with the loss.
+    /// @returns `errc::session_lost` or `errc::lock_lost`.
+    /// @throws boost::system::system_error with `operation_aborted` if the lock is given back, or
+    ///   this object is destroyed. At once, if that was before.
+    /// @par Cancellation
+    /// `terminal`, without effect on the lock.
+    boost::asio::awaitable<error_code> wait_lost() const;
 
     /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
@@ -238,9 +250,30 @@ private:
 ///   then nested in it.
 /// @par Cancellation
 /// `terminal`: passed on to `body`, whose end is awaited.
+/// @par With Asio's awaitable operators
+/// `a || b` waits for the first *success*, and a loss is a failure: `with_lock(m, body) || timer`
+/// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.
 template<class Body>
 auto with_lock(mutex& m, Body body) {
     return detail::run_guarded(m.scoped_lock(), &detail::ownership_of, std::move(body));
+}
+
+/// The same, under a lock that is held already. It is given back at the end.
+/// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
+template<class Body>
+auto with_lock(held_lock&& held, Body body) {
+    return detail::run_guarded(
+        detail::brought(std::move(held)), &detail::ownership_of, std::move(body));
+}
+
+/// The same, if the lock can be had within `patience`: see `mutex::try_lock_for`. The body may take
+/// longer.
+/// @returns An optional of what `body` returns, empty if others have the lock; for a `body` that
+///   returns nothing, whether it ran.
+template<class Body>
+auto with_lock_for(mutex& m, std::chrono::nanoseconds patience, Body body) {
+    return detail::run_guarded_if(
+        detail::lock_for(m, patience), &detail::ownership_of, std::move(body));
 }
 
 } // namespace coetcd

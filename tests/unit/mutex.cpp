@@ -1318,3 +1318,175 @@ TEST_CASE("with_lock() that is cancelled in the very moment of the grant cancels
     REQUIRE(working->code() == asio::error::operation_aborted);
     REQUIRE(w.etcd->under("m/").empty());
 }
+
+TEST_CASE("with_lock() runs its body under a lock that is held already", "[mutex][with_lock]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    auto number = [&]() -> asio::awaitable<int> {
+        REQUIRE(mutex.owns_lock());
+        co_return 7;
+    };
+    coetcd::held_lock held = w.await(mutex.scoped_lock());
+    REQUIRE(w.await(coetcd::with_lock(std::move(held), number)) == 7);
+    REQUIRE(w.etcd->keys.empty());
+
+    SECTION("never begun, it gives the lock back") {
+        held = w.await(mutex.scoped_lock());
+        (void)coetcd::with_lock(std::move(held), number);
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->keys.empty());
+    }
+    SECTION("a lock that is not held is refused, and the body does not begin") {
+        bool began = false;
+        auto body = [&]() -> asio::awaitable<void> {
+            began = true;
+            co_return;
+        };
+        auto with_none = w.start(coetcd::with_lock(coetcd::held_lock(), body));
+        held = w.await(mutex.scoped_lock());
+        w.await(held.unlock());
+        auto given_back = w.start(coetcd::with_lock(std::move(held), body));
+        held = w.await(mutex.scoped_lock());
+        (void)session.orphan();
+        auto lost = w.start(coetcd::with_lock(std::move(held), body));
+        w.env->pass(10ms);
+        REQUIRE(with_none.code() == errc::not_owner);
+        REQUIRE(given_back.code() == errc::not_owner);
+        REQUIRE(lost.code() == errc::not_owner);
+        REQUIRE(lost.code() == coetcd::condition::ownership_lost);
+        REQUIRE_FALSE(began);
+    }
+}
+
+TEST_CASE("with_lock_for() runs its body if the lock can be had in time", "[mutex][with_lock]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    int ran = 0;
+    auto nothing = [&]() -> asio::awaitable<void> {
+        ++ran;
+        co_return;
+    };
+    auto token = [&](const coetcd::held_lock& l) -> asio::awaitable<std::int64_t> {
+        ++ran;
+        co_return l.fencing_token();
+    };
+    REQUIRE(w.await(coetcd::with_lock_for(a, 2s, nothing)));
+    const std::optional<std::int64_t> first = w.await(coetcd::with_lock_for(a, 2s, token));
+    REQUIRE(first);
+    REQUIRE(*first > 0);
+    REQUIRE(w.await(coetcd::with_lock_for(a, 0s, nothing))); // as try_lock()
+    REQUIRE(ran == 3);
+    REQUIRE(w.etcd->keys.empty());
+
+    w.await(b.lock());
+    const auto began = w.env->now();
+    REQUIRE_FALSE(w.await(coetcd::with_lock_for(a, 2s, nothing)));
+    REQUIRE(w.env->now() - began >= 2s);
+    REQUIRE_FALSE(w.await(coetcd::with_lock_for(a, 2s, token)).has_value());
+    REQUIRE_FALSE(w.await(coetcd::with_lock_for(a, 0s, token)).has_value());
+    REQUIRE(ran == 3);
+    REQUIRE(w.etcd->under("m/").size() == 1);
+
+    auto waiting = w.start(coetcd::with_lock_for(a, 2s, nothing));
+    w.env->pass(100ms);
+    REQUIRE(w.await(b.unlock()));
+    w.env->pass(100ms);
+    REQUIRE(waiting.get());
+    REQUIRE(ran == 4);
+}
+
+TEST_CASE("with_lock_for() reports a loss, an outage and a cancellation as with_lock() does",
+          "[mutex][with_lock][cancellation]") {
+    owner all(coetcd::session_options(6s));
+    auto& [w, client, session, mutex] = all;
+    auto body = [&]() -> asio::awaitable<int> {
+        coetcd::detail::notifier never(*w.env);
+        (void)co_await never.wait();
+        co_return 0;
+    };
+    SECTION("cancelled while it waits, or works") {
+        for (const auto when : {0ms, 1ms, 20ms}) {
+            auto working = w.start(coetcd::with_lock_for(mutex, 2s, body));
+            w.env->pass(when);
+            working.cancel();
+            w.env->pass(20ms);
+            REQUIRE(working.code() == asio::error::operation_aborted);
+            REQUIRE(w.etcd->under("m/").empty());
+        }
+    }
+    SECTION("lost") {
+        auto working = w.start(coetcd::with_lock_for(mutex, 2s, body));
+        w.env->pass(20ms);
+        w.etcd->erase(mutex.key());
+        w.env->pass(2500ms);
+        REQUIRE(working.code() == errc::lock_lost);
+    }
+    SECTION("nothing answers") {
+        w.env->decide = [](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = false;
+            return f;
+        };
+        auto working = w.start(coetcd::with_lock_for(mutex, 1s, body));
+        w.env->pass(1s);
+        REQUIRE(working.code() == errc::timed_out);
+    }
+}
+
+TEST_CASE("held_lock::wait_lost() tells of the loss of that lock", "[mutex][held_lock]") {
+    owner all(coetcd::session_options(6s));
+    auto& [w, client, session, mutex] = all;
+    std::optional<coetcd::held_lock> held(w.await(mutex.scoped_lock()));
+    auto waiting = w.start(held->wait_lost());
+    w.env->pass(10s);
+    REQUIRE_FALSE(waiting.ended());
+
+    SECTION("the key is deleted by hand") {
+        w.etcd->erase(held->key());
+        w.env->pass(2500ms);
+        REQUIRE(waiting.get() == errc::lock_lost);
+        REQUIRE(w.await(held->wait_lost()) == errc::lock_lost);
+        held.reset();
+        REQUIRE(session.state() == coetcd::session_state::active);
+    }
+    SECTION("the lease is revoked") {
+        w.etcd->revoke(session.lease());
+        w.env->pass(2500ms);
+        REQUIRE(waiting.get() == errc::session_lost);
+    }
+    SECTION("the process stands still") {
+        w.env->stall(20s);
+        w.env->pass(0s);
+        REQUIRE(waiting.get() == errc::session_lost);
+    }
+    SECTION("no renewal succeeds") {
+        w.etcd->renews = false;
+        w.env->pass(6s);
+        REQUIRE(waiting.get() == errc::session_lost);
+    }
+    SECTION("a loss counts, although the lock is given back in that moment") {
+        (void)session.orphan();
+        held.reset();
+        w.env->pass(1ms);
+        REQUIRE(waiting.get() == errc::session_lost);
+    }
+    SECTION("it is given back") {
+        w.await(held->unlock());
+        REQUIRE(waiting.code() == asio::error::operation_aborted);
+        w.await(mutex.lock()); // what comes later is no concern of its
+        auto again = w.start(held->wait_lost());
+        w.env->pass(1ms);
+        REQUIRE(again.code() == asio::error::operation_aborted);
+    }
+    SECTION("it is destroyed") {
+        held.reset();
+        w.env->pass(1ms);
+        REQUIRE(waiting.code() == asio::error::operation_aborted);
+    }
+    SECTION("the wait is cancelled") {
+        waiting.cancel();
+        w.env->pass(1ms);
+        REQUIRE(waiting.code() == asio::error::operation_aborted);
+        REQUIRE(held->owns_lock());
+    }
+}

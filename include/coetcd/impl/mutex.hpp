@@ -19,6 +19,11 @@ COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::held(held);
 }
 
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+lock_for(mutex& m, std::chrono::nanoseconds patience) {
+    return holder::if_taken<held_lock>(access::impl(m), m.try_lock_for(patience));
+}
+
 } // namespace detail
 
 COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::holder> m,
@@ -53,6 +58,10 @@ COETCD_DECL held_lock::executor_type held_lock::get_executor() const {
 
 COETCD_DECL bool held_lock::owns_lock() const {
     return held_ && held_->held();
+}
+
+COETCD_DECL boost::asio::awaitable<error_code> held_lock::wait_lost() const {
+    return detail::place::wait_lost(held_->shared_from_this());
 }
 
 COETCD_DECL std::int64_t held_lock::fencing_token() const {

@@ -85,12 +85,16 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
 }
 
 /// Runs `body` under what `lock` brings.
-/// @param owned Tells what it stands for.
+/// @param owned Tells what it stands for; null if nothing.
+/// @throws error with `errc::not_owner` if it is not held.
 template<class Held, class Body>
 asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
     asio::awaitable<Held> lock, std::shared_ptr<ownership> (*owned)(const Held&), Body body) {
     Held taken = co_await std::move(lock);
     const std::shared_ptr<ownership> held = owned(taken);
+    if (!held || !held->held()) {
+        throw error(errc::not_owner, "with_lock");
+    }
     const auto guarded = std::make_shared<guarded_body<Body, Held>>(
         std::move(body), std::move(taken), held->world());
     const loss_source::subscription listening(held->losses, *guarded);
@@ -144,6 +148,37 @@ asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
     if constexpr (!std::is_void_v<typename guarded_body<Body, Held>::value_type>) {
         co_return std::move(*guarded->value);
     }
+}
+
+/// What is held already, for `run_guarded`.
+template<class Held>
+asio::awaitable<Held> brought(Held held) {
+    co_return std::move(held);
+}
+
+/// What `run_guarded_if` returns: an optional, or for a body that returns nothing whether it ran.
+template<class T>
+using if_run = std::conditional_t<std::is_void_v<T>, bool, std::optional<T>>;
+
+/// As `run_guarded`, if `lock` brings anything.
+template<class Held, class Body>
+asio::awaitable<if_run<typename guarded_body<Body, Held>::value_type>>
+run_guarded_if(asio::awaitable<std::optional<Held>> lock,
+               std::shared_ptr<ownership> (*owned)(const Held&),
+               Body body) {
+    using value_type = typename guarded_body<Body, Held>::value_type;
+    std::optional<Held> taken = co_await std::move(lock);
+    if_run<value_type> result{};
+    if (taken) {
+        auto work = run_guarded(brought(std::move(*taken)), owned, std::move(body));
+        if constexpr (std::is_void_v<value_type>) {
+            co_await std::move(work);
+            result = true;
+        } else {
+            result.emplace(co_await std::move(work));
+        }
+    }
+    co_return result;
 }
 
 } // namespace coetcd::detail

@@ -84,6 +84,19 @@ public:
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
 
+    /// What `trying` has taken, as such an object.
+    template<class Held>
+    static asio::awaitable<std::optional<Held>> if_taken(std::shared_ptr<holder> self,
+                                                         asio::awaitable<bool> trying) {
+        const bool taken = co_await std::move(trying);
+        std::optional<Held> held;
+        if (taken) {
+            self->guarded = true;
+            held.emplace(access::make<Held>(self, self->current));
+        }
+        co_return held;
+    }
+
     /// Lets go of `a` at once; what is awaited is that etcd knows.
     static asio::awaitable<bool> unlock(const std::shared_ptr<holder>& self,
                                         std::shared_ptr<place> a) {

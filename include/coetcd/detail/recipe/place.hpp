@@ -187,8 +187,20 @@ public:
         if (!std::exchange(missing_, true) && unresolved_) {
             leave_etcd(); // a late request must not put it again
         }
-        report_end(true);
-        losses.tell();
+        tell_loss();
+        changed.notify_all();
+    }
+
+    /// Waits until it is lost.
+    /// @returns Why. Throws `operation_aborted` if it is given back before.
+    static asio::awaitable<error_code> wait_lost(std::shared_ptr<place> self) {
+        while (self->held()) {
+            (void)co_await self->changed.wait(self->session->certain_until());
+        }
+        if (!self->lost_) {
+            throw_aborted();
+        }
+        co_return self->loss().code();
     }
 
     // Leaving.
@@ -212,6 +224,7 @@ public:
         }
         phase_ = phase::over;
         turn_.reset();
+        changed.notify_all();
         return was_held;
     }
 
@@ -298,10 +311,15 @@ private:
     void on_loss() override { // of the session
         const auto self = shared_from_this();
         if (phase_ == phase::held) {
-            report_end(true);
-            losses.tell();
+            tell_loss();
         }
         changed.notify_all();
+    }
+
+    void tell_loss() {
+        lost_ = true;
+        report_end(true);
+        losses.tell();
     }
 
     /// Tells the observer, once.
@@ -403,6 +421,7 @@ private:
     bool unresolved_ = false; // something that puts may still be under way
     bool doubtful_ = false;   // it was refused, and we do not know why
     bool missing_ = false;    // somebody deleted the key
+    bool lost_ = false;       // while it was held
     std::shared_ptr<lane_part> entry_;
     std::vector<leaving> leaving_; // of each name, once it is left
     error_code trouble_;           // with leaving
