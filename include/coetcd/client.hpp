@@ -35,9 +35,10 @@ class client_impl;
 /// failed attempt cannot have been applied; else it throws `errc::outcome_unknown`.
 ///
 /// All calls throw `error` with
-/// - `errc::timed_out` or `errc::unavailable` if no endpoint answered in time: nothing was changed;
-/// - `errc::outcome_unknown` if a change was sent and its answer was lost;
-/// - `errc::protocol_error` or `errc::too_large` if the answer cannot be used;
+/// - `errc::timed_out` or `errc::unavailable` if no endpoint answered in time, and
+///   `errc::protocol_error` if none of those that did was etcd: nothing was changed;
+/// - `errc::outcome_unknown` if a change was sent and its answer was lost, or is not etcd's;
+/// - `errc::too_large` if the answer cannot be used;
 /// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///

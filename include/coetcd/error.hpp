@@ -19,7 +19,7 @@ enum class errc {
     timed_out = 1,   ///< The deadline passed; nothing was changed.
     unavailable,     ///< No endpoint could be reached; nothing was changed.
     outcome_unknown, ///< The request was sent and its answer was lost: it may have been applied.
-    protocol_error,  ///< An answer that is not etcd's.
+    protocol_error,  ///< No answer was etcd's; nothing was changed.
     too_large,       ///< An answer over the limit of `client_options`.
     session_lost,    ///< The session's lease ended, or may have ended.
     session_closed,  ///< This program closed, orphaned or destroyed the session.

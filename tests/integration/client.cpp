@@ -665,7 +665,7 @@ TEST_CASE("An answer that is too large, or not etcd's, is told apart", "[client]
                            "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()));
         const auto e = co_await ending_of(wrong.get(key));
         CHECK(e.code == errc::protocol_error);
-        CHECK_THAT(e.text, contains("check the endpoint"));
+        CHECK_THAT(e.text, contains("check the endpoints"));
         acceptor.close();
         co_await stranger.result();
     });

@@ -85,7 +85,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::timed_out, true, false, false},
         {errc::unavailable, true, false, false},
         {errc::outcome_unknown, false, true, false},
-        {errc::protocol_error, false, false, false},
+        {errc::protocol_error, true, false, false},
         {errc::too_large, false, false, false},
         {errc::session_lost, false, false, true},
         {errc::session_closed, false, false, true},

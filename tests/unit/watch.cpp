@@ -903,10 +903,42 @@ TEST_CASE("an endpoint that is at fault is no proxy", "[watch][proxy]") {
     CHECK(w.etcd->streams() == 1);
 }
 
-TEST_CASE("a refusal by something that is not etcd ends the watch if it refuses everything",
-          "[watch][proxy]") {
+TEST_CASE("a refusal by something that is not etcd ends no watch", "[watch][proxy]") {
+    const auto status = GENERATE(401U, 403U, 404U, 411U, 429U, 502U);
+    CAPTURE(status);
+    world w;
+    const coetcd::client client(
+        w.env, coetcd::endpoints("http://a:2379", "http://b:2379", "http://c:2379"));
+    coetcd::watcher seen = w.await(client.watch("a", from(1)));
+    // A member restarts, and where the stream goes next a proxy says no.
+    std::string bad;
+    int refused = 0;
+    const auto serve = w.env->on_open;
+    w.env->on_open = [&](const call_request& q, std::shared_ptr<scripted_env::server_stream> s) {
+        bad = bad.empty() ? q.to.host : bad;
+        if (q.to.host != bad) {
+            serve(q, s);
+            return;
+        }
+        ++refused;
+        coetcd::detail::reply no;
+        no.status = status;
+        no.body = "<html>no</html>";
+        w.env->push(s, std::move(no));
+    };
+    w.env->break_streams();
+    w.env->pass(1s);
+    w.etcd->write("a", "1");
+    w.env->pass(10ms);
+    CHECK(values(now(w, seen).events) == strings{"1"});
+    CHECK(refused >= 1);
+    CHECK(refused <= 2); // once, and whether it merely dislikes streams
+}
+
+TEST_CASE("where nothing is etcd a watch is not in force in time", "[watch][proxy]") {
     world w;
     const coetcd::client client = w.client();
+    const auto serve = w.env->on_open;
     w.env->on_open = [&](const call_request&, std::shared_ptr<scripted_env::server_stream> s) {
         coetcd::detail::reply no;
         no.status = 404;
@@ -914,8 +946,17 @@ TEST_CASE("a refusal by something that is not etcd ends the watch if it refuses 
         w.env->push(s, std::move(no));
     };
     auto starting = w.start(client.watch("a", from(1)));
-    w.env->pass(1s);
-    REQUIRE(starting.code() == coetcd::server_errc::unimplemented);
+    w.env->pass(4s);
+    REQUIRE_FALSE(starting.ended());
+    SECTION("and that is told at the deadline") {
+        w.env->pass(1s);
+        REQUIRE(starting.code() == errc::timed_out);
+    }
+    SECTION("unless etcd comes back") {
+        w.env->on_open = serve;
+        w.env->pass(1s);
+        REQUIRE(starting.succeeded());
+    }
 }
 
 TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {

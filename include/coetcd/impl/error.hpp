@@ -21,7 +21,7 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "the answer was lost: the request may have been applied; read before repeating "
                    "it";
         case errc::protocol_error:
-            return "the answer is not one of etcd's JSON gateway; check the endpoint";
+            return "no answer was one of etcd's JSON gateway; check the endpoints";
         case errc::too_large:
             return "the answer is over the limit; raise it in client_options, or read in pages";
         case errc::session_lost:
@@ -108,7 +108,8 @@ struct condition_category_impl final : boost::system::error_category {
     bool equivalent(const error_code& code, int value) const noexcept override {
         switch (static_cast<condition>(value)) {
         case condition::retryable:
-            return code == errc::timed_out || code == errc::unavailable;
+            return code == errc::timed_out || code == errc::unavailable ||
+                   code == errc::protocol_error;
         case condition::outcome_unknown:
             return code == errc::outcome_unknown;
         case condition::ownership_lost:

@@ -27,10 +27,13 @@ template<class TimePoint>
 class attempts {
 public:
     /// @param logs_in Whether there is a user, for whom another token can be had.
-    attempts(impact does, TimePoint deadline, bool logs_in)
+    /// @param can_be_split The request has parts that can be made one by one: if no endpoint
+    ///   gives an answer that is etcd's, one of them may be why.
+    attempts(impact does, TimePoint deadline, bool logs_in, bool can_be_split = false)
         : does_(does)
         , deadline_(deadline)
-        , logs_in_(logs_in) {}
+        , logs_in_(logs_in)
+        , can_be_split_(can_be_split) {}
 
     enum class step {
         go,      ///< Make an attempt.
@@ -69,8 +72,7 @@ public:
             logged_in_anew_ = true; // nothing was done: it counts for nothing
             return step::log_in;
         }
-        const bool strange = how.code == errc::protocol_error || how.code == errc::tls_failed;
-        strange_ = strange ? strange_ + 1 : 0;
+        strange_ = is_strange(how.code) ? strange_ + 1 : 0;
         left_ = std::max(left_, how.meaning.left);
         const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
         if (!how.meaning.transient || strange_ > endpoints || must_not) {
@@ -96,6 +98,12 @@ public:
     effect left() const { return left_; } ///< Of those attempts that failed.
 
 private:
+    /// Whether it is given up once each endpoint has failed so. What is not etcd's is no reason for
+    /// that: etcd may be back behind it.
+    bool is_strange(const error_code& ec) const {
+        return ec == errc::tls_failed || ec == server_errc::unimplemented ||
+               (ec == errc::protocol_error && can_be_split_);
+    }
     bool may_be_applied() const { return does_ != impact::none && left_ == effect::unresolved; }
 
     step end(bool unknown) {
@@ -106,7 +114,9 @@ private:
     }
     step end_late() {
         const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
-        code_ = late ? errc::timed_out : errc::unavailable;
+        if (code_ != errc::protocol_error) {
+            code_ = late ? errc::timed_out : errc::unavailable;
+        }
         text_ = "the deadline passed; last: " + text_;
         return end(may_be_applied());
     }
@@ -114,6 +124,7 @@ private:
     const impact does_;
     const TimePoint deadline_;
     const bool logs_in_;
+    const bool can_be_split_;
     std::size_t made_ = 0;
     std::size_t strange_ = 0; // failures in a row that another attempt will hardly mend
     bool logged_in_anew_ = false;

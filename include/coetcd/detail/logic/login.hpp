@@ -19,6 +19,9 @@ inline bool wants_token(const wire::status& s) {
     const auto has = [&](std::string_view text) {
         return s.message.find(text) != std::string::npos;
     };
+    if (s.foreign) {
+        return false; // no token of etcd's would do
+    }
     return s.code == server_errc::unauthenticated ||
            (s.code == server_errc::invalid_argument &&
             (has("user name is empty") || has("auth store is old")));
@@ -32,8 +35,10 @@ inline bool is_login_off(const error_code& ec, std::string_view text) {
 
 /// What is wrong, in the library's terms where it has its own.
 inline error_code code_of(const wire::status& s) {
-    if (s.code == server_errc::invalid_argument &&
-        s.message.find("CommonName of client sending a request") != std::string::npos) {
+    if (s.foreign) {
+        return errc::protocol_error;
+    }
+    if (s.code == server_errc::invalid_argument && wire::refuses_common_name(s.message)) {
         return errc::cn_auth_unsupported;
     }
     return s.code;

@@ -16,6 +16,10 @@ inline constexpr std::size_t most_renewals_together = 16;
 /// The most such requests under way: one that is held up does not hold up all others.
 inline constexpr std::size_t most_renewal_requests = 2;
 
+/// The most requests under way, besides, that carry a single renewal each. Together they have as
+/// many connections as there are for renewals.
+inline constexpr std::size_t most_renewals_alone = 2;
+
 /// How long a renewal waits for others while a request is under way that might be held up.
 inline constexpr std::chrono::milliseconds longest_gathering{20};
 

@@ -32,8 +32,27 @@ inline verdict judge_transport(const error_code& ec, bool sent) {
     return {sent ? effect::unresolved : effect::none, transient, transient};
 }
 
+/// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.
+/// The endpoint does not lead to an etcd that serves us, whatever it says; another one may.
+inline verdict judge_foreign(const wire::status& s) {
+    switch (s.code) {
+    case server_errc::invalid_argument:
+    case server_errc::permission_denied:
+    case server_errc::unauthenticated:
+    case server_errc::unimplemented:
+    case server_errc::failed_precondition:
+    case server_errc::resource_exhausted:
+        return {effect::none, true, true}; // it was turned away
+    default:
+        return {effect::unresolved, true, true};
+    }
+}
+
 /// Judges an answer that is an error.
 inline verdict judge(const wire::status& s) {
+    if (s.foreign) {
+        return judge_foreign(s);
+    }
     const auto has = [&](std::string_view text) {
         return s.message.find(text) != std::string::npos;
     };
@@ -43,9 +62,10 @@ inline verdict judge(const wire::status& s) {
     case server_errc::already_exists:
     case server_errc::permission_denied:
     case server_errc::out_of_range:
-    case server_errc::unimplemented:
     case server_errc::unauthenticated:
         return {effect::none, false, false};
+    case server_errc::unimplemented: // by this member: others may be newer
+        return {effect::none, true, true};
     case server_errc::failed_precondition:
         // Learners serve nearly nothing; another member will.
         return has("learner") ? verdict{effect::none, true, true}
@@ -80,7 +100,8 @@ inline verdict judge(const wire::status& s) {
 
 /// Whether a call that ended so, all its attempts included, may succeed later.
 inline bool is_passing(const error_code& ec) {
-    return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown;
+    return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
+           ec == errc::protocol_error; // etcd may be back behind what answers in its place
 }
 
 /// Whether etcd takes no puts because its quota is used up. It still erases.

@@ -26,6 +26,7 @@ struct when {
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If it may be repeated.
     lane way = lane::shared;
     std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
+    bool can_be_split = false;     ///< See `logic::attempts`.
 
     when as(impact what) const {
         when result = *this;

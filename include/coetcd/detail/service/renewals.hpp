@@ -41,19 +41,23 @@ public:
     ///
     /// etcd answers the messages of a request one after the other, and that of a lease which is
     /// about to die only when it is dead. So a lease that has little time left, or whose last
-    /// renewal failed, goes alone.
+    /// renewal failed, goes alone. But after a failure that hits all of them they go together:
+    /// one by one they would stand in each other's way.
     ///
     /// @param how Of those that share a request, the latest deadline counts for the request; each
     ///   waits no longer than its own.
-    /// @param alone Has a request of its own, at once.
+    /// @param alone Has a request of its own, at once, unless too many have.
     /// @returns A failure also if the request was answered, but this message of it was not.
     ///   Cancelled: throws `operation_aborted`; the others that share the request are not.
     static asio::awaitable<result>
     renew(std::shared_ptr<renewals> self, lease_id id, when how, bool alone) {
-        if (alone) {
-            return call(self->router_, wire::lease_keep_alive_request{id}, how);
+        const auto own = std::make_shared<member>(self->env_, id, how);
+        if (alone && self->alone_ < logic::most_renewals_alone) {
+            co_await renew_alone(std::move(self), own);
+        } else {
+            co_await renew_with_others(std::move(self), own);
         }
-        return renew_with_others(std::move(self), id, how);
+        co_return std::move(*own->ended);
     }
 
 private:
@@ -72,10 +76,23 @@ private:
         notifier changed;
     };
     using group = std::vector<std::shared_ptr<member>>;
+    using answers = wire::whole_stream<lease_keep_alive_response>;
 
-    static asio::awaitable<result>
-    renew_with_others(std::shared_ptr<renewals> self, lease_id id, when how) {
-        const auto own = std::make_shared<member>(self->env_, id, how);
+    static asio::awaitable<void> renew_alone(std::shared_ptr<renewals> self,
+                                             std::shared_ptr<member> own) {
+        struct counted {
+            renewals& by;
+            ~counted() { --by.alone_; }
+        };
+        ++self->alone_;
+        const counted until_the_end{*self};
+        group only;
+        only.push_back(std::move(own));
+        co_await make_request(self, std::move(only));
+    }
+
+    static asio::awaitable<void> renew_with_others(std::shared_ptr<renewals> self,
+                                                   std::shared_ptr<member> own) {
         struct gathered {
             renewals& in;
             const std::shared_ptr<member>& who;
@@ -84,19 +101,18 @@ private:
         const gathered until_sent{*self, own};
         self->gathered_.push_back(own);
         self->send_if_due();
+        const time_point deadline = own->how.deadline;
         const time_point patience = after(own->since, logic::longest_gathering);
         while (!own->ended) {
             const time_point now = self->env_.now();
-            if (now >= how.deadline) {
+            if (now >= deadline) {
                 self->give_up(own);
                 break;
             }
-            const time_point next =
-                now < patience ? std::min(patience, how.deadline) : how.deadline;
+            const time_point next = now < patience ? std::min(patience, deadline) : deadline;
             (void)co_await own->changed.wait(next);
             self->send_if_due();
         }
-        co_return std::move(*own->ended);
     }
 
     void forget(const std::shared_ptr<member>& who) {
@@ -135,21 +151,31 @@ private:
                 ~landing() { --of.under_way_; }
             };
             const landing at_end{*self};
-            std::string body = write(together);
-            wire::whole_stream<lease_keep_alive_response> said;
-            decoder decode = [&said](const std::string& text) -> std::optional<wire::status> {
-                said = wire::decode_whole_stream<lease_keep_alive_response>(text);
-                if (said.messages.empty() && !said.failure) {
-                    wire::fail_protocol("no renewal was answered");
-                }
-                return said.messages.empty() ? said.failure : std::nullopt;
-            };
-            const when how = terms_of(together);
-            const answer a = co_await carry(
-                self->router_, rpc::lease_keep_alive, how, std::move(body), std::move(decode));
-            deliver(together, a, said);
+            co_await make_request(self, std::move(together));
         }
         self->send_if_due();
+    }
+
+    static asio::awaitable<void> make_request(std::shared_ptr<renewals> self, group together) {
+        std::string body = write(together);
+        answers said;
+        decoder decode = [&](const std::string& text) -> std::optional<wire::status> {
+            said = wire::decode_whole_stream<lease_keep_alive_response>(text);
+            if (said.messages.empty() && said.failure) {
+                return said.failure;
+            }
+            const bool ours = std::any_of(together.begin(), together.end(), [&](const auto& each) {
+                return find(said, each->id) != nullptr;
+            });
+            if (!ours) {
+                wire::fail_protocol("no renewal was answered");
+            }
+            return std::nullopt;
+        };
+        const when how = terms_of(together);
+        const answer a = co_await carry(
+            self->router_, rpc::lease_keep_alive, how, std::move(body), std::move(decode));
+        deliver(together, a, said);
     }
 
     static std::string write(const group& together) {
@@ -172,10 +198,16 @@ private:
         return how;
     }
 
+    /// @returns Null if there is no answer for that lease.
+    static const lease_keep_alive_response* find(const answers& said, lease_id id) {
+        const auto found = std::find_if(said.messages.begin(),
+                                        said.messages.end(),
+                                        [&](const auto& message) { return message.id == id; });
+        return found == said.messages.end() ? nullptr : &*found;
+    }
+
     /// Tells each how its renewal went.
-    static void deliver(const group& together,
-                        const answer& a,
-                        const wire::whole_stream<lease_keep_alive_response>& said) {
+    static void deliver(const group& together, const answer& a, const answers& said) {
         for (const auto& each : together) {
             if (each->ended) {
                 continue; // its deadline has passed
@@ -183,11 +215,7 @@ private:
             result& own = each->ended.emplace();
             static_cast<answer&>(own) = a;
             if (!a.ec) {
-                const auto found =
-                    std::find_if(said.messages.begin(),
-                                 said.messages.end(),
-                                 [&](const auto& message) { return message.id == each->id; });
-                if (found != said.messages.end()) {
+                if (const auto* found = find(said, each->id)) {
                     own.response = *found;
                 } else {
                     own.ec = said.failure ? logic::code_of(*said.failure)
@@ -205,7 +233,8 @@ private:
     const std::shared_ptr<router> router_;
     env& env_;
     std::deque<std::shared_ptr<member>> gathered_; // not sent yet
-    std::size_t under_way_ = 0;                    // requests
+    std::size_t under_way_ = 0;                    // requests that renewals may share
+    std::size_t alone_ = 0;                        // the other requests
 };
 
 } // namespace coetcd::detail

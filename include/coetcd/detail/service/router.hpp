@@ -14,6 +14,7 @@
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/cluster.hpp>
+#include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
@@ -31,25 +32,6 @@
 #include <vector>
 
 namespace coetcd::detail {
-
-/// How one request is to be carried out.
-struct call_spec {
-    rpc what;
-    time_point deadline; ///< For all attempts together.
-    /// Whether the request may be repeated after it may have been applied.
-    bool idempotent;
-    /// Whether it changes the store: if not, a lost answer is not an unknown outcome.
-    bool changes;
-    lane way = lane::shared;
-    std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If idempotent.
-
-    operator when() const {
-        const impact known = !changes     ? impact::none
-                             : idempotent ? impact::idempotent
-                                          : impact::once;
-        return {deadline, attempt_timeout, way, known};
-    }
-};
 
 /// What a request is sent with.
 struct authorization {
@@ -87,17 +69,12 @@ public:
     const std::shared_ptr<env>& world() const { return env_; }
     const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
 
-    asio::awaitable<answer> call(call_spec spec, std::string body, decoder decode) {
-        return detail::carry(
-            shared_from_this(), spec.what, spec, std::move(body), std::move(decode));
-    }
-
     /// See `detail::carry`.
     asio::awaitable<answer> carry(rpc what, when how, std::string body, decoder decode) {
         using step = logic::attempts<time_point>::step;
         const wipe_at_end no_trace(body); // it may hold a password
         const impact does = how.known.value_or(traits(what).usual);
-        logic::attempts<time_point> tries(does, how.deadline, login_.needed());
+        logic::attempts<time_point> tries(does, how.deadline, login_.needed(), how.can_be_split);
         answer result;
         for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
@@ -217,7 +194,8 @@ private:
 
     static logic::attempt_end assess(const reply& r, const decoder& decode) {
         if (r.ec) {
-            std::string text = r.ec.message();
+            // What our own code for it says is for a whole call, and not for one attempt.
+            std::string text = r.ec == errc::timed_out ? "no answer in time" : r.ec.message();
             if (!r.text.empty()) {
                 text = r.ec == errc::tls_failed ? r.text : text + ": " + r.text;
             }
@@ -237,6 +215,11 @@ private:
             return {};
         }
         return {logic::code_of(*bad), bad->message, logic::judge(*bad), logic::wants_token(*bad)};
+    }
+
+    static std::optional<wire::status> is_range(const std::string& body) {
+        (void)wire::decode<range_response>(body);
+        return std::nullopt;
     }
 
     static asio::awaitable<void> log_in(std::shared_ptr<router> self) {
@@ -314,10 +297,8 @@ private:
                     co_return;
                 }
                 // That it may not be read does not matter: the member was asked, and answered.
-                const bool works =
-                    !r.ec &&
-                    (r.status == 200 || !logic::judge(wire::decode_status(r.status, r.body)).blame);
-                if (!works) {
+                const logic::attempt_end end = assess(r, is_range);
+                if (end.code && end.meaning.blame) {
                     self->choice_.failed(where, world->now());
                     break;
                 }

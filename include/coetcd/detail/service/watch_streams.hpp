@@ -199,11 +199,11 @@ protected:
         } catch (const error&) {
             return false;
         }
-        // A proxy's refusal is no answer of etcd.
-        if (r.status == 200 || wire::is_status(r.body)) {
+        auto* const failure = std::get_if<wire::status>(&message);
+        if (!failure || !failure->foreign) {
             from.state.heard_etcd();
         }
-        if (auto* failure = std::get_if<wire::status>(&message)) {
+        if (failure) {
             if (!refuses_token(from, *failure)) {
                 from.failure = std::move(*failure);
             }

@@ -16,12 +16,23 @@ namespace coetcd::detail::wire {
 /// A failure that etcd, or something before it, reports.
 struct status {
     server_errc code;
-    std::string message; ///< Printable.
+    std::string message;  ///< Printable.
+    bool foreign = false; ///< Not in etcd's words: something else answered, perhaps before it.
 };
 
 /// What an HTTP status means where the body does not say it.
 inline server_errc to_server_errc(unsigned http_status) {
     switch (http_status) {
+    case 301: // it is to be sent elsewhere, or otherwise
+    case 302:
+    case 307:
+    case 308:
+    case 411:
+    case 413:
+    case 415:
+    case 421:
+    case 431:
+        return server_errc::failed_precondition;
     case 400:
         return server_errc::invalid_argument;
     case 401:
@@ -37,8 +48,6 @@ inline server_errc to_server_errc(unsigned http_status) {
         return server_errc::canceled;
     case 409:
         return server_errc::aborted;
-    case 421:
-        return server_errc::failed_precondition;
     case 429:
         return server_errc::resource_exhausted;
     case 503:
@@ -68,6 +77,8 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
     if (const auto number = code ? to_integer<int>(*code) : std::nullopt;
         number && *number >= 1 && *number <= 16) {
         result.code = static_cast<server_errc>(*number);
+    } else {
+        result.foreign = true; // others write JSON, too
     }
     const auto* message = find_field(fields, "message");
     if (!message && !wrapped) {
@@ -82,24 +93,27 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
     return result;
 }
 
-/// Whether `body` is an error as the gateway writes it, and not something else's before it.
-inline bool is_status(std::string_view body) {
-    return to_status(try_parse(body)).has_value();
+/// The one refusal that etcd writes as plain text: of a client certificate that names a user.
+inline bool refuses_common_name(std::string_view text) {
+    return text.find("CommonName of client sending a request") != text.npos;
 }
 
-/// Classifies the answer to a request that failed. Never throws for what an answer may hold; where
-/// the body does not name a code, the HTTP status decides.
+/// Classifies the answer to a request that failed. Never throws for what an answer may hold. Where
+/// the body does not name a code it is not etcd's, and the HTTP status decides.
 inline status decode_status(unsigned http_status, std::string_view body) {
     if (auto result = to_status(try_parse(body))) {
+        if (result->foreign) {
+            result->code = to_server_errc(http_status);
+        }
         return *std::move(result);
     }
     constexpr std::string_view space = " \t\r\n";
     const auto first = body.find_first_not_of(space);
     if (first == body.npos) {
-        return {to_server_errc(http_status), "HTTP status " + std::to_string(http_status)};
+        return {to_server_errc(http_status), "HTTP status " + std::to_string(http_status), true};
     }
     body = body.substr(first, body.find_last_not_of(space) - first + 1);
-    return {to_server_errc(http_status), printable(body)};
+    return {to_server_errc(http_status), printable(body), !refuses_common_name(body)};
 }
 
 /// Reads why etcd ended one watch of a stream.

@@ -45,6 +45,9 @@ attempt_end full() {
 attempt_end garbled() {
     return failed(errc::protocol_error, effect::unresolved);
 }
+attempt_end unknown_call() {
+    return failed(server_errc::unimplemented, effect::none);
+}
 attempt_end untrusted() {
     return failed(errc::tls_failed, effect::none);
 }
@@ -115,6 +118,16 @@ TEST_CASE("what happens to each request, whatever it does", "[logic][attempts]")
          {step::again, step::again, step::pause, step::give_up},
          errc::tls_failed,
          effect::none},
+        {"no member knows the call",
+         {unknown_call(), unknown_call(), unknown_call(), unknown_call()},
+         {step::again, step::again, step::pause, step::give_up},
+         server_errc::unimplemented,
+         effect::none},
+        {"some members do not",
+         {unknown_call(), unknown_call(), success()},
+         {step::again, step::again, step::succeed},
+         {},
+         effect::none},
         {"some are not",
          {untrusted(), untrusted(), not_sent(), untrusted(), untrusted(), untrusted(), untrusted()},
          {step::again,
@@ -150,9 +163,9 @@ TEST_CASE("what may be repeated is, and the first success counts", "[logic][atte
          effect::unresolved},
         {"it is full", {full()}, {step::give_up}, server_errc::resource_exhausted, effect::settled},
         {"the answer cannot be read",
-         {garbled(), garbled(), garbled()},
-         {step::again, step::pause, step::give_up},
-         errc::protocol_error,
+         {garbled(), garbled(), garbled(), garbled(), success()},
+         {step::again, step::pause, step::again, step::pause, step::succeed},
+         {},
          effect::unresolved},
         {"or is too large", {too_large()}, {step::give_up}, errc::too_large, effect::unresolved},
     };
@@ -224,6 +237,16 @@ TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
          errc::timed_out,
          "why, on http://h:1"},
         {"answers are lost", {lost()}, impact::none, errc::unavailable, "why, on http://h:1"},
+        {"answers are not etcd's",
+         {failed(errc::protocol_error, effect::none)},
+         impact::once,
+         errc::protocol_error,
+         "why, on http://h:1"},
+        {"answers are not etcd's, of a change",
+         {garbled()},
+         impact::idempotent,
+         errc::outcome_unknown,
+         "why, on http://h:1"},
         {"answers are lost, of a change",
          {lost(), not_sent()},
          impact::idempotent,
@@ -241,6 +264,15 @@ TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
         CHECK(t.code() == r.code);
         CHECK(t.text() == "the deadline passed; last: " + std::string(r.text));
     }
+}
+
+TEST_CASE("what can be split is given up where no answer is etcd's", "[logic][attempts]") {
+    tries t(impact::idempotent, start + 5s, false, true);
+    CHECK((t.ended(garbled(), "http://h:1", 2) == step::again));
+    CHECK((t.ended(garbled(), "http://h:2", 2) == step::pause));
+    CHECK((t.ended(garbled(), "http://h:1", 2) == step::give_up));
+    CHECK(t.code() == errc::protocol_error);
+    CHECK((t.left() == effect::unresolved));
 }
 
 TEST_CASE("without a token there is no attempt", "[logic][attempts]") {

@@ -33,6 +33,13 @@ using fate = scripted_env::fate;
 
 namespace {
 
+/// How a request is to be made: at once, in the usual way.
+when terms(const env& world, std::chrono::nanoseconds timeout, bool may_repeat, bool writes) {
+    when how{world.now() + timeout};
+    how.known = !writes ? impact::none : may_repeat ? impact::idempotent : impact::once;
+    return how;
+}
+
 constexpr std::size_t size = 3; // of the cluster
 constexpr bool idempotent = true;
 constexpr bool changes = true;
@@ -56,12 +63,17 @@ std::optional<wire::status> decode(const std::string& body) {
     throw error(errc::protocol_error, "garbled");
 }
 
+/// What etcd answers: to look around, the router reads.
+std::string good(const call_request& q) {
+    return q.what == rpc::range ? R"({"header":{}})" : "ok";
+}
+
 /// A cluster and a router to it.
 class fixture {
 public:
     explicit fixture(std::size_t count = size)
         : router_(std::make_shared<router>(env, cluster(count))) {
-        env->on_call = [](const call_request&, reply& r) { r.body = "ok"; };
+        env->on_call = [](const call_request& q, reply& r) { r.body = good(q); };
         env->decide = [this](const call_request&) {
             times.push_back(env->now() - start);
             return next < script.size() ? script[next++] : otherwise;
@@ -70,11 +82,19 @@ public:
 
     /// Each request is answered with an error of etcd; all of them, or but the last of `count`.
     void fail_with(unsigned status, std::string message, std::size_t count = ~std::size_t{0}) {
-        env->on_call = [status, message, count, n = std::size_t{0}](const call_request&,
+        env->on_call = [status, message, count, n = std::size_t{0}](const call_request& q,
                                                                     reply& r) mutable {
             const bool fails = n++ < count;
             r.status = fails ? status : 200;
-            r.body = fails ? message : "ok";
+            r.body = fails ? message : good(q);
+        };
+    }
+    /// One endpoint answers everything so, the others are well.
+    void spoil(int port, unsigned status, std::string body) {
+        env->on_call = [port, status, body](const call_request& q, reply& r) {
+            const bool bad = q.to.port == port;
+            r.status = bad ? status : 200;
+            r.body = bad ? body : good(q);
         };
     }
 
@@ -140,16 +160,17 @@ public:
     lane way = lane::shared;
 
     router& cluster_router() { return *router_; }
+    const std::shared_ptr<router>& shared_router() const { return router_; }
 
 private:
-    call_spec spec(bool may_repeat, bool writes, std::chrono::nanoseconds timeout) const {
-        call_spec s{rpc::txn, env->now() + timeout, may_repeat, writes};
-        s.way = way;
-        return s;
+    when spec(bool may_repeat, bool writes, std::chrono::nanoseconds timeout) const {
+        when how = terms(*env, timeout, may_repeat, writes);
+        how.way = way;
+        return how;
     }
-    asio::awaitable<void> run(call_spec s, std::optional<answer>& result) {
+    asio::awaitable<void> run(when how, std::optional<answer>& result) {
         decoder d = decode;
-        answer a = co_await router_->call(s, "body", std::move(d));
+        answer a = co_await carry(router_, rpc::txn, how, "body", std::move(d));
         result = std::move(a);
     }
 
@@ -347,7 +368,7 @@ TEST_CASE("an answer tells what the attempts before it may have done", "[router]
     CHECK(g.env->calls.size() == 1);
 }
 
-TEST_CASE("an answer that is not etcd's is asked for again at each endpoint", "[router]") {
+TEST_CASE("an answer that is not etcd's is asked for elsewhere, until the deadline", "[router]") {
     fixture f;
     f.fail_with(200, "<html>", 2);
     CHECK_FALSE(f.call(idempotent, !changes).ec);
@@ -356,13 +377,16 @@ TEST_CASE("an answer that is not etcd's is asked for again at each endpoint", "[
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, size}) {
         fixture g(count);
         g.fail_with(200, "<html>");
-        const answer a = g.call(idempotent, changes);
+        const answer a = g.call(idempotent, !changes);
         CHECK(a.ec == errc::protocol_error);
-        CHECK(a.left == effect::unresolved);
+        CHECK(a.ec == condition::retryable);
         CHECK_THAT(a.text, support::contains("garbled"));
-        CHECK(g.env->calls.size() == count + 1);
         CHECK(g.endpoints_asked() == count);
-        CHECK(g.took < 1s);
+        CHECK(g.took == 5s);
+        fixture h(count);
+        h.fail_with(200, "<html>");
+        CHECK(h.call(idempotent, changes).ec == errc::outcome_unknown);
+        CHECK(h.took == 5s);
     }
 
     fixture h;
@@ -372,23 +396,115 @@ TEST_CASE("an answer that is not etcd's is asked for again at each endpoint", "[
     CHECK(h.env->calls.size() == 1);
 }
 
-TEST_CASE("an error page of something before etcd is judged by its status", "[router]") {
+TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", "[router]") {
+    struct {
+        unsigned status;
+        const char* body;
+        bool turns_away; // what is not to be repeated is known not to be done
+    } const rows[] = {{404, "404 page not found\n", true},
+                      {404, R"({"code":5,"message":"Not Found","details":[]})", true},
+                      {400, "Client sent an HTTP request to an HTTPS server.\n", true},
+                      {400, "<html>400 Bad Request</html>", true},
+                      {401, "<html>401 Authorization Required</html>", true},
+                      {401, R"({"code":401,"message":"Unauthorized"})", true},
+                      {403, "<html>403 Forbidden</html>", true},
+                      {403, R"({"message":"Forbidden"})", true},
+                      {429, "<html>429 Too Many Requests</html>", true},
+                      {405, "", true},
+                      {421, "host is not allowed\n", true},
+                      {302, "", true},
+                      {308, "<html>308 Permanent Redirect</html>", true},
+                      {501, R"({"code":12,"message":"Method Not Allowed"})", true},
+                      {200, "<html>hello</html>", false},
+                      {200, "", false},
+                      {502, "<html>502 Bad Gateway</html>", false},
+                      {503, "upstream connect error", false},
+                      {504, "<html>504 Gateway Time-out</html>", false},
+                      {500, R"({"error":{"message":"x"}})", false}};
+    for (const auto& row : rows) {
+        CAPTURE(row.status, row.body);
+        // The healthy members serve, and it is not tried again at once.
+        for (const int bad : {1, 2, 3}) {
+            fixture f;
+            f.spoil(bad, row.status, row.body);
+            for (int i = 0; i != 5; ++i) {
+                const answer a = f.call(idempotent, changes);
+                CHECK_FALSE(a.ec);
+            }
+            const auto asked = f.asked();
+            CHECK(std::count(asked.begin(), asked.end(), bad) <= 1);
+            fixture once;
+            once.spoil(bad, row.status, row.body);
+            if (once.cluster_router().pick().port == bad) {
+                const answer a = once.call(!idempotent, changes);
+                CHECK(a.ec == (row.turns_away ? error_code() : errc::outcome_unknown));
+            }
+        }
+        // It may be gone soon: a rolling update of what is before etcd.
+        fixture g(1);
+        g.env->on_call = [&](const call_request& q, reply& r) {
+            const bool bad = g.env->now() - g.start < 3s;
+            r.status = bad ? row.status : 200;
+            r.body = bad ? row.body : good(q);
+        };
+        CHECK_FALSE(g.call(idempotent, changes).ec == condition::outcome_unknown);
+        CHECK((g.took >= 3s || g.took < 1s)); // the second: all members lack the method
+    }
+}
+
+TEST_CASE("a refusal by what is before etcd is told at the deadline", "[router]") {
     fixture f;
-    f.fail_with(404, "404 page not found\n");
-    const answer a = f.call(idempotent, changes);
-    CHECK(a.ec == server_errc::unimplemented);
-    CHECK_THAT(a.text, support::contains("404 page not found"));
-    CHECK(f.env->calls.size() == 1);
-    fixture g;
-    g.fail_with(502, "<html>Bad Gateway</html>", 2);
-    const answer b = g.call(idempotent, changes);
-    CHECK_FALSE(b.ec);
-    CHECK(b.left == effect::unresolved);
-    fixture h;
-    h.fail_with(400, "Client sent an HTTP request to an HTTPS server.\n"); // a server in Go
-    const answer c = h.call(!idempotent, changes);
-    CHECK(c.ec == server_errc::invalid_argument);
-    CHECK_THAT(c.text, support::contains("an HTTPS server"));
+    f.fail_with(403, "<html>403 Forbidden</html>");
+    const answer a = f.call(!idempotent, changes);
+    CHECK(a.ec == errc::protocol_error);
+    CHECK(a.ec == condition::retryable);
+    CHECK(a.left == effect::none);
+    CHECK(f.took == 5s);
+    CHECK(f.endpoints_asked() == 3);
+    CHECK_THAT(a.text, support::contains("403 Forbidden"));
+}
+
+TEST_CASE("what no member can do is told at once", "[router]") {
+    for (const std::size_t count : {std::size_t{1}, size}) {
+        fixture f(count);
+        f.fail_with(404, R"({"code":5,"message":"Not Found","details":[]})");
+        const answer a = f.call(!idempotent, changes);
+        CHECK(a.ec == server_errc::unimplemented);
+        CHECK(f.env->calls.size() == count + 1);
+        CHECK(f.endpoints_asked() == count);
+        CHECK(f.took < 1s);
+    }
+}
+
+TEST_CASE("a request that can be split is given up where no answer is etcd's", "[router]") {
+    fixture f;
+    f.fail_with(403, "<html>what is this?</html>");
+    when how = terms(*f.env, 5s, idempotent, changes);
+    how.can_be_split = true;
+    decoder d = decode;
+    support::background<answer> b(
+        f.context, carry(f.shared_router(), rpc::txn, how, "body", std::move(d)));
+    f.env->pass(1s);
+    REQUIRE(b.ended());
+    CHECK(b.get().ec == errc::protocol_error);
+    CHECK(f.env->calls.size() == size + 1);
+}
+
+TEST_CASE("an error never says both that nothing was changed and that something may be",
+          "[router]") {
+    for (const fate& f : {lost(), broken(), refused()}) {
+        for (const bool may_repeat : {false, true}) {
+            fixture g;
+            g.otherwise = f;
+            const answer a = g.call(may_repeat, changes);
+            const std::string what = error(a.ec, a.text).what();
+            CAPTURE(what);
+            const bool nothing = what.find("nothing was changed") != what.npos;
+            const bool maybe = what.find("may have been applied") != what.npos;
+            CHECK_FALSE((nothing && maybe));
+            CHECK(maybe == (a.left == effect::unresolved));
+        }
+    }
 }
 
 TEST_CASE("an answer over the limit is not asked for again", "[router]") {
@@ -557,8 +673,8 @@ public:
 
     support::background<answer> start(bool may_repeat = true,
                                       std::chrono::nanoseconds timeout = 5s) {
-        const call_spec s{rpc::txn, env->now() + timeout, may_repeat, true};
-        return support::background<answer>(context, run(router_, s));
+        const when how = terms(*env, timeout, may_repeat, true);
+        return support::background<answer>(context, run(router_, how));
     }
     answer call(bool may_repeat = true, std::chrono::nanoseconds timeout = 5s) {
         auto b = start(may_repeat, timeout);
@@ -595,9 +711,9 @@ private:
         o.login = [this] { return wire::authenticate_request("root", secret(ask())); };
         return std::make_shared<router>(env, cluster(count), std::move(o));
     }
-    static asio::awaitable<answer> run(std::shared_ptr<router> r, call_spec s) {
+    static asio::awaitable<answer> run(std::shared_ptr<router> r, when how) {
         decoder d = decode;
-        answer a = co_await r->call(s, "body", std::move(d));
+        answer a = co_await carry(std::move(r), rpc::txn, how, "body", std::move(d));
         co_return a;
     }
     void serve(const call_request& q, reply& r) {
@@ -621,7 +737,7 @@ private:
             r.status = 401;
             r.body = R"({"code":)" + std::to_string(code) + R"(,"message":")" + refusal + "\"}";
         } else {
-            r.body = "ok";
+            r.body = good(q);
             if (expires_at_once) {
                 token.clear();
             }
@@ -901,15 +1017,16 @@ TEST_CASE("the members of the cluster replace the endpoints", "[router]") {
         R"({"clientURLs":["http://h:3"],"isLearner":true},{},{"clientURLs":["https://h:4"]})";
     env->on_call = [&](const call_request& q, reply& r) {
         r.status = 200;
-        r.body = q.what == rpc::member_list ? R"({"header":{},"members":[)" + members + "]}" : "ok";
+        r.body =
+            q.what == rpc::member_list ? R"({"header":{},"members":[)" + members + "]}" : good(q);
     };
     router_options o;
     o.member_refresh = 10s;
     const auto r = std::make_shared<router>(env, cluster(1), std::move(o));
     const auto use = [&] {
-        const call_spec s{rpc::txn, env->now() + 5s, true, true};
+        const when how = terms(*env, 5s, idempotent, changes);
         decoder d = decode;
-        support::background<answer> b(context, r->call(s, "body", std::move(d)));
+        support::background<answer> b(context, carry(r, rpc::txn, how, "body", std::move(d)));
         env->pass(2s);
         return b.ended() && !b.get().ec;
     };

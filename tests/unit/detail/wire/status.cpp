@@ -79,19 +79,47 @@ TEST_CASE("the code in the body wins over the HTTP status", "[wire][status]") {
     }
 }
 
-TEST_CASE("a code that gRPC does not have is unknown", "[wire][status]") {
+TEST_CASE("a code that gRPC does not have is not etcd's", "[wire][status]") {
     for (const auto code : {"0", "17", "-1", "4294967297", "1.5", "\"x\"", "[]", "{}", "true"}) {
         CAPTURE(code);
-        CHECK(says(503, "{\"code\":"s + code + ",\"message\":\"m\"}", server_errc::unknown, "m"));
-        CHECK(says(503,
-                   "{\"error\":{\"grpc_code\":"s + code + ",\"message\":\"m\"}}",
-                   server_errc::unknown,
-                   "m"));
+        const auto flat = "{\"code\":"s + code + ",\"message\":\"m\"}";
+        const auto wrapped = "{\"error\":{\"grpc_code\":"s + code + ",\"message\":\"m\"}}";
+        for (const auto& body : {flat, wrapped}) {
+            CHECK(says(503, body, server_errc::unavailable, "m"));
+            CHECK(decode_status(503, body).foreign);
+            CHECK(to_status(parse(body))->code == server_errc::unknown);
+        }
     }
     CHECK(says(500, R"({"error":{"message":"m"}})", server_errc::unknown, "m"));
     CHECK(says(500, R"({"error":{}})", server_errc::unknown, ""));
     CHECK(says(500, R"({"error":{"grpc_code":null}})", server_errc::unknown, ""));
     CHECK(says(500, R"({"code":5,"message":7})", server_errc::not_found, ""));
+}
+
+TEST_CASE("what is not in etcd's form is not etcd's", "[wire][status]") {
+    for (const auto body : {R"({"error":"m","message":"m","code":5})",
+                            R"({"code":5, "message":"m"})",
+                            R"({"code":5, "message":"Not Found", "details":[]})",
+                            R"({"error":{"grpc_code":14,"message":"m"}})",
+                            "CommonName of client sending a request against gateway will be "
+                            "ignored and not used as expected\n"}) {
+        CAPTURE(body);
+        CHECK_FALSE(decode_status(400, body).foreign);
+    }
+    for (const auto body : {"",
+                            " ",
+                            "404 page not found\n",
+                            "Not Found\n",
+                            "<html>403 Forbidden</html>",
+                            "{}",
+                            "[1]",
+                            R"({"message":"Forbidden"})",
+                            R"({"code":401,"message":"Unauthorized"})",
+                            R"({"error":"busy"})",
+                            R"({"error":{"message":"m"}})"}) {
+        CAPTURE(body);
+        CHECK(decode_status(400, body).foreign);
+    }
 }
 
 TEST_CASE("the HTTP status decides where the body has no code", "[wire][status]") {
@@ -116,7 +144,15 @@ TEST_CASE("the HTTP status decides where the body has no code", "[wire][status]"
         {503, server_errc::unavailable},
         {504, server_errc::deadline_exceeded},
         {0, server_errc::unknown},
-        {301, server_errc::unknown},
+        {301, server_errc::failed_precondition},
+        {302, server_errc::failed_precondition},
+        {303, server_errc::unknown}, // where to see the result: it was done
+        {307, server_errc::failed_precondition},
+        {308, server_errc::failed_precondition},
+        {411, server_errc::failed_precondition},
+        {413, server_errc::failed_precondition},
+        {415, server_errc::failed_precondition},
+        {431, server_errc::failed_precondition},
     };
     for (const auto& row : rows) {
         CAPTURE(row.http_status);
