@@ -884,6 +884,31 @@ TEST_CASE("a proxy that is gone is noticed, at once if there is no watch", "[wat
     CHECK(w.etcd->streams() == 1);
 }
 
+TEST_CASE("watches that go alone may all end at once, when the password is refused",
+          "[watch][proxy][auth]") {
+    world w;
+    w.etcd->require_user("shop", "pw");
+    w.etcd->duplex = way::buffered;
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("shop", "pw");
+    o.insecure_plain_text_credentials = true;
+    const coetcd::client client = w.client(o);
+    auto one = w.start(client.watch("a", from(1)));
+    auto two = w.start(client.watch("b", from(1)));
+    // They find out that they cannot go together, just when the password is not good any more.
+    w.env->pass(2300ms);
+    w.etcd->require_user("shop", "another");
+    w.etcd->expire_tokens();
+    std::vector<background<std::optional<coetcd::key_value>>> reads;
+    for (int i = 0; i != 100; ++i) {
+        reads.push_back(w.start(client.get("x")));
+        w.env->pass(10ms);
+    }
+    CHECK(reads.back().code() == errc::login_failed);
+    REQUIRE(one.code() == errc::login_failed);
+    REQUIRE(two.code() == errc::login_failed);
+}
+
 TEST_CASE("an endpoint that is at fault is no proxy", "[watch][proxy]") {
     world w;
     const coetcd::client client = w.client();

@@ -170,9 +170,13 @@ private:
         }
     }
 
+    /// Not before the handler that is running has ended: a watch may end as soon as it is tried,
+    /// as when the user's password is refused, and the caller may be going through all of them.
     void start_alone(watch& w) {
         if (!std::exchange(w.runs_alone, true)) {
-            spawn(env_, run_alone(shared(), w.request.watch_id));
+            defer(env_, [self = shared(), id = w.request.watch_id] {
+                spawn(self->env_, run_alone(self, id));
+            });
         }
     }
 

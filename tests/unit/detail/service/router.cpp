@@ -482,8 +482,8 @@ TEST_CASE("a request that can be split is given up where no answer is etcd's", "
     when how = terms(*f.env, 5s, idempotent, changes);
     how.can_be_split = true;
     decoder d = decode;
-    support::background<answer> b(
-        f.context, carry(f.shared_router(), rpc::txn, how, "body", std::move(d)));
+    support::background<answer> b(f.context,
+                                  carry(f.shared_router(), rpc::txn, how, "body", std::move(d)));
     f.env->pass(1s);
     REQUIRE(b.ended());
     CHECK(b.get().ec == errc::protocol_error);
