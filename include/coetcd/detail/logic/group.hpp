@@ -110,6 +110,14 @@ private:
         return bytes;
     }
 
+    /// Whether these are answers to these operations.
+    static bool fit(const std::vector<op_response>& said, const std::vector<op>& asked) {
+        return std::equal(
+            said.begin(), said.end(), asked.begin(), asked.end(), [](const auto& s, const auto& a) {
+                return s.index() == a.index(); // both list the kinds in the same order
+            });
+    }
+
     /// Calls `f` with each name in whose queue the queue of `name` lies.
     template<class F>
     static void for_each_above(std::string_view name, F f) {
@@ -167,7 +175,15 @@ inline std::string group::body() const {
 
 inline std::optional<std::vector<txn_response>> group::split(txn_response&& all) const {
     std::optional<std::vector<txn_response>> result(std::in_place);
+    const auto require = [](bool holds) {
+        if (!holds) {
+            throw error(errc::protocol_error, "txn: the answer is not one to this request");
+        }
+    };
+    require(all.header.revision > 0);
     if (members_.front().how == form::alone) {
+        const txn& only = *members_.front().what;
+        require(fit(all.responses, all.succeeded ? only.success : only.failure));
         result->push_back(std::move(all));
         return result;
     }
@@ -175,11 +191,6 @@ inline std::optional<std::vector<txn_response>> group::split(txn_response&& all)
         return std::nullopt;
     }
     std::size_t at = 0;
-    const auto require = [&](bool there) {
-        if (!there) {
-            throw error(errc::protocol_error, "txn: the answer is not one to this request");
-        }
-    };
     for (const member& m : members_) {
         txn_response& part = result->emplace_back();
         if (m.how == form::flat) {
@@ -193,6 +204,7 @@ inline std::optional<std::vector<txn_response>> group::split(txn_response&& all)
                     std::holds_alternative<txn_response>(all.responses[at]));
             part = std::move(std::get<txn_response>(all.responses[at++]));
         }
+        require(part.succeeded ? fit(part.responses, m.what->success) : part.responses.empty());
         part.header = all.header; // that of a nested one is empty
     }
     require(at == all.responses.size());

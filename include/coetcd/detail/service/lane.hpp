@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/group.hpp>
+#include <coetcd/detail/logic/landing.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -60,14 +61,14 @@ private:
     }
     bool alone_ = false;
     bool nested_ = false;
-    /// It was refused, and not asked why yet: a copy that the network made may have been applied.
-    bool doubtful_ = false;
+    bool doubtful_ = false; ///< See `logic::landing`.
+    bool wanted_ = true;    ///< Else it is not sent again.
 };
 
 /// All transactions of the engine of one client. At most two requests are under way: a transaction
 /// that finds room goes at once, alone or with those submitted in the same handler; the others
 /// gather meanwhile and go together. So what a crowd of waiters costs, and what it can do to
-/// others, is bounded.
+/// others, is bounded. One of the two is never taken by patient ones alone.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent.
@@ -86,8 +87,9 @@ public:
         wake();
     }
 
-    /// Nobody wants it any more. What is in flight goes on.
+    /// Nobody wants it any more. What is in flight goes on, and is not sent again.
     void withdraw(const std::shared_ptr<lane_part>& part) {
+        part->wanted_ = false;
         if (!part->in_flight && !part->over) {
             part->on_end = nullptr;
             end(*part);
@@ -122,8 +124,12 @@ private:
             if (batch.empty()) {
                 break;
             }
+            const bool patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
+                return part->order == lane_part::rank::patient;
+            });
             ++in_flight_;
-            spawn(env_, fly(shared_from_this(), std::move(batch)));
+            patient_in_flight_ = patient_in_flight_ || patient;
+            spawn(env_, fly(shared_from_this(), std::move(batch), patient));
         }
     }
 
@@ -134,7 +140,9 @@ private:
         // A quarter of the room is for those who stand back, so that they get on, too.
         const std::size_t room = patient_.empty() ? most_parts : most_parts - most_parts / 4;
         gather(pressing_, room, g, batch, late);
-        gather(patient_, most_parts, g, batch, late);
+        if (!batch.empty() || !patient_in_flight_) {
+            gather(patient_, most_parts, g, batch, late);
+        }
         if (batch.size() == 1 && !batch.front()->likely) {
             batch.front()->alone_ = true;
         }
@@ -172,31 +180,33 @@ private:
                     std::make_move_iterator(stays.end()));
     }
 
-    static asio::awaitable<void> fly(std::shared_ptr<transaction_lane> self, parts batch) {
-        struct landing {
+    static asio::awaitable<void>
+    fly(std::shared_ptr<transaction_lane> self, parts batch, bool patient) {
+        struct flight {
             transaction_lane& lane;
-            ~landing() {
+            bool patient;
+            ~flight() {
                 --lane.in_flight_;
+                lane.patient_in_flight_ = lane.patient_in_flight_ && !patient;
                 lane.wake();
             }
         };
-        const landing at_the_end{*self};
+        const flight until_the_end{*self, patient};
         logic::group g;
         for (const auto& part : batch) {
             (void)g.add(part->what, part->puts, part->form());
         }
-        const when how{self->deadline(batch), self->attempt_timeout_};
+        when how{self->deadline(batch), self->attempt_timeout_};
+        how.known = impact::idempotent;
+        how.can_be_split = batch.size() > 1;
         std::optional<std::vector<txn_response>> answers;
         decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
             answers = g.split(wire::decode<txn_response>(body));
             return std::nullopt;
         };
         std::string body = g.body();
-        const answer a = co_await carry(self->router_,
-                                        rpc::txn,
-                                        how.as(impact::idempotent),
-                                        std::move(body),
-                                        std::move(decode));
+        const answer a =
+            co_await carry(self->router_, rpc::txn, how, std::move(body), std::move(decode));
         self->land(std::move(batch), a, std::move(answers));
     }
 
@@ -215,15 +225,16 @@ private:
             part.in_flight = false;
             part.left = std::max(part.left, a.left);
             part.sent = a.sent;
-            const bool refused = !a.ec && (!answers || !(*answers)[i].succeeded) && !part.alone_;
-            part.doubtful_ = refused || (a.ec && part.doubtful_);
-            if (a.ec && batch.size() > 1 && !logic::is_passing(a.ec)) {
-                part.alone_ = true; // it may be another one's fault
-            } else if (!a.ec && !answers && batch.size() > 1) {
-                part.nested_ = true; // one of the conditions does not hold: each for itself
-            } else if (refused && part.asks_why && !part.what.failure.empty()) {
-                part.alone_ = true;
-            } else {
+            const std::optional<bool> succeeded =
+                answers ? std::optional((*answers)[i].succeeded) : std::nullopt;
+            const logic::passenger carried{part.form(),
+                                           batch.size() > 1,
+                                           part.asks_why && !part.what.failure.empty(),
+                                           part.doubtful_,
+                                           part.wanted_};
+            const logic::landing result = logic::land(carried, a.ec, succeeded);
+            part.doubtful_ = result.doubtful;
+            if (result.then == logic::landing::next::over) {
                 part.ec = a.ec;
                 part.text = a.text;
                 if (answers) {
@@ -231,6 +242,8 @@ private:
                 }
                 continue;
             }
+            part.alone_ = result.then == logic::landing::next::alone;
+            part.nested_ = part.nested_ || result.then == logic::landing::next::nested;
             again.push_back(batch[i]);
         }
         for (auto one = again.rbegin(); one != again.rend(); ++one) {
@@ -263,6 +276,7 @@ private:
     queue pressing_;
     queue patient_;
     int in_flight_ = 0;
+    bool patient_in_flight_ = false; // a request of patient ones alone
     bool awake_ = false;
 };
 

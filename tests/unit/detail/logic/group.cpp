@@ -331,4 +331,23 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
         CHECK(refused([&] { (void)g.split(whole(true, responses)); }));
     }
     CHECK(g.split(whole(true, {one, one, inner})));
+
+    // Of one alone, or nested, by the list that was done.
+    const op_response put = put_response();
+    group alone;
+    REQUIRE(alone.add(b, "", form::alone));
+    CHECK(alone.split(whole(true, {put, delete_range_response()})));
+    CHECK(alone.split(whole(false, {one})));
+    CHECK(refused([&] { (void)alone.split(whole(true, {put})); }));
+    CHECK(refused([&] { (void)alone.split(whole(true, {put, put})); }));
+    CHECK(refused([&] { (void)alone.split(whole(false, {})); }));
+    CHECK(refused([&] { (void)alone.split(whole(false, {put})); }));
+    CHECK(refused([&] { (void)alone.split(answer(false, {one})); })); // no header to speak of
+    group nested;
+    REQUIRE(nested.add(b, "", form::nested));
+    CHECK(nested.split(whole(true, {answer(true, {put, delete_range_response()})})));
+    CHECK(nested.split(whole(true, {answer(false)})));
+    CHECK(refused([&] { (void)nested.split(whole(true, {answer(true)})); }));
+    CHECK(refused([&] { (void)nested.split(whole(true, {answer(true, {put, put})})); }));
+    CHECK(refused([&] { (void)nested.split(whole(true, {answer(false, {one})})); }));
 }

@@ -566,6 +566,86 @@ TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[
                                   numbered("k", 46, 60) + " " + numbered("p", 16, 60)});
 }
 
+TEST_CASE("patient ones alone never take all that may be under way", "[service][lane]") {
+    fixture f;
+    f.w.env->latency = 1s; // a member far away, or slow
+    const auto look = [&f](const std::string& key) {
+        const part_ptr p = put_new(key);
+        p->order = rank::patient;
+        f.submit(p);
+        f.go();
+    };
+    look("p1");
+    look("p2");
+    look("p3");
+    CHECK(f.requests() == strings{"p1"});
+    f.submit(put_new("unlock"));
+    f.go();
+    CHECK(f.requests() == strings{"p1", "unlock p2 p3"});
+    f.finish();
+    look("p4");
+    f.w.env->pass(1s);
+    CHECK(f.requests().back() == "p4");
+}
+
+TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
+    fixture f;
+    f.w.etcd->write("b", "");
+    const auto parts = put_all({"a", "b", "c"});
+    f.submit(parts);
+    f.go();
+    { const withdrawn_at_end gone{*f.lane, parts[0]}; }
+    f.finish();
+    CHECK(f.requests() == strings{"a b c", "(b) (c)", "b else ?b"});
+    CHECK(parts[0]->over);
+    CHECK(parts[0]->left == effect::settled);
+    check_done(parts[2], true);
+}
+
+TEST_CASE("who shares a request with what something before etcd refuses is not refused with it",
+          "[service][lane]") {
+    fixture f;
+    const auto serve = f.w.env->on_call;
+    f.w.env->on_call = [serve](const call_request& request, reply& r) {
+        serve(request, r);
+        if (text(json::parse(request.body).at("success")).find('b') != std::string::npos) {
+            r.status = 403; // a filter that does not like a name
+            r.body = "<html>what is this?</html>";
+        }
+    };
+    const auto parts = put_all({"a", "b", "c"});
+    const time_point began = f.w.env->now();
+    std::chrono::nanoseconds took{0};
+    parts[2]->on_end = [&] { took = f.w.env->now() - began; };
+    f.submit(parts);
+    f.finish();
+    CHECK(parts[0]->over);
+    CHECK_FALSE(parts[0]->ec);
+    CHECK_FALSE(parts[2]->ec);
+    CHECK(took < 1s);
+    CHECK(parts[1]->ec == errc::protocol_error); // in its own time
+    CHECK(parts[1]->left == effect::none);
+}
+
+TEST_CASE("a page in the place of etcd's answers passes", "[service][lane]") {
+    fixture f;
+    f.occupy();
+    const auto serve = f.w.env->on_call;
+    const time_point until = f.w.env->now() + 3s;
+    const unsigned status = GENERATE(404U, 200U);
+    f.w.env->on_call = [&, serve](const call_request& request, reply& r) {
+        serve(request, r);
+        if (f.w.env->now() < until) {
+            r.status = status;
+            r.body = "<html>hello</html>";
+        }
+    };
+    const part_ptr one = put_new("a");
+    f.submit(one);
+    f.finish();
+    CHECK_FALSE(one->ec);
+}
+
 TEST_CASE("where nobody is patient, those in a hurry have all the room", "[service][lane]") {
     fixture f;
     f.occupy();

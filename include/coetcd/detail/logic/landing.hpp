@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/group.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/error.hpp>
+
+#include <optional>
+
+namespace coetcd::detail::logic {
+
+/// One transaction of a request that has ended.
+struct passenger {
+    group::form how = group::form::flat; ///< It was written.
+    bool with_others = false;            ///< In the same request.
+    bool asks_why = false;               ///< If it is refused, there is something to be done then.
+    bool doubtful = false;               ///< As `landing::doubtful`, from an earlier request.
+    bool wanted = true;                  ///< By somebody, still.
+};
+
+/// What becomes of it.
+struct landing {
+    enum class next {
+        over,   ///< That was its outcome.
+        alone,  ///< It is sent again, by itself.
+        nested, ///< Likewise, with others, but so that none of them refuses another.
+    };
+    next then = next::over;
+    /// It was refused, and not asked why: a copy that the network made may have been applied.
+    bool doubtful = false;
+};
+
+/// @param ec How the request ended.
+/// @param succeeded Whether this transaction's conditions held, if its answer says so.
+inline landing land(const passenger& p, const error_code& ec, std::optional<bool> succeeded) {
+    using next = landing::next;
+    const bool refused = !ec && !succeeded.value_or(false) && p.how != group::form::alone;
+    landing result;
+    result.doubtful = refused || (ec && p.doubtful);
+    if (!p.wanted) {
+        return result;
+    }
+    // Another one may be at fault: for etcd, or for something before it that reads along.
+    const bool for_good = ec && (!is_passing(ec) || ec == errc::protocol_error);
+    if (for_good && p.with_others) {
+        result.then = next::alone;
+    } else if (!ec && !succeeded && p.with_others) {
+        result.then = next::nested; // one of the conditions does not hold: each for itself
+    } else if (refused && p.asks_why) {
+        result.then = next::alone;
+    }
+    return result;
+}
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/landing.hpp>
+
+#include <optional>
+
+#include "support/catch.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail::logic;
+using form = group::form;
+using next = landing::next;
+
+namespace {
+
+constexpr bool shared = true;
+constexpr bool asks = true;
+constexpr bool doubtful = true;
+constexpr bool wanted = true;
+constexpr std::optional<bool> unknown;
+
+} // namespace
+
+TEST_CASE("what becomes of a transaction when its request has ended", "[logic][landing]") {
+    const error_code ok;
+    const error_code denied = server_errc::permission_denied;
+    const error_code lost = errc::outcome_unknown;
+    const error_code strange = errc::protocol_error;
+    struct {
+        const char* what;
+        passenger who;
+        error_code ec;
+        std::optional<bool> succeeded;
+        next then;
+        bool doubtful;
+    } const rows[] = {
+        {"it is done", {form::flat, shared}, ok, true, next::over, false},
+        {"it is done, alone", {form::alone}, ok, true, next::over, false},
+        {"and an earlier doubt is settled",
+         {form::nested, shared, asks, doubtful},
+         ok,
+         true,
+         next::over,
+         false},
+        {"refused with others", {form::flat, shared, asks}, ok, unknown, next::nested, true},
+        {"whether it asks or not", {form::flat, shared}, ok, unknown, next::nested, true},
+        {"refused by itself", {form::flat, !shared, asks}, ok, unknown, next::alone, true},
+        {"and nobody asks why", {form::flat, !shared, !asks}, ok, unknown, next::over, true},
+        {"its own condition does not hold",
+         {form::nested, shared, asks},
+         ok,
+         false,
+         next::alone,
+         true},
+        {"and nobody asks why that is", {form::nested, shared}, ok, false, next::over, true},
+        {"it was asked why", {form::alone, !shared, asks, doubtful}, ok, false, next::over, false},
+        {"etcd refuses one of them", {form::flat, shared}, denied, unknown, next::alone, false},
+        {"etcd refuses it", {form::alone}, denied, unknown, next::over, false},
+        {"something else answers", {form::nested, shared}, strange, unknown, next::alone, false},
+        {"even if it is alone", {form::alone}, strange, unknown, next::over, false},
+        {"nobody answers", {form::flat, shared}, lost, unknown, next::over, false},
+        {"and the doubt stays",
+         {form::alone, !shared, asks, doubtful},
+         lost,
+         unknown,
+         next::over,
+         true},
+        {"nobody wants it any more",
+         {form::flat, shared, asks, !doubtful, !wanted},
+         ok,
+         unknown,
+         next::over,
+         true},
+        {"nor does etcd",
+         {form::flat, shared, asks, !doubtful, !wanted},
+         denied,
+         unknown,
+         next::over,
+         false},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const landing result = land(row.who, row.ec, row.succeeded);
+        CHECK((result.then == row.then));
+        CHECK(result.doubtful == row.doubtful);
+    }
+}
