@@ -94,12 +94,13 @@ public:
     // These affect performance.
 
     /// How long one endpoint may take to answer a request that can safely be repeated, before the
-    /// next one is tried. Must be positive.
+    /// next one is tried. Counts from when there is a connection for it. Must be positive.
     std::chrono::milliseconds attempt_timeout{2000};
     /// Maximum time to connect, including name lookup. Must be positive.
     std::chrono::milliseconds connect_timeout{1000};
-    /// Maximum connections per endpoint for calls; further calls queue. Renewals of sessions and
-    /// watches have connections of their own. Must be positive.
+    /// Maximum connections per endpoint for calls; further calls queue, and go to another endpoint
+    /// if this one answers none of them for as long as `attempt_timeout`. Renewals of sessions,
+    /// transactions of locks, and watches have connections of their own. Must be positive.
     std::size_t connections = 8;
 };
 

@@ -130,6 +130,7 @@ asio::awaitable<reply> scripted_env::call(call_request request) {
         result->body = answer->body;
         result->ec = answer->ec;
         result->text = answer->text;
+        result->crowded = answer->crowded;
     }
     co_return *result;
 }

@@ -36,9 +36,9 @@ inline time_point after(time_point now, std::chrono::nanoseconds wait) {
     return wait > time_point::max() - now ? time_point::max() : now + wait;
 }
 
-/// Which connections a call may use. Renewals have their own, so that no crowd of other calls
-/// can hold them up.
-enum class lane { shared, renewal };
+/// Which connections a call may use. Renewals have their own, and so have the transactions of
+/// locks: no crowd of other calls can hold them up.
+enum class lane { shared, renewal, locks };
 
 /// How the messages of a stream are sent.
 enum class sending {
@@ -51,11 +51,16 @@ struct call_request {
         : to(std::move(where))
         , what(w)
         , body(std::move(json))
-        , deadline(until) {}
+        , deadline(until)
+        , latest(until) {}
     logic::endpoint to;
     rpc what;
     std::string body;
-    time_point deadline;
+    time_point deadline; ///< For the answer, if it can be sent at once.
+    /// Likewise, if it has to wait for a connection of ours first: that is not the endpoint's time.
+    time_point latest;
+    /// How long it waits for a connection while the endpoint gives none of them back.
+    std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
     lane way = lane::shared;
     sending how = sending::duplex; ///< For a stream.
     std::string token;             ///< Of the user; empty for none. Not to be logged.
@@ -66,6 +71,8 @@ struct reply {
     error_code ec;     ///< No complete answer: why. `operation_aborted`: the caller was cancelled.
     std::string text;  ///< What there is to say of `ec` besides its message.
     bool sent = false; ///< Some of the request may have reached the server.
+    /// It was not sent because others of ours were in the way, and they were answered.
+    bool crowded = false;
     unsigned status = 0; ///< HTTP
     std::string body;
 };

@@ -26,10 +26,11 @@ struct verdict {
 };
 
 /// Judges an attempt that got no complete answer.
-inline verdict judge_transport(const error_code& ec, bool sent) {
+/// @param crowded Requests of our own were in its way, and no fault of the endpoint's.
+inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = false) {
     // An answer that cannot be read says nothing about what the server did.
     const bool transient = ec != errc::too_large;
-    return {sent ? effect::unresolved : effect::none, transient, transient};
+    return {sent ? effect::unresolved : effect::none, transient, transient && !crowded};
 }
 
 /// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.

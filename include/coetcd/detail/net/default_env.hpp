@@ -66,6 +66,31 @@ private:
     /// Cap of the connections for renewals. More than one, since etcd answers the renewal of a
     /// lease that is about to die only when it is dead.
     static constexpr std::size_t renewal_connections = 4;
+    /// Of those for the transactions of locks: as many as there are under way.
+    static constexpr std::size_t lock_connections = 2;
+
+    std::size_t cap(lane way) const {
+        switch (way) {
+        case lane::renewal:
+            return renewal_connections;
+        case lane::locks:
+            return lock_connections;
+        case lane::shared:
+            break;
+        }
+        return options_.connections;
+    }
+    static std::string pool_key(const call_request& request) {
+        switch (request.way) {
+        case lane::renewal:
+            return request.to.text() + " renewal";
+        case lane::locks:
+            return request.to.text() + " locks";
+        case lane::shared:
+            break;
+        }
+        return request.to.text();
+    }
 
     asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
     asio::awaitable<connect_result> make_connection(logic::endpoint to, time_point deadline);
@@ -229,19 +254,22 @@ inline asio::awaitable<connect_result> default_env::make_connection(logic::endpo
 inline asio::awaitable<reply> default_env::call(call_request request) {
     const wipe_at_end no_trace(request.body); // it may hold a password
     reply result;
-    const bool renewal = request.way == lane::renewal;
-    std::string key = request.to.text();
-    if (renewal) {
-        key += " renewal";
-    }
+    const time_point asked = now();
+    const std::chrono::nanoseconds allowed = request.deadline - asked;
     auto is_alive = [](connection& c) { return c.is_quiet(); };
-    pool<connection>::loan place =
-        co_await pool_.take(std::move(key),
-                            renewal ? renewal_connections : options_.connections,
-                            request.deadline,
-                            is_alive);
-    if (!place) {
+    pool<connection>::loan place = co_await pool_.take(
+        pool_key(request), cap(request.way), request.latest, is_alive, request.patience);
+    const time_point begins = now();
+    bool late = false;
+    if (place.waited) { // for others of ours: that is not the endpoint's time
+        request.deadline = std::min(request.latest, after(begins, allowed));
+        // The answer to what is nearly due would come too late, and be in the way of others.
+        late = request.latest - begins < (request.latest - asked) / 10;
+    }
+    if (!place || late || begins >= request.deadline) {
         result.ec = errc::timed_out;
+        result.crowded = place || place.crowded;
+        result.text = place.waited ? "all connections to it were in use" : "it was not sent";
         co_return result;
     }
     const bool is_new = !place.connection;
@@ -253,6 +281,10 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
             co_return result;
         }
         place.connection = std::move(fresh.connected);
+    }
+    if (now() >= request.deadline) {
+        result.ec = errc::timed_out;
+        co_return result;
     }
     connection& used = *place.connection;
     watchdog limit(executor_, request.deadline, [&used] { used.close(); });

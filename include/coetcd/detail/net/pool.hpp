@@ -3,7 +3,11 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,14 +19,46 @@ namespace coetcd::detail::net {
 /// Open connections, kept for the next request; up to a limit for each key.
 template<class Connection>
 class pool {
+    struct waiter;
     struct bucket {
-        bucket(env& world, std::size_t most)
-            : cap(most)
-            , freed(world) {}
+        explicit bucket(std::size_t most)
+            : cap(most) {}
         std::vector<std::unique_ptr<Connection>> idle; // the most recently used last
         std::size_t taken = 0; // loans that exist, or are on their way to who waited for one
         const std::size_t cap;
-        notifier freed;
+        std::uint64_t returned = 0; // connections that came back in order
+        std::list<waiter*> waiting; // in order of arrival
+
+        /// The place goes to the next waiter, so that nobody can get in before it.
+        void free_place() {
+            if (waiting.empty()) {
+                --taken;
+                return;
+            }
+            waiter& next = *waiting.front();
+            waiting.pop_front();
+            next.has_place = true;
+            next.changed.notify_all();
+        }
+    };
+    struct waiter {
+        waiter(env& world, bucket& b)
+            : at(b)
+            , changed(world) {
+            place = at.waiting.insert(at.waiting.end(), this);
+        }
+        ~waiter() {
+            if (!has_place) {
+                at.waiting.erase(place);
+            }
+        }
+        waiter(const waiter&) = delete;
+        waiter& operator=(const waiter&) = delete;
+
+        bucket& at;
+        notifier changed;
+        bool has_place = false;
+        typename std::list<waiter*>::iterator place;
     };
 
 public:
@@ -34,8 +70,12 @@ public:
     class loan {
     public:
         loan() = default;
-        loan(std::shared_ptr<bucket> from, std::unique_ptr<Connection> c)
+        explicit loan(bool was_crowded)
+            : waited(true)
+            , crowded(was_crowded) {}
+        loan(std::shared_ptr<bucket> from, std::unique_ptr<Connection> c, bool has_waited)
             : connection(std::move(c))
+            , waited(has_waited)
             , bucket_(std::move(from)) {}
         loan(loan&&) = default;
         loan& operator=(loan&&) = delete;
@@ -45,46 +85,66 @@ public:
             }
             if (connection && connection->reusable()) {
                 bucket_->idle.push_back(std::move(connection));
+                ++bucket_->returned;
             }
-            // The place goes to the next waiter, so that nobody can get in before it.
-            if (!bucket_->freed.notify_one()) {
-                --bucket_->taken;
-            }
+            bucket_->free_place();
         }
 
         explicit operator bool() const { return bucket_ != nullptr; }
 
         std::unique_ptr<Connection> connection; ///< Null: the place is free for a new one.
+        bool waited = false;                    ///< There was no place at once.
+        /// Of an empty one: while it was waited for, others had places and gave them back.
+        bool crowded = false;
 
     private:
         std::shared_ptr<bucket> bucket_;
     };
 
-    /// Waits for a place, in order of arrival; an empty loan if `deadline` comes first.
-    /// `alive` tells whether an idle connection is still good.
+    /// Waits for a place, in order of arrival; an empty loan if `deadline` comes first, or if for
+    /// as long as `patience` no connection has come back: the other end stands still. `alive` tells
+    /// whether an idle connection is still good.
     template<class Alive>
-    asio::awaitable<loan> take(std::string key, std::size_t cap, time_point deadline, Alive alive) {
+    asio::awaitable<loan>
+    take(std::string key,
+         std::size_t cap,
+         time_point deadline,
+         Alive alive,
+         std::chrono::nanoseconds patience = std::chrono::nanoseconds::max()) {
         std::shared_ptr<bucket>& found = buckets_[std::move(key)];
         if (!found) {
-            found = std::make_shared<bucket>(env_, cap);
+            found = std::make_shared<bucket>(cap);
         }
         const std::shared_ptr<bucket> place = found;
-        if (place->taken < place->cap) {
+        const bool waits = place->taken == place->cap;
+        if (!waits) {
             ++place->taken;
         } else {
-            const bool in_time = co_await place->freed.wait(deadline);
-            if (!in_time) {
-                co_return loan();
+            waiter self(env_, *place);
+            const std::uint64_t before = place->returned;
+            std::uint64_t seen = before;
+            time_point look = after(env_.now(), patience);
+            while (!self.has_place) {
+                const time_point now = env_.now();
+                const bool stuck = now >= look && place->returned == seen;
+                if (stuck || now >= deadline) {
+                    co_return loan(!stuck && place->returned != before);
+                }
+                if (now >= look) {
+                    seen = place->returned;
+                    look = after(now, patience);
+                }
+                (void)co_await self.changed.wait(std::min(look, deadline));
             }
         }
         while (!place->idle.empty()) {
             std::unique_ptr<Connection> candidate = std::move(place->idle.back());
             place->idle.pop_back();
             if (alive(*candidate)) {
-                co_return loan(place, std::move(candidate));
+                co_return loan(place, std::move(candidate), waits);
             }
         }
-        co_return loan(place, nullptr);
+        co_return loan(place, nullptr, waits);
     }
 
 private:

@@ -197,6 +197,7 @@ private:
             (void)g.add(part->what, part->puts, part->form());
         }
         when how{self->deadline(batch), self->attempt_timeout_};
+        how.way = detail::lane::locks;
         how.known = impact::idempotent;
         how.can_be_split = batch.size() > 1;
         std::optional<std::vector<txn_response>> answers;

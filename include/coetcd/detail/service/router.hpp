@@ -91,6 +91,8 @@ public:
                                          ? std::min(how.deadline, after(now, how.attempt_timeout))
                                          : how.deadline;
             call_request request(where, what, body, until);
+            request.latest = how.deadline;
+            request.patience = how.attempt_timeout;
             request.way = how.way;
             request.token = who.token;
             const reply r = co_await env_->call(std::move(request));
@@ -199,7 +201,7 @@ private:
             if (!r.text.empty()) {
                 text = r.ec == errc::tls_failed ? r.text : text + ": " + r.text;
             }
-            return {r.ec, std::move(text), logic::judge_transport(r.ec, r.sent)};
+            return {r.ec, std::move(text), logic::judge_transport(r.ec, r.sent, r.crowded)};
         }
         std::optional<wire::status> bad;
         if (r.status == 200) {
@@ -301,6 +303,9 @@ private:
                 if (end.code && end.meaning.blame) {
                     self->choice_.failed(where, world->now());
                     break;
+                }
+                if (r.crowded) {
+                    break; // nothing was learnt
                 }
                 if (i == 1) {
                     self->choice_.measured(where, world->now() - sent);

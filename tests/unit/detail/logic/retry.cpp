@@ -150,6 +150,9 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
             CHECK(v.blame);
         }
     }
+    // Others of ours were in its way.
+    CHECK(judge_transport(errc::timed_out, false, true).transient);
+    CHECK_FALSE(judge_transport(errc::timed_out, false, true).blame);
     // Another endpoint would give the same answer.
     const verdict v = judge_transport(errc::too_large, true);
     CHECK(v.left == effect::unresolved);

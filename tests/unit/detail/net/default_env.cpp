@@ -414,16 +414,18 @@ TEST_CASE("sec.limits: there are no more connections to an endpoint than allowed
         CHECK_FALSE(third.ended());
         CHECK_FALSE(w.knocks());
 
-        // A renewal does not wait for others.
-        call_request renew = w.request();
-        renew.way = lane::renewal;
-        background<reply> renewal(w.env, w.env->call(std::move(renew)));
-        const std::shared_ptr<peer> own = co_await w.accept();
-        (void)co_await own->read_until(request_end);
-        co_await own->answer("{}");
-        co_await renewal.done();
-        CHECK_FALSE(renewal.take().ec);
-        CHECK_FALSE(third.ended());
+        // A renewal does not wait for others, nor does a transaction of a lock.
+        for (const lane way : {lane::renewal, lane::locks}) {
+            call_request pressing = w.request();
+            pressing.way = way;
+            background<reply> at_once(w.env, w.env->call(std::move(pressing)));
+            const std::shared_ptr<peer> own = co_await w.accept();
+            (void)co_await own->read_until(request_end);
+            co_await own->answer("{}");
+            co_await at_once.done();
+            CHECK_FALSE(at_once.take().ec);
+            CHECK_FALSE(third.ended());
+        }
 
         // Nor do others take its connection.
         for (const auto& server : {one, two}) {
@@ -441,6 +443,84 @@ TEST_CASE("sec.limits: there are no more connections to an endpoint than allowed
         CHECK_FALSE(second.take().ec);
         CHECK(third.take().body == "{3}");
         CHECK_FALSE(w.knocks());
+    });
+}
+
+TEST_CASE("what a request waits for others of ours is not the endpoint's time",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 1;
+        world w(ex, o);
+        background<reply> first(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until(request_end);
+        call_request queued = w.request(50ms);
+        queued.latest = queued.deadline + 30s;
+        queued.patience = 30s;
+        const time_point deadline = queued.deadline;
+        background<reply> second(w.env, w.env->call(std::move(queued)));
+        co_await until([&] { return w.env->now() > deadline; });
+        CHECK_FALSE(second.ended());
+        co_await server->answer("{1}");
+        (void)co_await server->read_until(request_end);
+        co_await server->answer("{2}");
+        co_await second.done();
+        CHECK_FALSE(first.take().ec);
+        CHECK(second.take().body == "{2}");
+    });
+}
+
+TEST_CASE("who is queued behind an endpoint that stands still leaves unsent, and blames it",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 1;
+        world w(ex, o);
+        background<reply> first(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> silent = co_await w.accept();
+        (void)co_await silent->read_until(request_end);
+        const time_point began = w.env->now();
+        call_request queued = w.request(30s, rpc::put);
+        queued.patience = 50ms;
+        background<reply> second(w.env, w.env->call(std::move(queued)));
+        co_await second.done();
+        CHECK(w.env->now() - began < 10s);
+        const reply r = second.take();
+        CHECK(r.ec == errc::timed_out);
+        CHECK_FALSE(r.sent);
+        CHECK_FALSE(r.crowded);
+        CHECK_FALSE(first.ended());
+        first.cancel();
+        co_await first.done();
+    });
+}
+
+TEST_CASE("what is nearly due when its turn comes is not sent", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connections = 1;
+        world w(ex, o);
+        background<reply> first(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until(request_end);
+        background<reply> second(w.env, w.env->call(w.request(1s)));
+        const time_point late = w.env->now() + 950ms;
+        co_await until([&] { return w.env->now() > late; });
+        co_await server->answer("{1}");
+        co_await second.done();
+        const reply r = second.take();
+        CHECK(r.ec == errc::timed_out);
+        CHECK_FALSE(r.sent);
+        // The next one finds the connection as it was.
+        background<reply> third(w.env, w.env->call(w.request()));
+        (void)co_await server->read_until(request_end);
+        co_await server->answer("{3}");
+        co_await third.done();
+        CHECK(third.take().body == "{3}");
     });
 }
 

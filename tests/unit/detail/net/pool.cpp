@@ -48,11 +48,12 @@ public:
     asio::cancellation_signal& start(std::string name,
                                      time_point deadline = time_point::max(),
                                      std::string key = "k",
-                                     std::size_t cap = 2) {
+                                     std::size_t cap = 2,
+                                     std::chrono::nanoseconds patience = 24h) {
         stops_.push_back(std::make_unique<asio::cancellation_signal>());
         asio::co_spawn(
             context,
-            take(std::move(name), deadline, std::move(key), cap),
+            take(std::move(name), deadline, std::move(key), cap, patience),
             asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
                 if (e) {
                     std::rethrow_exception(e);
@@ -82,13 +83,18 @@ public:
     int made = 0;
 
 private:
-    asio::awaitable<void>
-    take(std::string name, time_point deadline, std::string key, std::size_t cap) {
+    asio::awaitable<void> take(std::string name,
+                               time_point deadline,
+                               std::string key,
+                               std::size_t cap,
+                               std::chrono::nanoseconds patience) {
         std::string end;
         try {
             auto is_alive = [](fake& c) { return c.alive; };
-            pool<fake>::loan got = co_await all.take(std::move(key), cap, deadline, is_alive);
-            end = got ? "" : " late";
+            pool<fake>::loan got =
+                co_await all.take(std::move(key), cap, deadline, is_alive, patience);
+            end = got ? "" : got.crowded ? " crowded out" : " late";
+            CHECK((got || got.waited));
             if (got) {
                 held.emplace(name, std::move(got));
             }
@@ -176,6 +182,73 @@ TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
     CHECK(f.log == entries{"c late"});
     f.give_back("a");
     CHECK(f.take_now("d").number == 1); // nothing is left of c
+}
+
+TEST_CASE("who waits leaves as soon as nothing has come back for a while", "[net][pool]") {
+    fixture f;
+    f.take_now("a");
+    f.take_now("b");
+    f.log.clear();
+    const time_point began = f.env->now();
+    f.start("waits", began + 60s, "k", 2, 2s);
+    f.env->pass(1s);
+    f.start("later", began + 60s, "k", 2, 2s);
+    SECTION("if the other end stands still") {
+        f.env->pass(1s - 1ns);
+        CHECK(f.log.empty());
+        f.env->pass(1ns);
+        CHECK(f.log == entries{"waits late"});
+        f.env->pass(1s);
+        CHECK(f.log == entries{"waits late", "later late"});
+    }
+    SECTION("and not while others are served") {
+        for (int i = 0; i != 30; ++i) { // each time somebody was there before
+            f.start("other " + std::to_string(i), time_point::max(), "k", 2);
+        }
+        f.give_back("a");
+        f.env->pass(0s);
+        CHECK(f.log == entries{"waits"}); // in order of arrival, as ever
+    }
+    SECTION("nor if what comes back is broken") {
+        f.held.at("b").connection->in_order = false;
+        f.give_back("b");
+        f.env->pass(0s);
+        CHECK(f.log == entries{"waits"});
+        CHECK(f.held.at("waits").waited);
+        f.env->pass(2s);
+        CHECK(f.log == entries{"waits", "later late"});
+    }
+}
+
+TEST_CASE("a crowd of our own is told apart from an end that stands still", "[net][pool]") {
+    fixture f;
+    f.take_now("a", "k", 1);
+    f.log.clear();
+    const time_point began = f.env->now();
+    // The one before has the place for most of the time, and gives it back in order.
+    f.start("first", began + 60s, "k", 1, 2s);
+    f.start("second", began + 5s, "k", 1, 2s);
+    f.env->pass(1s);
+    f.give_back("a");
+    f.env->pass(0s);
+    f.held.at("first").connection->in_order = true;
+    CHECK(f.log == entries{"first"});
+    f.env->pass(1s);
+    f.start("third", began + 3s, "k", 1, 2s);
+    f.env->pass(1s);                                // at 3 s
+    CHECK(f.log == entries{"first", "third late"}); // nothing came back while it was there
+    f.env->pass(1s);                                // at 4 s: nothing has come back since 2 s
+    CHECK(f.log == entries{"first", "third late", "second late"});
+    f.give_back("first");
+    f.take_now("b", "k", 1);
+    f.log.clear();
+    const time_point then = f.env->now();
+    f.start("next", then + 60s, "k", 1, 2s);
+    f.start("last", then + 1s, "k", 1, 2s);
+    f.env->pass(500ms);
+    f.give_back("b");
+    f.env->pass(500ms);
+    CHECK(f.log == entries{"next", "last crowded out"});
 }
 
 TEST_CASE("places are given in order of arrival", "[net][pool]") {

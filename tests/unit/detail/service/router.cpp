@@ -323,6 +323,34 @@ TEST_CASE("what may still commit is not repeated unless it is idempotent", "[rou
     CHECK(g.env->calls.size() == 2);
 }
 
+TEST_CASE("an endpoint is not at fault because our own requests were in the way", "[router]") {
+    for (const bool crowded : {true, false}) {
+        fixture f;
+        f.env->on_call = [&, first = true](const call_request& q, reply& r) mutable {
+            r.body = good(q);
+            if (std::exchange(first, false)) {
+                r.ec = errc::timed_out;
+                r.crowded = crowded;
+            }
+        };
+        CHECK_FALSE(f.call(idempotent, changes).ec);
+        CHECK(f.env->calls.size() == 2);
+        CHECK(f.endpoints_asked() == (crowded ? 1 : 2));
+    }
+}
+
+TEST_CASE("a request has all the time of its call to wait for others of ours", "[router]") {
+    for (const bool may_repeat : {true, false}) {
+        fixture f;
+        f.script = {refused()};
+        CHECK_FALSE(f.call(may_repeat, changes).ec);
+        for (const call_request& q : f.env->calls) {
+            CHECK(q.latest == f.start + 5s);
+            CHECK(q.patience == 2s);
+        }
+    }
+}
+
 TEST_CASE("an endpoint that is busy is not at fault", "[router]") {
     fixture f;
     f.fail_with(429, busy, 2);
