@@ -60,7 +60,8 @@ public:
 
     executor_type get_executor() const;
 
-    /// The same client, with another `request_timeout` for the calls made through this handle.
+    /// The same client, with another `request_timeout` for the calls made through this handle, and
+    /// through sessions that are opened with it, and their locks; `session::close` has its own.
     client with_timeout(std::chrono::milliseconds timeout) const;
 
     /// Reads one key. One round trip.

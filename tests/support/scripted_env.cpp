@@ -181,12 +181,17 @@ void scripted_env::break_streams() {
 }
 
 std::uint64_t scripted_env::at(time_point when, std::function<void()> fire) {
-    events_.emplace(std::max(when, now_), pending{++last_event_, std::move(fire)});
-    return last_event_;
+    const std::uint64_t number = ++last_event_;
+    times_[number] = std::max(when, now_);
+    events_.emplace(std::pair(times_[number], number), std::move(fire));
+    return number;
 }
 
 void scripted_env::cancel(std::uint64_t event) {
-    std::erase_if(events_, [&](const auto& e) { return e.second.number == event; });
+    if (const auto found = times_.find(event); found != times_.end()) {
+        events_.erase({found->second, event});
+        times_.erase(found);
+    }
 }
 
 void scripted_env::settle() {
@@ -195,12 +200,13 @@ void scripted_env::settle() {
 }
 
 bool scripted_env::next_event(time_point limit) {
-    if (events_.empty() || events_.begin()->first > limit) {
+    if (events_.empty() || events_.begin()->first.first > limit) {
         return false;
     }
     const auto next = events_.begin();
-    now_ = std::max(now_, next->first);
-    const std::function<void()> fire = std::move(next->second.fire);
+    now_ = std::max(now_, next->first.first);
+    const std::function<void()> fire = std::move(next->second);
+    times_.erase(next->first.second);
     events_.erase(next);
     fire();
     return true;

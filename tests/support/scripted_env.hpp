@@ -100,10 +100,6 @@ public:
 private:
     class virtual_sleeper;
     class client_stream;
-    struct pending {
-        std::uint64_t number;
-        std::function<void()> fire;
-    };
 
     /// Runs handlers until all wait.
     void settle();
@@ -112,7 +108,9 @@ private:
     bool next_event(time_point limit);
 
     time_point now_ = time_point(std::chrono::hours(1000));
-    std::multimap<time_point, pending> events_;
+    /// By time, and then in the order in which they were made.
+    std::map<std::pair<time_point, std::uint64_t>, std::function<void()>> events_;
+    std::map<std::uint64_t, time_point> times_; ///< Of the events.
     std::uint64_t last_event_ = 0;
     std::mt19937_64 chance_{42};
     std::vector<std::weak_ptr<server_stream>> streams_;

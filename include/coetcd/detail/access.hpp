@@ -16,6 +16,11 @@ public:
     static const auto& impl(const Handle& handle) {
         return handle.impl_.get();
     }
+    /// Of the calls that are made through this handle of a client.
+    template<class Handle>
+    static auto timeout(const Handle& handle) {
+        return handle.timeout_;
+    }
     template<class Held>
     static const auto& held(const Held& handle) {
         return handle.held_.get();

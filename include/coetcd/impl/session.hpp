@@ -14,15 +14,15 @@ namespace coetcd {
 COETCD_DECL boost::asio::awaitable<session> session::open(const client& owner,
                                                           session_options options) {
     detail::require_ttl(options.ttl);
-    return detail::as_handle<session>(
-        detail::session_impl::open(detail::access::impl(owner), std::move(options)));
+    return detail::as_handle<session>(detail::session_impl::open(
+        detail::access::impl(owner), detail::access::timeout(owner), std::move(options)));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<session>>
 session::adopt(const client& owner, lease_id lease, session_options options) {
     detail::require_lease(lease);
-    return detail::as_handle_if_any<session>(
-        detail::session_impl::adopt(detail::access::impl(owner), lease, std::move(options)));
+    return detail::as_handle_if_any<session>(detail::session_impl::adopt(
+        detail::access::impl(owner), detail::access::timeout(owner), lease, std::move(options)));
 }
 
 COETCD_DECL session::session(std::shared_ptr<detail::session_impl> impl)

@@ -430,4 +430,11 @@ inline left_place after_leaving(const txn_response& response,
     return result;
 }
 
+/// What a user needs who was denied the lock of a name: no more than the keys of its queue, and the
+/// epochs.
+inline std::string needed_permission(const std::string& name) {
+    return "its user needs to read and write the keys from \"" + name +
+           ".\" up to, but not including, \"" + name + "0\"";
+}
+
 } // namespace coetcd::detail::logic

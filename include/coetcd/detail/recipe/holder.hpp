@@ -116,7 +116,7 @@ public:
         const range_request queue(key_range::prefix(self->name + "/"), oldest_first);
         const std::shared_ptr<client_impl>& owner = self->session->owner;
         outcome<range_response> r =
-            co_await call(owner, queue, owner->within(owner->options.request_timeout));
+            co_await call(owner, queue, owner->within(self->session->request_timeout));
         r.check();
         std::vector<lock_entry> found;
         for (key_value& kv : r.response.kvs) {

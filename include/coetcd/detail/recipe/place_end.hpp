@@ -179,7 +179,7 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self, bool
     session_impl& s = *self->session;
     // The request has a deadline of its own, and can tell more: that one first.
     constexpr std::chrono::milliseconds grace(100);
-    const time_point deadline = after(s.world.now(), s.owner->options.request_timeout + grace);
+    const time_point deadline = after(s.world.now(), s.request_timeout + grace);
     while (!self->is_left()) {
         if (self->trouble_) {
             throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 
@@ -94,6 +95,7 @@ private:
         while (now && now->at != at::owner) {
             if (now->at == at::gone) {
                 co_await wait.explain_missing_key();
+                co_return taken;
             }
             if (now->at == at::taken || now->at == at::ended) {
                 wait.attempt_->send_entry(false);
@@ -120,7 +122,7 @@ private:
                                const recipe& how,
                                std::vector<std::string> names) {
         std::shared_ptr<place> taken;
-        const time_point deadline = after(s->world.now(), s->owner->options.request_timeout);
+        const time_point deadline = after(s->world.now(), s->request_timeout);
         const bool free_here = std::all_of(names.begin(), names.end(), [&](const auto& name) {
             return s->wanted.is_free_here(name);
         });
@@ -191,7 +193,8 @@ private:
         const vigil::end how = co_await vigil_->until_moved(std::move(look), moved, deadline_);
         attempt_->require_session();
         if (how == vigil::end::failed) {
-            throw error(vigil_->failure, attempt_->title() + ": " + vigil_->failure_text);
+            trouble_ = vigil_->failure_text;
+            fail(vigil_->failure);
         }
         co_return how == vigil::end::moved;
     }
@@ -232,10 +235,25 @@ private:
         return attempt_;
     }
 
-    /// Our key is not there: either the lease is gone, or somebody deleted the key. Throws.
+    /// Our key is not there: either the lease is gone, or somebody deleted the key. A renewal tells
+    /// which; it goes on in the background if the deadline comes first. Throws, unless it does.
     asio::awaitable<void> explain_missing_key() {
-        (void)co_await session_impl::renew(session_);
-        throw attempt_->loss();
+        const auto renewed = std::make_shared<bool>(false);
+        spawn(session_->world, renew(session_, attempt_, renewed));
+        while (!*renewed && session_->world.now() < deadline_) {
+            (void)co_await attempt_->changed.wait(deadline_);
+        }
+        if (*renewed) {
+            throw attempt_->loss();
+        }
+    }
+    static asio::awaitable<void>
+    renew(std::shared_ptr<session_impl> s, std::weak_ptr<place> who, std::shared_ptr<bool> done) {
+        (void)co_await session_impl::renew(std::move(s));
+        *done = true;
+        if (const auto attempt = who.lock()) {
+            attempt->changed.notify_all();
+        }
     }
 
     [[noreturn]] void throw_timed_out(const char* call) const {
@@ -255,8 +273,15 @@ private:
             attempt_->require_session();
         }
         if (ec && !logic::is_passing(ec)) {
-            throw error(ec, attempt_->title() + ": " + trouble_);
+            fail(ec);
         }
+    }
+    [[noreturn]] void fail(const error_code& ec) const {
+        std::string text = attempt_->title() + ": " + trouble_;
+        if (ec == server_errc::permission_denied) {
+            text += "; " + logic::needed_permission(wire::printable(attempt_->names.front()));
+        }
+        throw error(ec, text);
     }
 
     const std::shared_ptr<session_impl> session_;

@@ -56,16 +56,16 @@ inline asio::awaitable<outcome<lease_grant_response>> lease_grant(std::shared_pt
         // What its ttl is, another call has to tell.
         how.known.reset();
         lease_grant_response& response = granted.response;
-        try {
-            const outcome<lease_keep_alive_response> renewed =
-                co_await lease_keep_alive(std::move(impl), how, id);
-            response.header = renewed.response.header;
-            response.id = renewed.response.id;
-            response.ttl = renewed.response.ttl;
-            granted.sent = renewed.sent;
-        } catch (const error& e) {
-            throw error(errc::outcome_unknown, e.what());
+        const wire::lease_keep_alive_request renewal{id};
+        const outcome<lease_keep_alive_response> renewed =
+            co_await call(std::move(impl), renewal, how);
+        if (renewed.ec) {
+            throw error(errc::outcome_unknown, renewed.text);
         }
+        response.header = renewed.response.header;
+        response.id = renewed.response.id;
+        response.ttl = renewed.response.ttl;
+        granted.sent = renewed.sent;
         if (response.ttl.count() <= 0) {
             throw error(server_errc::not_found, "lease_grant: the lease has ended already");
         }

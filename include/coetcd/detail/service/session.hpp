@@ -47,9 +47,11 @@ public:
                  lease_id lease,
                  std::chrono::seconds ttl,
                  std::string label,
-                 time_point sent)
+                 time_point sent,
+                 std::chrono::nanoseconds timeout)
         : owner(std::move(c))
         , world(*owner->world)
+        , request_timeout(timeout)
         , watches(world, owner->hub)
         , lease_(lease)
         , label_(std::move(label))
@@ -66,14 +68,18 @@ public:
     session_impl(const session_impl&) = delete;
     session_impl& operator=(const session_impl&) = delete;
 
-    static asio::awaitable<std::shared_ptr<session_impl>> open(std::shared_ptr<client_impl> c,
-                                                               session_options options);
-    /// Null if there is no such lease.
+    /// @param timeout Of this call, and of those that are made through the session.
     static asio::awaitable<std::shared_ptr<session_impl>>
-    adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options);
+    open(std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, session_options options);
+    /// Null if there is no such lease.
+    static asio::awaitable<std::shared_ptr<session_impl>> adopt(std::shared_ptr<client_impl> c,
+                                                                std::chrono::nanoseconds timeout,
+                                                                lease_id lease,
+                                                                session_options options);
 
     const std::shared_ptr<client_impl> owner;
     env& world;
+    const std::chrono::nanoseconds request_timeout;
 
     lease_id lease() const { return lease_; }
     std::chrono::seconds ttl() const { return ttl_; }
@@ -313,8 +319,8 @@ inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session
     }
 }
 
-inline asio::awaitable<std::shared_ptr<session_impl>>
-session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
+inline asio::awaitable<std::shared_ptr<session_impl>> session_impl::open(
+    std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, session_options options) {
     // Until the session exists, whatever ends this gives back the lease that may have been granted.
     struct grant_guard {
         std::shared_ptr<client_impl> client;
@@ -327,7 +333,7 @@ session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
         }
     };
     grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1};
-    const when how = c->within(c->options.request_timeout);
+    const when how = c->within(timeout);
     guard.pending = true;
     outcome<lease_grant_response> granted;
     try {
@@ -337,22 +343,29 @@ session_impl::open(std::shared_ptr<client_impl> c, session_options options) {
         throw;
     }
     guard.pending = false;
-    const auto impl = std::make_shared<session_impl>(
-        std::move(c), guard.lease, granted.response.ttl, std::move(options.label), granted.sent);
+    const auto impl = std::make_shared<session_impl>(std::move(c),
+                                                     guard.lease,
+                                                     granted.response.ttl,
+                                                     std::move(options.label),
+                                                     granted.sent,
+                                                     timeout);
     spawn(impl->world, keep_alive(impl));
     co_return impl;
 }
 
 inline asio::awaitable<std::shared_ptr<session_impl>>
-session_impl::adopt(std::shared_ptr<client_impl> c, lease_id lease, session_options options) {
-    const when how = c->within(c->options.request_timeout);
+session_impl::adopt(std::shared_ptr<client_impl> c,
+                    std::chrono::nanoseconds timeout,
+                    lease_id lease,
+                    session_options options) {
+    const when how = c->within(timeout);
     const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
     std::shared_ptr<session_impl> impl;
     if (!is_there(renewed.response)) {
         co_return impl;
     }
     impl = std::make_shared<session_impl>(
-        std::move(c), lease, renewed.response.ttl, std::move(options.label), renewed.sent);
+        std::move(c), lease, renewed.response.ttl, std::move(options.label), renewed.sent, timeout);
     spawn(impl->world, keep_alive(impl));
     co_return impl;
 }

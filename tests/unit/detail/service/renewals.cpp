@@ -306,6 +306,44 @@ TEST_CASE("a renewal that is to go alone does so, whatever is under way", "[rene
     CHECK(f.env->calls.size() == 6);
 }
 
+TEST_CASE("after a failure of all, renewals do not stand in each other's way", "[renewals]") {
+    fixture f(200);
+    std::vector<background<renewals::result>> all;
+    f.env->latency = 150ms; // etcd is far away
+    for (const lease_id id : f.ids) {
+        all.push_back(f.start(id, 2s, true)); // each of them has failed before
+    }
+    std::size_t most = 0;
+    std::size_t under_way = 0;
+    f.env->decide = [&](const call_request&) {
+        most = std::max(most, ++under_way);
+        f.env->at(f.env->now() + f.env->latency, [&] { --under_way; });
+        return fate();
+    };
+    f.env->pass(1200ms);
+    for (auto& each : all) {
+        CHECK_FALSE(each.get().ec);
+    }
+    CHECK(most <= 4); // as many as there are connections
+    CHECK(f.env->calls.size() < 20);
+}
+
+TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it", "[renewals]") {
+    fixture f(1);
+    f.env->on_call = [serve = f.env->on_call, others = 2](const call_request& q,
+                                                          reply& r) mutable {
+        serve(q, r);
+        if (others-- > 0) {
+            r.body = R"({"result":{"header":{},"ID":"77","TTL":"9"}})";
+        }
+    };
+    auto alone = f.start(1, 2s, true);
+    f.env->pass(1s);
+    CHECK_FALSE(alone.get().ec);
+    CHECK(alone.get().response.id == 1);
+    CHECK(f.env->calls.size() == 3);
+}
+
 TEST_CASE("a lease that is gone is told as such, and the others are renewed", "[renewals]") {
     fixture f(4);
     f.etcd->revoke(3);

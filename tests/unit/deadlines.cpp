@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSL-1.0
+// Deadlines, and what is told of what did not happen in time.
+#include <coetcd/mutex.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+using coetcd::session_state;
+using coetcd::detail::call_request;
+using coetcd::detail::rpc;
+using coetcd::detail::time_point;
+using support::scripted_env;
+using support::world;
+
+namespace {
+
+struct rivals {
+    explicit rivals(world& of, const coetcd::client& c)
+        : w(of)
+        , one(w.await(coetcd::session::open(c, {60s})))
+        , two(w.await(coetcd::session::open(c, {60s})))
+        , a(one, "m")
+        , b(two, "m") {}
+    world& w;
+    coetcd::session one;
+    coetcd::session two;
+    coetcd::mutex a;
+    coetcd::mutex b;
+};
+
+/// The network loses all requests from now on.
+void lose_all(world& w) {
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.arrives = false;
+        return f;
+    };
+}
+
+} // namespace
+
+TEST_CASE("a wait whose key was deleted ends by its deadline, although nothing says why",
+          "[deadlines][mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    rivals r(w, client);
+    w.await(r.a.lock());
+    const time_point began = w.env->now();
+    auto waiting = w.start(r.b.try_lock_for(1s));
+    w.env->pass(500ms);
+    w.etcd->renews = false;
+    std::string own;
+    for (const std::string& key : w.etcd->under("m/")) {
+        own = key == r.a.key() ? own : key;
+    }
+    (void)w.await(client.erase(own));
+    w.env->pass(began + 1s - w.env->now());
+    REQUIRE(waiting.ended());
+    REQUIRE_FALSE(waiting.get());
+    // A wait without a deadline is told why, as soon as that can be known.
+    auto patient = w.start(r.b.lock());
+    w.env->pass(500ms);
+    for (const std::string& key : w.etcd->under("m/")) {
+        own = key == r.a.key() ? own : key;
+    }
+    (void)w.await(client.erase(own));
+    w.env->pass(5s);
+    REQUIRE_FALSE(patient.ended());
+    w.etcd->renews = true;
+    w.env->pass(5s);
+    REQUIRE(patient.code() == errc::lock_lost);
+}
+
+TEST_CASE("the timeout of a handle counts for its sessions and their locks", "[deadlines]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::client hasty = client.with_timeout(700ms);
+    rivals usual(w, client);
+    rivals quick(w, hasty);
+    w.await(usual.a.lock());
+    const auto took = [&](auto operation) {
+        const time_point began = w.env->now();
+        while (!operation.ended()) {
+            w.env->pass(1ms);
+        }
+        CHECK(operation.code());
+        return w.env->now() - began;
+    };
+    const auto about = [](std::chrono::nanoseconds time, std::chrono::nanoseconds expected) {
+        return time >= expected && time <= expected + 110ms; // with the grace of `unlock`
+    };
+    coetcd::mutex other(quick.one, "other");
+    w.await(other.lock());
+    lose_all(w);
+    CHECK(about(took(w.start(coetcd::session::open(client))), 5s));
+    CHECK(about(took(w.start(coetcd::session::open(hasty))), 700ms));
+    CHECK(about(took(w.start(coetcd::session::adopt(hasty, 7))), 700ms));
+    CHECK(about(took(w.start(usual.a.holder())), 5s));
+    CHECK(about(took(w.start(quick.a.holder())), 700ms));
+    CHECK(about(took(w.start(quick.a.waiters())), 700ms));
+    coetcd::mutex free(quick.two, "free");
+    CHECK(about(took(w.start(free.try_lock())), 700ms));
+    CHECK(about(took(w.start(other.unlock())), 700ms));
+    w.env->decide = nullptr;
+}
+
+TEST_CASE("who shares a request with others ends by his own deadline", "[deadlines][mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+    coetcd::mutex first(session, "1");
+    coetcd::mutex second(session, "2");
+    lose_all(w);
+    const time_point began = w.env->now();
+    auto patient = w.start(first.lock());
+    auto hasty = w.start(second.try_lock_for(1s));
+    w.env->pass(1s - 1ns);
+    REQUIRE(w.env->calls.back().what == rpc::txn);
+    REQUIRE_FALSE(hasty.ended());
+    w.env->pass(1ns);
+    REQUIRE(hasty.ended());
+    CHECK_FALSE(hasty.get());
+    CHECK(w.env->now() == began + 1s);
+    REQUIRE_FALSE(patient.ended());
+    w.env->decide = nullptr;
+    w.env->pass(10s);
+    REQUIRE(patient.succeeded());
+    REQUIRE(w.etcd->under("2/").empty());
+}
+
+TEST_CASE("a lease whose grant cannot be told has one outcome", "[deadlines]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.env->decide = [first = true](const call_request& q) mutable {
+        scripted_env::fate f;
+        f.answered = q.what == rpc::lease_grant && !std::exchange(first, false);
+        return f;
+    };
+    auto granting = w.start(client.lease_grant(60s));
+    w.env->pass(6s);
+    REQUIRE(granting.ended());
+    REQUIRE(granting.code() == errc::outcome_unknown);
+    try {
+        (void)granting.get();
+    } catch (const coetcd::error& e) {
+        CAPTURE(e.what());
+        CHECK_THAT(e.what(), support::contains("may have been applied"));
+        CHECK_THAT(e.what(), !support::contains("nothing was changed"));
+    }
+}
+
+TEST_CASE("who is denied a lock is told what its user needs", "[deadlines][mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+    coetcd::mutex mutex(session, "orders/42");
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        serve(q, r);
+        if (q.what == rpc::txn) {
+            r.status = 403;
+            r.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        }
+    };
+    auto locking = w.start(mutex.lock());
+    w.env->pass(1s);
+    REQUIRE(locking.code() == coetcd::server_errc::permission_denied);
+    try {
+        locking.get();
+    } catch (const coetcd::error& e) {
+        CAPTURE(e.what());
+        CHECK_THAT(e.what(),
+                   support::contains("read and write the keys from \"orders/42.\" up to, but not "
+                                     "including, \"orders/420\""));
+    }
+}
+
+TEST_CASE("the checks of ten thousand held locks delay no renewal", "[deadlines][session]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session session = w.await(coetcd::session::open(client, {10s}));
+    std::vector<std::unique_ptr<coetcd::mutex>> all;
+    std::vector<support::background<void>> locking;
+    for (int i = 0; i != 10'000; ++i) {
+        all.push_back(std::make_unique<coetcd::mutex>(session, "m" + std::to_string(i)));
+        locking.push_back(w.start(all.back()->lock()));
+    }
+    w.env->pass(5s);
+    REQUIRE(
+        std::all_of(locking.begin(), locking.end(), [](const auto& l) { return l.succeeded(); }));
+    w.env->latency = 150ms; // etcd is well, and far away
+    std::vector<time_point> renewals{w.env->now()};
+    std::size_t checks = 0;
+    w.env->decide = [&](const call_request& q) {
+        if (q.what == rpc::lease_keep_alive) {
+            renewals.push_back(w.env->now());
+        }
+        checks += q.what == rpc::txn;
+        return scripted_env::fate();
+    };
+    w.env->pass(60s);
+    REQUIRE(session.state() == session_state::active);
+    REQUIRE(checks > 10'000 / 60); // each was looked at
+    renewals.push_back(w.env->now());
+    for (std::size_t i = 1; i != renewals.size(); ++i) {
+        CHECK(renewals[i] - renewals[i - 1] < 3700ms); // a third of the ttl, and its jitter
+    }
+    // One that goes missing meanwhile is noticed, however many there are.
+    w.etcd->erase(all[5000]->key());
+    w.env->pass(60s);
+    CHECK_FALSE(all[5000]->owns_lock());
+    CHECK(all[5001]->owns_lock());
+}
