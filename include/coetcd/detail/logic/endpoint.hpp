@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/wire/printable.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -36,15 +37,41 @@ private:
     }
 };
 
-/// Whether what goes to this endpoint stays on this machine.
-inline bool is_local(const endpoint& e) {
-    const std::string_view host = e.host;
-    if (host == "localhost" || host == "::1") {
-        return true;
+/// Whether this is an address such as 127.0.0.1: four numbers of at most 255.
+inline bool is_ipv4(std::string_view host) {
+    for (int i = 0; i != 4; ++i) {
+        const auto number = host.substr(0, host.find('.'));
+        unsigned value = 0;
+        const char* const end = number.data() + number.size();
+        const auto [stop, failure] = std::from_chars(number.data(), end, value);
+        const bool octal = number.size() > 1 && number.front() == '0'; // to some
+        if (failure != std::errc() || stop != end || octal || value > 255) {
+            return false;
+        }
+        host.remove_prefix(number.size());
+        if (i == 3) {
+            return host.empty();
+        }
+        host.remove_prefix(std::min<std::size_t>(host.size(), 1));
     }
-    // 127.0.0.0/8, but not a name such as 127.example.org.
-    return host.starts_with("127.") &&
-           host.find_first_not_of("0123456789.") == std::string_view::npos;
+    return false;
+}
+
+/// Whether what goes to this endpoint stays on this machine, as far as it is written. Where a name
+/// leads to is known only when it is looked up.
+inline bool is_local(const endpoint& e) {
+    return e.host == "localhost" || e.host == "::1" ||
+           (e.host.starts_with("127.") && is_ipv4(e.host));
+}
+
+/// Whether the last part of a name, without the dot at its end, is a number: no name ends so, and
+/// resolvers take it for an address in one of several forms.
+inline bool ends_in_number(std::string_view host) {
+    if (host.ends_with('.')) {
+        host.remove_suffix(1);
+    }
+    const auto last = host.substr(host.rfind('.') + 1); // all of it, without a dot
+    return !last.empty() && last.find_first_not_of("0123456789") == last.npos;
 }
 
 /// True if `host` can neither break a header nor stand for anything but itself.
@@ -61,13 +88,24 @@ inline bool is_host(std::string_view host, bool v6) {
     };
     constexpr std::string_view marks = "-._";
     if (!v6) {
-        return only(host, digits, letters, marks);
+        // One that begins with a dot would be taken for any name below it.
+        return only(host, digits, letters, marks) && host.front() != '.' &&
+               (!ends_in_number(host) || is_ipv4(host));
     }
     const auto percent = host.find('%');
     const auto address = host.substr(0, percent);
     return only(address, digits, std::string_view("abcdefABCDEF:.")) &&
            address.find(':') != address.npos &&
            (percent == host.npos || only(host.substr(percent + 1), digits, letters, marks));
+}
+
+/// ASCII letters become small, so that one name has one spelling.
+inline std::string in_small_letters(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) {
+        c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+    return out;
 }
 
 /// Reads `http://host:port`, where scheme and port may be missing.
@@ -84,12 +122,16 @@ inline endpoint parse_endpoint(std::string_view url) {
 
     endpoint result;
     auto rest = url;
-    if (const auto scheme = rest.find("://"); scheme != rest.npos) {
-        result.tls = rest.substr(0, scheme) == "https";
-        if (!result.tls && rest.substr(0, scheme) != "http") {
+    if (rest.find(',') != rest.npos) {
+        refuse("has a comma: pass each endpoint as a string of its own");
+    }
+    if (const auto end = rest.find("://"); end != rest.npos) {
+        const std::string scheme = in_small_letters(rest.substr(0, end));
+        result.tls = scheme == "https";
+        if (!result.tls && scheme != "http") {
             refuse("has an unknown scheme");
         }
-        rest.remove_prefix(scheme + 3);
+        rest.remove_prefix(end + 3);
     }
     if (rest.ends_with('/')) {
         rest.remove_suffix(1);
@@ -117,7 +159,8 @@ inline endpoint parse_endpoint(std::string_view url) {
     if (!is_host(host, v6)) {
         refuse("has a bad host");
     }
-    result.host = host;
+    result.host = in_small_letters(host.substr(0, host.find('%')));
+    result.host += host.substr(result.host.size()); // but not the zone
     result.port = default_port;
     if (!port.empty()) {
         const char* const end = port.data() + port.size();

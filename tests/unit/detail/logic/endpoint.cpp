@@ -42,6 +42,12 @@ TEST_CASE("an endpoint may leave out its scheme and its port", "[logic][endpoint
         {"etcd/", false, "etcd", 2379},
         {"[::1]:2379", false, "::1", 2379},
         {"[::1]", false, "::1", 2379},
+        {"HTTP://h:1", false, "h", 1},
+        {"hTTpS://Etcd-1.Example.COM", true, "etcd-1.example.com", 2379},
+        {"10.0.0.255", false, "10.0.0.255", 2379},
+        {"1and1.de", false, "1and1.de", 2379},
+        {"etcd.example.", false, "etcd.example.", 2379},
+        {"https://[FE80::1%Eth0]", true, "fe80::1%Eth0", 2379},
         {"http://[::ffff:10.0.0.1]:80/", false, "::ffff:10.0.0.1", 80},
         {"https://[fe80::1%eth0.1]:23", true, "fe80::1%eth0.1", 23},
     };
@@ -87,7 +93,7 @@ TEST_CASE("what is no endpoint is refused with the reason", "[logic][endpoint]")
         {"http:///", "no host"},
         {"[]:2379", "no host"},
         {"ftp://h", "scheme"},
-        {"HTTP://h", "scheme"},
+        {"HTTPX://h", "scheme"},
         {"unix://h", "scheme"},
         {"://h", "scheme"},
         {" http://h", "scheme"},
@@ -131,7 +137,18 @@ TEST_CASE("what is no endpoint is refused with the reason", "[logic][endpoint]")
         {"a b", "bad host"},
         {"h\r\nX: y", "bad host"},
         {"h\\x", "bad host"},
-        {"h,g", "bad host"},
+        {"h,g", "a comma: pass each endpoint as a string of its own"},
+        {"a:1,b:2", "a comma"},
+        {"http://a:1,http://b:2", "a comma"},
+        {"2379", "bad host"}, // for which resolvers have an address
+        {"127.1", "bad host"},
+        {"127.0.0.1.", "bad host"},
+        {"127.0.0.1.5", "bad host"},
+        {"127.0.0.256", "bad host"},
+        {"127.0.0.01", "bad host"},
+        {"a.1", "bad host"},
+        {".example.com", "bad host"}, // which a certificate of any name below it would fit
+        {".", "bad host"},
         {"\xc3\xa9tcd", "bad host"},
         {std::string(254, 'a'), "bad host"},
     };
@@ -143,6 +160,32 @@ TEST_CASE("what is no endpoint is refused with the reason", "[logic][endpoint]")
         CHECK(text.find("expected http://host:port") != text.npos);
     }
     CHECK(refusal(std::string(253, 'a')).empty());
+}
+
+TEST_CASE("only what is written as this machine may be it", "[logic][endpoint][security]") {
+    const auto local = [](const char* host) {
+        endpoint e;
+        e.host = host;
+        return is_local(e);
+    };
+    for (const auto host : {"localhost", "127.0.0.1", "127.255.0.7", "::1"}) {
+        CAPTURE(host);
+        CHECK(local(host));
+    }
+    for (const auto host : {"127.0.0.1.2",
+                            "127.0.0.1.",
+                            "127.0.0",
+                            "127.0.0.256",
+                            "127.0.0.01",
+                            "127.",
+                            "127..0.1",
+                            "127.example.org",
+                            "128.0.0.1",
+                            "localhost.example.org",
+                            "::2"}) {
+        CAPTURE(host);
+        CHECK_FALSE(local(host));
+    }
 }
 
 TEST_CASE("sec.server_text: the quoted input is fit for a log", "[logic][endpoint][security]") {
