@@ -70,7 +70,8 @@ public:
     /// The user to log in. No effect where etcd's authentication is off.
     std::optional<coetcd::credentials> credentials;
     /// Allows password and token to be sent to another host in the clear: over http, where anybody
-    /// in between can read them. Otherwise `credentials` and such an endpoint are an error.
+    /// in between can read them. Otherwise `credentials` and such an endpoint are an error, also if
+    /// only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
     bool insecure_plain_text_credentials = false;
     /// How often to ask the cluster for its members, and use the endpoints that they advertise
     /// instead of those named; empty to use those named for ever. Learners are omitted, and so are

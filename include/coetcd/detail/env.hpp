@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 /// The seam. All code above it sees the world through an `env`: time, sleep, chance and the
 /// network. The default one (net/default_env.hpp) is the only code that touches a clock, a timer,
@@ -117,6 +118,8 @@ public:
     virtual asio::awaitable<reply> call(call_request request) = 0;
     /// Opens a stream with its first message; the deadline is for opening and sending only.
     virtual asio::awaitable<open_result> open(call_request request) = 0;
+    /// No other endpoints will be used, for now: what is kept for them may go.
+    virtual void keep_only(const std::vector<logic::endpoint>& /*used*/) {}
 };
 
 } // namespace coetcd::detail

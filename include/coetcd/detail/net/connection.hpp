@@ -4,6 +4,7 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
 #include <cstddef>
@@ -39,6 +40,7 @@ public:
     /// Ends what is under way. Does not wait, and says nothing to the peer.
     virtual void close() = 0;
 
+    asio::ip::address peer;          ///< Where it leads to.
     std::shared_ptr<const void> end; ///< Goes with the connection.
 };
 

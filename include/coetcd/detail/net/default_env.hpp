@@ -11,21 +11,26 @@
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/observer.hpp>
 
-#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <fcntl.h>
 #include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <random>
+#include <set>
 #include <string>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail::net {
 
@@ -35,6 +40,9 @@ struct net_options {
     std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
     limits most;
     std::shared_ptr<const tls_context> tls; ///< For https; null: such endpoints are refused.
+    /// What goes over http is secret: it must not leave this machine.
+    bool plain_stays_here = false;
+    lookup_function lookup; ///< For names of hosts; empty: as the system does it.
     std::shared_ptr<coetcd::observer> observer;
 };
 
@@ -44,7 +52,7 @@ public:
     default_env(asio::any_io_executor ex, net_options options)
         : executor_(std::move(ex))
         , options_(std::move(options))
-        , resolver_(*this)
+        , resolver_(*this, options_.lookup)
         , pool_(*this) {}
 
     asio::any_io_executor executor() const override { return executor_; }
@@ -59,6 +67,7 @@ public:
     std::unique_ptr<sleeper> make_sleeper() override;
     asio::awaitable<reply> call(call_request request) override;
     asio::awaitable<open_result> open(call_request request) override;
+    void keep_only(const std::vector<logic::endpoint>& used) override;
 
 private:
     class http_stream;
@@ -80,20 +89,11 @@ private:
         }
         return options_.connections;
     }
-    static std::string pool_key(const call_request& request) {
-        switch (request.way) {
-        case lane::renewal:
-            return request.to.text() + " renewal";
-        case lane::locks:
-            return request.to.text() + " locks";
-        case lane::shared:
-            break;
-        }
-        return request.to.text();
-    }
 
     asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
     asio::awaitable<connect_result> make_connection(logic::endpoint to, time_point deadline);
+    asio::awaitable<connect_result>
+    connect_to(tcp::endpoint address, logic::endpoint to, time_point deadline);
     /// Tells the observer how a connection was made, and later of its end.
     void report(const std::string& endpoint, time_point began, const connect_result& made) const;
 
@@ -131,10 +131,33 @@ inline void set_int(tcp::socket& socket, int level, int name, int value) {
     (void)::setsockopt(socket.native_handle(), level, name, &value, sizeof value);
 }
 
+/// Makes a socket that a program which the user starts, perhaps in this very moment, does not get:
+/// it would keep our connections open.
+inline error_code open(tcp::socket& socket, const tcp& protocol) {
+    error_code ec;
+#ifdef SOCK_CLOEXEC
+    const int made = ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC, protocol.protocol());
+    if (made < 0) {
+        return error_code(errno, boost::system::system_category());
+    }
+    socket.assign(protocol, made, ec);
+    if (ec) {
+        ::close(made);
+    }
+#else
+    socket.open(protocol, ec);
+    if (!ec) {
+        (void)::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+    }
+#endif
+#ifdef SO_NOSIGPIPE
+    set_int(socket, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+    return ec;
+}
+
 /// A peer that vanished without a word is noticed within seconds, even where nothing is sent.
 inline void tune(tcp::socket& socket) {
-    // A program that the user starts must not keep our connections open.
-    (void)::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
     set_int(socket, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 #ifdef TCP_USER_TIMEOUT
@@ -143,6 +166,27 @@ inline void tune(tcp::socket& socket) {
     set_int(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
     set_int(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 #endif
+}
+
+/// Whether what goes there stays on this machine.
+inline bool is_here(const asio::ip::address& a) {
+    if (a.is_v6() && a.to_v6().is_v4_mapped()) {
+        return asio::ip::make_address_v4(asio::ip::v4_mapped, a.to_v6()).is_loopback();
+    }
+    return a.is_loopback();
+}
+
+/// The connections for calls to one endpoint.
+inline std::string pool_key(const logic::endpoint& to, lane way) {
+    switch (way) {
+    case lane::renewal:
+        return to.text() + " renewal";
+    case lane::locks:
+        return to.text() + " locks";
+    case lane::shared:
+        break;
+    }
+    return to.text();
 }
 
 /// Whether a server ended a connection without more words.
@@ -220,16 +264,52 @@ inline asio::awaitable<connect_result> default_env::make_connection(logic::endpo
         co_return result;
     }
     deadline = std::min(deadline, after(now(), options_.connect_timeout));
-    const resolver::result found = co_await resolver_.lookup(to.host, to.port, deadline);
+    resolver::result found = co_await resolver_.lookup(to.host, to.port, deadline);
     if (found.ec) {
         result.ec = found.ec;
         co_return result;
     }
+    if (!to.tls && options_.plain_stays_here) {
+        std::erase_if(found.addresses,
+                      [](const tcp::endpoint& a) { return !detail_env::is_here(a.address()); });
+        if (found.addresses.empty()) {
+            result.ec = errc::tls_failed;
+            result.text = "it is not this machine, and the password would go there in the clear; "
+                          "use https, or set insecure_plain_text_credentials";
+            co_return result;
+        }
+    }
+    // Each has its share of the time, so that one that swallows everything leaves some for others.
+    for (std::size_t left = found.addresses.size(); left != 0; --left) {
+        const tcp::endpoint address = found.addresses[found.addresses.size() - left];
+        const time_point start = now();
+        const time_point until = start + (deadline - start) / static_cast<std::int64_t>(left);
+        connect_result made = co_await connect_to(address, to, until);
+        if (!made.ec) {
+            made.connected->peer = address.address();
+            resolver_.prefer(to.host, address.address());
+            co_return made;
+        }
+        const bool cancelled = made.ec == asio::error::operation_aborted;
+        if (cancelled || result.ec != errc::tls_failed) { // which tells more than the others
+            result = std::move(made);
+        }
+        if (cancelled) {
+            break;
+        }
+    }
+    co_return result;
+}
+
+inline asio::awaitable<connect_result>
+default_env::connect_to(tcp::endpoint address, logic::endpoint to, time_point deadline) {
+    connect_result result;
     tcp::socket socket(executor_);
-    {
+    result.ec = detail_env::open(socket, address.protocol());
+    if (!result.ec) {
         watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
-        co_await asio::async_connect(
-            socket, found.addresses, asio::redirect_error(asio::use_awaitable, result.ec));
+        co_await socket.async_connect(address,
+                                      asio::redirect_error(asio::use_awaitable, result.ec));
         if (limit.fired()) {
             result.ec = errc::timed_out;
         }
@@ -257,8 +337,12 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     const time_point asked = now();
     const std::chrono::nanoseconds allowed = request.deadline - asked;
     auto is_alive = [](connection& c) { return c.is_quiet(); };
-    pool<connection>::loan place = co_await pool_.take(
-        pool_key(request), cap(request.way), request.latest, is_alive, request.patience);
+    pool<connection>::loan place =
+        co_await pool_.take(detail_env::pool_key(request.to, request.way),
+                            cap(request.way),
+                            request.latest,
+                            is_alive,
+                            request.patience);
     const time_point begins = now();
     bool late = false;
     if (place.waited) { // for others of ours: that is not the endpoint's time
@@ -297,10 +381,26 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         // So does etcd, when it wants TLS.
         result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
     }
+    if (result.ec && result.ec != asio::error::operation_aborted) {
+        resolver_.avoid(request.to.host, used.peer);
+    }
     if (result.ec) {
         place.connection.reset();
     }
     co_return result;
+}
+
+inline void default_env::keep_only(const std::vector<logic::endpoint>& used) {
+    std::set<std::string> hosts;
+    std::set<std::string> keys;
+    for (const logic::endpoint& e : used) {
+        hosts.insert(e.host);
+        for (const lane way : {lane::shared, lane::renewal, lane::locks}) {
+            keys.insert(detail_env::pool_key(e, way));
+        }
+    }
+    resolver_.keep_only([&](const std::string& host) { return hosts.contains(host); });
+    pool_.keep_only([&](const std::string& key) { return keys.contains(key); });
 }
 
 inline asio::awaitable<open_result> default_env::open(call_request request) {

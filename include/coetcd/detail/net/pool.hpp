@@ -147,6 +147,13 @@ public:
         co_return loan(place, nullptr, waits);
     }
 
+    /// Drops the connections of all keys that are not `wanted`: those in use when they are given
+    /// back.
+    template<class Wanted>
+    void keep_only(Wanted wanted) {
+        std::erase_if(buckets_, [&](const auto& b) { return !wanted(b.first); });
+    }
+
 private:
     env& env_;
     std::map<std::string, std::shared_ptr<bucket>> buckets_;

@@ -202,6 +202,7 @@ inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
     n.connections = o.connections;
     n.most.body = o.max_answer;
     n.tls = o.tls;
+    n.plain_stays_here = o.credentials && !o.insecure_plain_text_credentials;
     n.observer = o.observer;
     return std::make_shared<net::default_env>(std::move(executor), std::move(n));
 }

@@ -17,10 +17,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <fcntl.h>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -127,7 +129,7 @@ public:
         return !ec;
     }
     void stop_listening() { acceptor_.close(); }
-    tcp::acceptor& acceptor() { return acceptor_; }
+    std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
 private:
     const asio::any_io_executor executor_;
@@ -187,6 +189,24 @@ private:
     std::shared_ptr<state> state_;
 };
 
+/// A server's queue that is full: who connects waits for ever.
+class deaf {
+public:
+    deaf(const asio::any_io_executor& ex, const tcp::endpoint& where)
+        : acceptor_(ex, where) {
+        acceptor_.listen(0);
+        for (int i = 0; i != 4; ++i) {
+            crowd_.push_back(std::make_unique<tcp::socket>(ex));
+            crowd_.back()->async_connect(acceptor_.local_endpoint(), [](const error_code&) {});
+        }
+    }
+    std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+private:
+    tcp::acceptor acceptor_;
+    std::vector<std::unique_ptr<tcp::socket>> crowd_;
+};
+
 const std::string request_end = "\r\n\r\n{}"; // of each `world::request`
 
 } // namespace
@@ -239,19 +259,15 @@ TEST_CASE("a server that accepts no connection costs the time to connect", "[net
         net_options o;
         o.connect_timeout = 100ms;
         world w(ex, o);
-        w.acceptor().listen(0);
-        std::vector<std::unique_ptr<tcp::socket>> crowd; // fills the queue of the system
-        for (int i = 0; i != 4; ++i) {
-            crowd.push_back(std::make_unique<tcp::socket>(ex));
-            crowd.back()->async_connect(w.acceptor().local_endpoint(), [](const error_code&) {});
-        }
+        const deaf server(ex, tcp::endpoint(loopback::loopback(), 0));
+        call_request request = w.request();
+        request.to.port = server.port();
         const time_point start = w.env->now();
-        const reply r = co_await w.env->call(w.request());
+        const reply r = co_await w.env->call(std::move(request));
         CHECK(r.ec == errc::timed_out);
         CHECK_FALSE(r.sent);
         CHECK(w.env->now() - start >= 100ms);
         CHECK(w.env->now() - start < 10s);
-        crowd.clear();
     });
 }
 
@@ -644,6 +660,160 @@ TEST_CASE("a request may name its host", "[net][default_env]") {
         co_await server->answer("{}");
         co_await call.done();
         CHECK_FALSE(call.take().ec);
+    });
+}
+
+namespace {
+
+/// Any name has these addresses.
+lookup_function always(std::vector<const char*> all) {
+    return [all](const std::string&, std::function<void(error_code, addresses)> tell) {
+        addresses found;
+        for (const char* each : all) {
+            found.push_back(asio::ip::make_address(each));
+        }
+        tell({}, found);
+    };
+}
+
+} // namespace
+
+TEST_CASE("each address of a name has its share of the time, and the one that works is remembered",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.connect_timeout = 2s;
+        o.lookup = always({"127.0.0.2", "127.0.0.1"});
+        world w(ex, o);
+        const deaf other(ex, tcp::endpoint(asio::ip::make_address("127.0.0.2"), w.port()));
+        for (const bool known : {false, true}) {
+            CAPTURE(known);
+            call_request r = w.request();
+            r.to.host = "two.example";
+            const time_point start = w.env->now();
+            background<reply> call(w.env, w.env->call(std::move(r)));
+            const std::shared_ptr<peer> server = co_await w.accept();
+            const auto took = w.env->now() - start;
+            CHECK((took < 1s) == known);
+            (void)co_await server->read_until(request_end);
+            co_await server->answer("{}", "Connection: close\r\n");
+            co_await call.done();
+            CHECK_FALSE(call.take().ec);
+        }
+    });
+}
+
+TEST_CASE("an address that accepts connections and answers nothing is left for another",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.lookup = always({"127.0.0.2", "127.0.0.1"});
+        world w(ex, o);
+        const tcp::acceptor stopped(ex,
+                                    tcp::endpoint(asio::ip::make_address("127.0.0.2"), w.port()));
+        call_request first = w.request(50ms);
+        first.to.host = "two.example";
+        call_request second = w.request();
+        second.to.host = "two.example";
+        const reply late = co_await w.env->call(std::move(first));
+        CHECK(late.ec == errc::timed_out);
+        background<reply> call(w.env, w.env->call(std::move(second)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        co_await server->answer("{}");
+        co_await call.done();
+        CHECK_FALSE(call.take().ec);
+    });
+}
+
+TEST_CASE("sec.token.plain_http: what must stay here goes to no name that leads elsewhere",
+          "[net][default_env][security]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        struct row {
+            std::vector<const char*> leads_to;
+            bool served;
+        };
+        const row rows[] = {
+            {{"192.0.2.2"}, false},
+            {{"192.0.2.2", "2001:db8::1", "::ffff:192.0.2.2", "0.0.0.0"}, false},
+            {{"127.0.0.1"}, true},
+            {{"192.0.2.2", "::ffff:192.0.2.2", "127.0.0.1"}, true},
+        };
+        for (const row& each : rows) {
+            net_options o;
+            o.plain_stays_here = true;
+            o.lookup = always(each.leads_to);
+            world w(ex, o);
+            call_request r = w.request(20s);
+            r.to.host = "localhost";
+            background<reply> call(w.env, w.env->call(std::move(r)));
+            if (each.served) {
+                const std::shared_ptr<peer> server = co_await w.accept();
+                co_await server->answer("{}");
+            }
+            co_await call.done();
+            const reply end = call.take();
+            CHECK((end.ec == errc::tls_failed) == !each.served);
+            CHECK(end.sent == each.served);
+            if (!each.served) {
+                CHECK_THAT(end.text, support::contains("insecure_plain_text_credentials"));
+            }
+        }
+    });
+}
+
+TEST_CASE("a socket is never one of a program that is started", "[net][default_env]") {
+    const auto open_now = [] {
+        std::set<int> all;
+        for (int i = 0; i != 1024; ++i) {
+            if (::fcntl(i, F_GETFD) != -1) {
+                all.insert(i);
+            }
+        }
+        return all;
+    };
+    run_test([&]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const deaf server(ex, tcp::endpoint(loopback::loopback(), 0));
+        const std::set<int> before = open_now();
+        call_request r = w.request();
+        r.to.port = server.port();
+        background<reply> call(w.env, w.env->call(std::move(r)));
+        co_await until([&] { return open_now().size() > before.size(); });
+        for (const int each : open_now()) { // it is being connected
+            CHECK((before.contains(each) || (::fcntl(each, F_GETFD) & FD_CLOEXEC) != 0));
+        }
+        CHECK_FALSE(call.ended());
+        call.cancel();
+        co_await call.done();
+    });
+}
+
+TEST_CASE("connections to an endpoint that is not used any more are closed", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        std::shared_ptr<peer> server;
+        for (int i = 0; i != 2; ++i) {
+            background<reply> call(w.env, w.env->call(w.request()));
+            if (!server) {
+                server = co_await w.accept();
+            }
+            (void)co_await server->read_until(request_end);
+            co_await server->answer("{}");
+            co_await call.done();
+            CHECK_FALSE(call.take().ec);
+            std::vector<logic::endpoint> used;
+            if (i == 0) {
+                used.push_back(w.request().to);
+            }
+            w.env->keep_only(used);
+        }
+        const bool closed = co_await server->closes();
+        CHECK(closed);
     });
 }
 

@@ -314,6 +314,27 @@ TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][poo
     CHECK(f.take_now("d", "k", 1).number == 1);
 }
 
+TEST_CASE("connections of keys that are not wanted any more are dropped", "[net][pool]") {
+    fixture f;
+    f.take_now("a", "old");
+    f.take_now("b", "old");
+    f.take_now("c", "stays", 1);
+    f.start("waits", time_point::max(), "old");
+    f.env->pass(0s);
+    f.give_back("a");
+    f.env->pass(0s);
+    f.give_back("c");
+    f.all.keep_only([](const std::string& key) { return key == "stays"; });
+    CHECK(f.take_now("d", "old").number == 4); // a fresh start
+    f.give_back("d");
+    f.give_back("b"); // too late to be kept
+    REQUIRE(f.has("waits"));
+    f.give_back("waits");
+    CHECK(f.take_now("e", "old").number == 4);
+    CHECK(f.take_now("f", "old").number == 5);
+    CHECK(f.take_now("g", "stays", 1).number == 3);
+}
+
 TEST_CASE("a loan may outlive its pool", "[net][pool]") {
     asio::io_context context;
     const auto env = std::make_shared<scripted_env>(context);

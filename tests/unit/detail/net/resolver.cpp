@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "support/catch.hpp"
 #include "support/run_test.hpp"
@@ -158,6 +159,55 @@ TEST_CASE("two may wait for the same lookup", "[net][resolver]") {
         CHECK(is_loopback(found, 8));
         CHECK(is_loopback(**other, 7));
     });
+}
+
+TEST_CASE("the address that works comes first, and one that does not comes last",
+          "[net][resolver]") {
+    asio::io_context context;
+    const auto env = std::make_shared<support::scripted_env>(context);
+    std::vector<const char*> now{"10.0.0.1", "10.0.0.2", "10.0.0.3"};
+    int lookups = 0;
+    resolver names(*env, [&](const std::string&, auto tell) {
+        ++lookups;
+        addresses found;
+        for (const char* each : now) {
+            found.push_back(asio::ip::make_address(each));
+        }
+        tell({}, found);
+    });
+    const auto seen = [&] {
+        std::string all;
+        auto look = [&]() -> asio::awaitable<void> {
+            std::string host = "name";
+            const resolver::result found = co_await names.lookup(host, 7, env->now());
+            for (const auto& a : found.addresses) {
+                all += a.address().to_string().substr(7);
+            }
+        };
+        env->run(look());
+        return all;
+    };
+    const auto address = [](const char* text) { return asio::ip::make_address(text); };
+    CHECK(seen() == "123");
+    names.prefer("name", address("10.0.0.3"));
+    CHECK(seen() == "312");
+    names.avoid("name", address("10.0.0.3"));
+    CHECK(seen() == "123");
+    names.avoid("name", address("10.0.0.1"));
+    names.prefer("name", address("10.0.0.9")); // which is gone
+    names.avoid("another", address("10.0.0.2"));
+    CHECK(seen() == "231");
+    CHECK(lookups == 1);
+    // A new lookup does not change what is known, and what is new comes last.
+    now = {"10.0.0.4", "10.0.0.1", "10.0.0.2"};
+    env->pass(11s);
+    CHECK(seen() == "214");
+    CHECK(lookups == 2);
+    names.keep_only([](const std::string& host) { return host == "name"; });
+    CHECK(seen() == "214");
+    names.keep_only([](const std::string&) { return false; });
+    CHECK(seen() == "412");
+    CHECK(lookups == 3);
 }
 
 TEST_CASE("a name that does not exist is an error, and is looked up again", "[net][resolver]") {
