@@ -91,6 +91,8 @@ public:
     /// @param ttl At least one second; etcd raises it to its minimum, by default two: see the
     /// answer.
     /// @param id Its id, positive; 0 lets the client choose.
+    /// @throws error with `server_errc::failed_precondition` if there is a lease with this id, and
+    ///   `errc::outcome_unknown` if there is and an answer was lost: it may be ours.
     boost::asio::awaitable<lease_grant_response> lease_grant(std::chrono::seconds ttl,
                                                              lease_id id = 0) const;
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -62,6 +63,7 @@ public:
     /// Decides over a request, before it leaves.
     std::function<fate(const coetcd::detail::call_request&)> decide;
     std::chrono::nanoseconds latency = std::chrono::milliseconds(2); ///< There and back.
+    std::optional<std::uint64_t> always; ///< What chance says, each time, if it is broken.
 
     // The record.
     std::vector<coetcd::detail::call_request> calls;
@@ -90,7 +92,7 @@ public:
 
     boost::asio::any_io_executor executor() const override { return context.get_executor(); }
     time_point now() const override { return now_; }
-    std::uint64_t random() override { return chance_(); }
+    std::uint64_t random() override { return always ? *always : chance_(); }
     std::unique_ptr<coetcd::detail::sleeper> make_sleeper() override;
     boost::asio::awaitable<coetcd::detail::reply>
     call(coetcd::detail::call_request request) override;

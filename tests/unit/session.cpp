@@ -393,21 +393,67 @@ TEST_CASE("a grant whose answer is lost is asked for again, by the same name", "
     REQUIRE(s.state() == session_state::active);
 }
 
-TEST_CASE("a grant that a proxy repeats by itself is ours", "[session]") {
+TEST_CASE("a grant that a proxy repeats by itself is made anew", "[session]") {
     world w;
     const coetcd::client client = w.client();
     const auto serve = w.env->on_call;
+    int copies = 0;
     w.env->on_call = [&](const call_request& r, coetcd::detail::reply& answer) {
         serve(r, answer);
-        if (r.what == rpc::lease_grant) {
+        if (r.what == rpc::lease_grant && copies-- > 0) {
             serve(r, answer); // the first answer was lost on the way to the proxy
         }
     };
+    copies = 2;
     const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
     REQUIRE(s.ttl() == 5s);
+    REQUIRE(w.etcd->leases() == 3); // two of them end by themselves
+    w.env->pass(20s);
     REQUIRE(w.etcd->leases() == 1);
+    REQUIRE(s.state() == session_state::active);
+    // Whose it is cannot be told, and so is not asked for ever.
+    copies = 100;
+    auto opening = w.start(coetcd::session::open(client, {5s}));
+    w.env->pass(1s);
+    REQUIRE(opening.code() == coetcd::server_errc::failed_precondition);
     // An id that the caller chose may be somebody else's.
     REQUIRE_THROWS_WITH(w.await(client.lease_grant(5s, 7)), support::contains("already exists"));
+}
+
+TEST_CASE("sec.random: two sessions never share a lease, even if chance is broken",
+          "[session][security]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.env->always = ~std::uint64_t{0};
+    const coetcd::session first = w.await(coetcd::session::open(client));
+    auto second = w.start(coetcd::session::open(client));
+    w.env->pass(1s);
+    REQUIRE(second.code() == coetcd::server_errc::failed_precondition);
+    w.env->pass(60s);
+    REQUIRE(first.state() == session_state::active); // nobody has revoked it
+    REQUIRE(w.etcd->leases() == 1);
+}
+
+TEST_CASE("a lease of an id that somebody else has is not granted", "[lease]") {
+    world w;
+    const coetcd::client client = w.client();
+    (void)w.await(client.lease_grant(60s, 7));
+    auto again = w.start(client.lease_grant(60s, 7));
+    w.env->pass(1s);
+    REQUIRE(again.code() == coetcd::server_errc::failed_precondition);
+    // Nor is it known to be granted if an answer was lost: it may have been there before.
+    for (const coetcd::lease_id id : {7, 8}) {
+        int calls = 0;
+        w.env->decide = [&](const call_request&) {
+            scripted_env::fate f;
+            f.breaks = calls++ == 0;
+            return f;
+        };
+        auto doubtful = w.start(client.lease_grant(60s, id));
+        w.env->pass(1s);
+        REQUIRE(doubtful.code() == errc::outcome_unknown);
+        REQUIRE(calls == 2);
+    }
 }
 
 TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancellation]") {

@@ -81,7 +81,7 @@ client::lease_grant(std::chrono::seconds ttl, lease_id id) const {
     if (id < 0) {
         throw std::invalid_argument("id: must be positive, or 0 to have one chosen");
     }
-    return detail::response_in(detail::lease_grant(impl_, impl_->within(timeout_), ttl, id));
+    return detail::lease_grant(impl_, impl_->within(timeout_), ttl, id);
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lease_revoke_response>>

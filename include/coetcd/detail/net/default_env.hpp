@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/chance.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
@@ -58,11 +59,7 @@ public:
     asio::any_io_executor executor() const override { return executor_; }
     time_point now() const override { return boot_clock::now(); }
 
-    std::uint64_t random() override {
-        // Asked for each time, so that a forked process does not draw its parent's numbers.
-        std::random_device device;
-        return (std::uint64_t{device()} << 32) | device();
-    }
+    std::uint64_t random() override { return system_random(); }
 
     std::unique_ptr<sleeper> make_sleeper() override;
     asio::awaitable<reply> call(call_request request) override;

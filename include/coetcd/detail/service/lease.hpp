@@ -14,11 +14,9 @@
 
 namespace coetcd::detail {
 
-/// A lease that was granted, although the answer of the attempt that did it was lost: to us, or to
-/// a proxy that tried again by itself. Nobody else has chosen the same number at random.
-inline bool is_ours_already(const answer& a, bool random_id) {
+/// Whether a grant was refused since there is a lease of that number.
+inline bool is_taken(const answer& a) {
     return a.ec == server_errc::failed_precondition &&
-           (random_id || a.left == logic::effect::unresolved) &&
            a.text.find("lease already exists") != std::string::npos;
 }
 
@@ -30,6 +28,11 @@ inline bool is_there(const lease_time_to_live_response& r) {
     return r.ttl.count() >= 0; // 0: in its last second
 }
 
+/// A number that nobody else has: nobody can guess it. Positive, as etcd's own.
+inline lease_id draw_lease(env& world) {
+    return static_cast<lease_id>(world.random() >> 1) | 1;
+}
+
 /// @returns What was renewed, or is known to have ended. Throws the rest.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
 lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
@@ -39,24 +42,18 @@ lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
     co_return renewed;
 }
 
-/// @returns What was granted. Throws the rest.
-inline asio::awaitable<outcome<lease_grant_response>> lease_grant(std::shared_ptr<client_impl> impl,
-                                                                  when how,
-                                                                  std::chrono::seconds ttl,
-                                                                  lease_id id,
-                                                                  bool random_id = false) {
-    // The id is ours to choose, so that the grant can be repeated. Positive, as etcd's own.
-    if (id == 0) {
-        random_id = true;
-        id = static_cast<lease_id>(impl->world->random() >> 1) | 1;
-    }
-    const wire::lease_grant_request request{ttl, id};
+/// Grants a lease of a number that was drawn: what an attempt whose answer was lost has left is
+/// nobody else's. What exists although nothing was lost is: two may have drawn the same number, if
+/// their source is broken, and would share the lease and its locks.
+inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
+    std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id drawn) {
+    const wire::lease_grant_request request{ttl, drawn};
     outcome<lease_grant_response> granted = co_await call(impl, request, how);
-    if (is_ours_already(granted, random_id)) {
+    if (is_taken(granted) && granted.left == logic::effect::unresolved) {
         // What its ttl is, another call has to tell.
         how.known.reset();
         lease_grant_response& response = granted.response;
-        const wire::lease_keep_alive_request renewal{id};
+        const wire::lease_keep_alive_request renewal{drawn};
         const outcome<lease_keep_alive_response> renewed =
             co_await call(std::move(impl), renewal, how);
         if (renewed.ec) {
@@ -71,8 +68,43 @@ inline asio::awaitable<outcome<lease_grant_response>> lease_grant(std::shared_pt
         }
         granted.ec.clear();
     }
+    co_return granted;
+}
+
+/// Grants a lease of a number that is drawn: the request can be repeated.
+/// @param drawn Is told the number before it is sent. Must outlive the call.
+/// @returns What was granted. Throws the rest.
+inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
+    std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id& drawn) {
+    constexpr int draws = 3; // a proxy that repeats a request by itself takes a number from us
+    outcome<lease_grant_response> granted;
+    for (int i = 0; i != draws; ++i) {
+        drawn = draw_lease(*impl->world);
+        granted = co_await try_to_grant(impl, how, ttl, drawn);
+        if (!is_taken(granted)) {
+            break;
+        }
+    }
     granted.check();
     co_return granted;
+}
+
+/// @param id 0 to have one drawn. Any other may be that of somebody else's lease.
+inline asio::awaitable<lease_grant_response>
+lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id id) {
+    outcome<lease_grant_response> granted;
+    if (id == 0) {
+        granted = co_await grant_drawn_lease(std::move(impl), how, ttl, id);
+    } else {
+        const wire::lease_grant_request request{ttl, id};
+        granted = co_await call(std::move(impl), request, how);
+        if (is_taken(granted) && granted.left == logic::effect::unresolved) {
+            throw error(errc::outcome_unknown,
+                        granted.text + "; it may be one that this very call granted");
+        }
+        granted.check();
+    }
+    co_return std::move(granted.response);
 }
 
 /// @returns Nothing if there is no such lease. Throws the rest.

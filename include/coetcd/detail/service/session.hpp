@@ -327,17 +327,17 @@ inline asio::awaitable<std::shared_ptr<session_impl>> session_impl::open(
         lease_id lease;
         bool pending = false;
         ~grant_guard() {
-            if (pending) {
+            if (pending && lease != 0) { // which was drawn
                 end_empty_lease(std::move(client), lease);
             }
         }
     };
-    grant_guard guard{c, static_cast<lease_id>(c->world->random() >> 1) | 1};
+    grant_guard guard{c, 0};
     const when how = c->within(timeout);
     guard.pending = true;
     outcome<lease_grant_response> granted;
     try {
-        granted = co_await lease_grant(c, how, options.ttl, guard.lease, true);
+        granted = co_await grant_drawn_lease(c, how, options.ttl, guard.lease);
     } catch (const error& e) {
         guard.pending = e.code() == errc::outcome_unknown;
         throw;
