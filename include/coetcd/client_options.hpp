@@ -24,7 +24,7 @@ class tls_context;
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, whose scheme and
 /// port may be omitted, or `https://host:port`, for which `client_options::tls` must be set.
-/// Converts from one string, from several, or from a vector of them.
+/// Converts from one string, from several, or from a vector of them: one endpoint to a string.
 class endpoints {
 public:
     template<std::convertible_to<std::string>... Url>
@@ -74,11 +74,16 @@ public:
     /// only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
     bool insecure_plain_text_credentials = false;
     /// How often to ask the cluster for its members, and use the endpoints that they advertise
-    /// instead of those named; empty to use those named for ever. Learners are omitted, and so are
-    /// members that advertise http where only https was named. At least one second. Only for
-    /// clusters whose members advertise addresses that serve the gateway and can be reached from
-    /// here.
+    /// besides those named; empty to use only those named. At most 64 of them; learners are
+    /// omitted, and so are members that advertise http where only https was named. Those named are
+    /// asked first. At least one second. Only for clusters whose members advertise addresses that
+    /// serve the gateway and can be reached from here.
     std::optional<std::chrono::seconds> member_refresh{};
+    /// Allows members that were learned, not named, to name further members, to which password and
+    /// token then go. Otherwise a client with `credentials` takes lists only from the endpoints
+    /// that were named, so that no list can take it away from them. Set it if all of those may be
+    /// replaced while the client runs.
+    bool trust_learned_members = false;
     /// Total time for a call, including retries; for `watch`, until it is established. It does not
     /// limit waits for others, as of `mutex::lock` and `watcher::next`. Must be positive.
     std::chrono::milliseconds request_timeout{5000};

@@ -68,6 +68,7 @@ public:
     // The record.
     std::vector<coetcd::detail::call_request> calls;
     std::vector<coetcd::detail::sending> opened; ///< Streams, refused ones included.
+    std::vector<std::vector<coetcd::detail::logic::endpoint>> kept; ///< See `keep_only`.
 
     /// Sends a line to the client.
     void push(const std::shared_ptr<server_stream>& to, std::string line);
@@ -98,6 +99,9 @@ public:
     call(coetcd::detail::call_request request) override;
     boost::asio::awaitable<coetcd::detail::open_result>
     open(coetcd::detail::call_request request) override;
+    void keep_only(const std::vector<coetcd::detail::logic::endpoint>& used) override {
+        kept.push_back(used);
+    }
 
 private:
     class virtual_sleeper;

@@ -12,20 +12,25 @@
 
 namespace coetcd::detail::logic {
 
-/// Which endpoint to try next. It stays with one that works. One that failed is shunned for a
+/// Which endpoint to try next: one of those that were named, or of those that were learned since.
+/// It stays with one that works. One that failed is shunned for a
 /// while that doubles with each failure in a row, and is tried again before that only if all are.
 /// It moves to one that is much nearer, and from one that failed to the nearest.
 template<class TimePoint>
 class endpoint_choice {
 public:
-    /// @param all One or more.
+    /// @param named One or more.
     /// @param start Spreads clients over the endpoints.
-    endpoint_choice(const std::vector<endpoint>& all, std::uint64_t start)
-        : preferred_(static_cast<std::size_t>(start % all.size())) {
-        for (const endpoint& e : all) {
+    endpoint_choice(const std::vector<endpoint>& named, std::uint64_t start)
+        : named_(named)
+        , preferred_(static_cast<std::size_t>(start % named.size())) {
+        for (const endpoint& e : named) {
             states_.emplace_back(e);
         }
     }
+
+    /// Those that the user gave.
+    const std::vector<endpoint>& named() const { return named_; }
 
     std::size_t size() const { return states_.size(); }
     std::vector<endpoint> all() const {
@@ -95,13 +100,22 @@ public:
         }
     }
 
-    /// Replaces the endpoints by others, one or more; what is known of those that stay is kept.
-    void replace(const std::vector<endpoint>& all) {
+    /// Takes others, different ones, for those that were learned before. What is known of those
+    /// that stay is kept; and those that were named stay, whatever a list says.
+    void learn(const std::vector<endpoint>& others) {
         std::vector<state> next;
         const endpoint preferred = states_[preferred_].where;
-        for (const endpoint& e : all) {
+        const auto add = [&](const endpoint& e) {
             const state* known = find(e);
             next.push_back(known ? *known : state(e));
+        };
+        for (const endpoint& e : named_) {
+            add(e);
+        }
+        for (const endpoint& e : others) {
+            if (std::find(named_.begin(), named_.end(), e) == named_.end()) {
+                add(e);
+            }
         }
         states_ = std::move(next);
         const state* still = find(preferred);
@@ -132,7 +146,8 @@ private:
         return static_cast<std::size_t>(&s - states_.data());
     }
 
-    std::vector<state> states_;
+    const std::vector<endpoint> named_;
+    std::vector<state> states_; // those that were named first
     std::size_t preferred_;
 };
 

@@ -5,6 +5,7 @@
 #include <coetcd/detail/wire/cluster.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,16 +25,23 @@ inline bool may_get_secrets(const endpoint& e, bool in_the_clear) {
     return e.tls || is_local(e) || in_the_clear;
 }
 
+/// The most URLs of a list that are looked at: no cluster has so many.
+inline constexpr std::size_t most_member_urls = 64;
+
 /// Where the members listen that serve requests: no learners, none that was not started yet, and
 /// nothing that the rules forbid.
 inline std::vector<endpoint> usable_endpoints(const std::vector<wire::member>& members,
                                               const member_rules& rules) {
     std::vector<endpoint> out;
+    std::size_t seen = 0;
     for (const wire::member& m : members) {
         if (m.is_learner) {
             continue;
         }
         for (const std::string& url : m.client_urls) {
+            if (++seen > most_member_urls) {
+                return out;
+            }
             try {
                 endpoint e = parse_endpoint(url);
                 const bool allowed =

@@ -83,6 +83,7 @@ private:
             cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
         r.rules.secrets = o.credentials.has_value();
         r.rules.secrets_in_the_clear = o.insecure_plain_text_credentials;
+        r.lists_from_learned = !o.credentials || o.trust_learned_members;
         return r;
     }
 };

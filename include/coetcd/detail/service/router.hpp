@@ -49,6 +49,8 @@ struct router_options {
     /// How often the cluster is asked for its members; empty for never.
     std::optional<std::chrono::nanoseconds> member_refresh;
     logic::member_rules rules; ///< Which of them may be used.
+    /// Whether those that were not named, but learned, are asked for members, too.
+    bool lists_from_learned = true;
     std::shared_ptr<coetcd::observer> observer;
 };
 
@@ -259,10 +261,11 @@ private:
     static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint
 
     void look_around_if_due(time_point now) {
-        if (now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
+        if (!looks_ && now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
             const auto interval = std::min<std::chrono::nanoseconds>(
                 look_interval, options_.member_refresh.value_or(look_interval));
             next_look_ = after(now, interval);
+            looks_ = true;
             spawn(*env_, look_around(weak_from_this(), env_));
         }
     }
@@ -270,6 +273,17 @@ private:
     /// Measures how far away the endpoints are, and asks for the members of the cluster if that is
     /// wanted. Only while the router is in use: it is called by requests that succeed.
     static asio::awaitable<void> look_around(std::weak_ptr<router> of, std::shared_ptr<env> world) {
+        struct looking {
+            explicit looking(std::weak_ptr<router> r)
+                : by(std::move(r)) {}
+            ~looking() {
+                if (const auto self = by.lock()) {
+                    self->looks_ = false;
+                }
+            }
+            std::weak_ptr<router> by;
+        };
+        const looking until_the_end(of); // one at a time
         std::vector<logic::endpoint> all;
         if (const auto self = of.lock()) {
             const time_point now = world->now();
@@ -314,18 +328,52 @@ private:
         }
     }
 
+    /// The endpoints that were named are asked first, one by one, and perhaps alone: no list has
+    /// its way for longer than until the next one of theirs.
     static asio::awaitable<void> refresh(std::shared_ptr<router> self) {
-        const when how{after(self->env_->now(), self->options_.login_timeout)};
-        const outcome<wire::member_list_response> members =
-            co_await detail::call(self, wire::member_list_request(), how);
-        if (members.ec) {
+        std::optional<wire::member_list_response> list;
+        for (const logic::endpoint& where : self->choice_.named()) {
+            list = co_await members_by(self, where);
+            if (list) {
+                break;
+            }
+        }
+        if (!list && self->options_.lists_from_learned) {
+            const when how{after(self->env_->now(), self->options_.login_timeout)};
+            outcome<wire::member_list_response> any =
+                co_await detail::call(self, wire::member_list_request(), how);
+            if (!any.ec) {
+                list = std::move(any.response);
+            }
+        }
+        if (!list) {
             co_return; // what was known before still serves
         }
         const std::vector<logic::endpoint> usable =
-            logic::usable_endpoints(members.response.members, self->options_.rules);
+            logic::usable_endpoints(list->members, self->options_.rules);
         if (!usable.empty()) {
-            self->choice_.replace(usable);
+            self->choice_.learn(usable);
+            self->env_->keep_only(self->choice_.all());
         }
+    }
+    /// Asks one endpoint for the members, once.
+    /// @returns Nothing if that fails, for whatever reason.
+    static asio::awaitable<std::optional<wire::member_list_response>>
+    members_by(std::shared_ptr<router> self, logic::endpoint where) {
+        const time_point until = after(self->env_->now(), look_timeout);
+        call_request request(
+            std::move(where), rpc::member_list, wire::encode(wire::member_list_request()), until);
+        request.token = self->login_.token();
+        const reply r = co_await self->env_->call(std::move(request));
+        std::optional<wire::member_list_response> list;
+        if (!r.ec && r.status == 200) {
+            try {
+                list = wire::decode<wire::member_list_response>(r.body);
+            } catch (const error&) {
+                // Somebody else's.
+            }
+        }
+        co_return list;
     }
 
     const std::shared_ptr<env> env_;
@@ -334,6 +382,7 @@ private:
     logic::login_state<time_point> login_;
     notifier login_changed_;
     time_point next_look_;
+    bool looks_ = false;
     time_point next_refresh_ = time_point::min();
 };
 

@@ -44,12 +44,12 @@ public:
     void succeeded(std::size_t i) { choice_.succeeded(at(i)); }
     void failed(std::size_t i, time_point now) { choice_.failed(at(i), now); }
     void measured(std::size_t i, std::chrono::nanoseconds t) { choice_.measured(at(i), t); }
-    void replace(std::initializer_list<std::size_t> all) {
+    void learn(std::initializer_list<std::size_t> others) {
         std::vector<endpoint> next;
-        for (const std::size_t i : all) {
+        for (const std::size_t i : others) {
             next.push_back(at(i));
         }
-        choice_.replace(next);
+        choice_.learn(next);
     }
     std::vector<endpoint> all() const { return choice_.all(); }
 
@@ -209,22 +209,42 @@ TEST_CASE("an endpoint that answers a question is not shunned", "[logic][endpoin
 
 TEST_CASE("endpoints come and go, and what is known of the others stays",
           "[logic][endpoint_choice]") {
-    choice c(3, 0);
-    c.succeeded(1);
+    choice c(1, 0);
+    c.learn({2, 1, 5});
+    CHECK(c.size() == 4);
+    CHECK(c.all() == std::vector<endpoint>{at(0), at(2), at(1), at(5)});
+    c.failed(0, start);
     c.failed(2, start);
-    c.replace({2, 1, 5});
-    CHECK(c.size() == 3);
-    CHECK(c.all() == std::vector<endpoint>{at(2), at(1), at(5)});
     CHECK(c.pick(start) == 1);
-    c.failed(1, start + 1ms);
-    CHECK(c.pick(start + 1ms) == 5); // 2 is shunned still
-    c.failed(5, start + 2ms);
-    CHECK(c.pick(start + 2ms) == 2);
-
-    c.replace({7}); // the preferred one has gone
-    CHECK(c.pick(start) == 7);
+    c.succeeded(1);
+    c.learn({5, 1, 7});
+    CHECK(c.all() == std::vector<endpoint>{at(0), at(5), at(1), at(7)});
+    CHECK(c.pick(start) == 1);
+    c.failed(1, start);
+    CHECK(c.pick(start) == 7); // 0 is shunned still
+    c.failed(7, start);
+    c.learn({8}); // the preferred one has gone
+    CHECK(c.pick(start) == 8);
     c.succeeded(1); // too late to tell
-    c.failed(2, start);
-    c.measured(5, 1ms);
-    CHECK(c.pick(start) == 7);
+    c.failed(5, start);
+    c.measured(7, 1ms);
+    CHECK(c.size() == 2);
+    CHECK(c.pick(start) == 8);
+}
+
+TEST_CASE("an endpoint that was named stays, whatever is learned", "[logic][endpoint_choice]") {
+    choice c(2, 0);
+    c.succeeded(0);
+    c.learn({7, 8});
+    CHECK(c.size() == 4);
+    CHECK(c.pick(start) == 0); // it works
+    for (int i = 0; i != 10; ++i) {
+        c.failed(7, start);
+        c.failed(8, start);
+    }
+    c.failed(0, start);
+    CHECK(c.pick(start) == 1);
+    c.learn({});
+    CHECK(c.all() == std::vector<endpoint>{at(0), at(1)});
+    CHECK(c.pick(start) == 1);
 }

@@ -41,6 +41,27 @@ TEST_CASE("members that serve requests are of use", "[logic][members]") {
     CHECK(usable({}, member_rules()).empty());
 }
 
+TEST_CASE("sec.limits: no more of a list is looked at than a cluster may have",
+          "[logic][members][security]") {
+    strings many;
+    for (int i = 0; i != 100'000; ++i) {
+        many.push_back("http://h" + std::to_string(i) + "a:1");
+    }
+    const strings some(many.begin(), many.begin() + most_member_urls);
+    CHECK(usable({member(many)}, member_rules()) == some);
+    CHECK(usable({member({"unix:///x"}), member(many)}, member_rules()).size() == 63);
+    // Nor does one name count more than once, however it is spelled.
+    strings spelled;
+    for (unsigned i = 0; i != 64; ++i) {
+        std::string name = "abcdef";
+        for (unsigned k = 0; k != name.size(); ++k) {
+            name[k] = (i >> k & 1) != 0 ? static_cast<char>(name[k] - 'a' + 'A') : name[k];
+        }
+        spelled.push_back("http://" + name + ":1");
+    }
+    CHECK(usable({member(spelled)}, member_rules()) == strings{"http://abcdef:1"});
+}
+
 TEST_CASE("only what can be spoken, and was named, is used", "[logic][members]") {
     const std::vector<wire::member> members{member({"http://a:1", "https://a:2"})};
     member_rules rules;
