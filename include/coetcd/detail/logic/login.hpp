@@ -106,10 +106,14 @@ public:
             useless_ = 0;
         }
     }
-    void rejected(std::uint64_t number) {
-        if (number == number_) {
+    /// @returns Whether it is the first to tell of a token that was never accepted: who granted
+    ///   it may be at fault.
+    bool rejected(std::uint64_t number) {
+        const bool news = number == number_ && valid_;
+        if (news) {
             valid_ = false;
         }
+        return news && useless_ != 0;
     }
 
 private:

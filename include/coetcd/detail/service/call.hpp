@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/rpc.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -41,6 +42,7 @@ struct answer {
     std::string text;                         ///< For a log, if `ec` is set.
     logic::effect left = logic::effect::none; ///< Of those attempts that failed.
     time_point sent{};                        ///< When the attempt that succeeded was sent.
+    logic::endpoint by;                       ///< Who answered it.
 
     /// Throws what a user is to see.
     void check() const {

@@ -107,6 +107,7 @@ public:
             learn_from(end, where, who.number);
             if (next == step::succeed) {
                 result.sent = now;
+                result.by = where;
                 look_around_if_due(now);
             } else if (next == step::pause) {
                 const auto moment = tries.pause(choice_.size(), env_->random());
@@ -157,7 +158,11 @@ public:
     }
     bool logs_in() const { return login_.needed(); }
     /// etcd refused a token, or accepted it.
-    void rejected(std::uint64_t token_number) { login_.rejected(token_number); }
+    void rejected(std::uint64_t token_number) {
+        if (login_.rejected(token_number)) {
+            choice_.failed(granter_, env_->now()); // so that the next login is made elsewhere
+        }
+    }
     void accepted(std::uint64_t token_number) { login_.accepted(token_number); }
 
     logic::endpoint pick() const { return choice_.pick(env_->now()); }
@@ -192,7 +197,7 @@ private:
             choice_.failed(where, env_->now());
         }
         if (end.wants_token) {
-            login_.rejected(token_number);
+            rejected(token_number);
         }
     }
 
@@ -238,6 +243,7 @@ private:
         }
         const time_point now = world.now();
         if (!granted.ec || logic::is_login_off(granted.ec, granted.text)) {
+            self->granter_ = std::move(granted.by);
             self->login_.succeeded(std::move(granted.response.token), now, world.random());
         } else {
             const bool wrong = granted.ec == server_errc::invalid_argument;
@@ -380,6 +386,7 @@ private:
     const router_options options_;
     logic::endpoint_choice<time_point> choice_;
     logic::login_state<time_point> login_;
+    logic::endpoint granter_; // of the token
     notifier login_changed_;
     time_point next_look_;
     bool looks_ = false;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ namespace coetcd::detail::wire {
 /// A message of a stream: an answer, or the failure that ends it.
 template<class Response>
 using stream_message = std::variant<Response, status>;
+
+/// The longest token of a user: it goes along with each request, whose header servers limit.
+inline constexpr std::size_t max_token = 4096;
 
 // Each function below reads one message; all throw `error` with `errc::protocol_error`. An absent
 // field has its default value.
@@ -192,7 +196,7 @@ inline void read(const nlohmann::json& body, authenticate_response& response) {
     const bool fits = std::all_of(response.token.begin(), response.token.end(), [](char c) {
         return c > 0x20 && c < 0x7f; // it becomes a header
     });
-    if (response.token.empty() || !fits) {
+    if (response.token.empty() || response.token.size() > max_token || !fits) {
         fail_field("token", "a token");
     }
 }

@@ -52,6 +52,20 @@ TEST_CASE("sec.token.single_flight: only the token in use can be rejected", "[lo
     CHECK(s.token() == "two");
 }
 
+TEST_CASE("sec.token.granter: who granted a token that was never accepted is told of once",
+          "[logic][login]") {
+    state s(true);
+    s.begin();
+    s.succeeded("one", start, 0);
+    CHECK(s.rejected(1));
+    CHECK_FALSE(s.rejected(1)); // by another request
+    s.begin();
+    s.succeeded("two", start + 1s, 0);
+    CHECK_FALSE(s.rejected(1));
+    s.accepted(2);
+    CHECK_FALSE(s.rejected(2)); // it has expired
+}
+
 TEST_CASE("sec.token.backoff: logins that are of no use become rarer", "[logic][login]") {
     state s(true);
     time_point now = start;

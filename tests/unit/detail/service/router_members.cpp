@@ -181,6 +181,41 @@ TEST_CASE("sec.members: a client with a password takes lists from who was named,
     }
 }
 
+TEST_CASE("sec.token.granter: a member that hands out tokens of no use does not lock a client out",
+          "[router][auth][security]") {
+    const std::string grants[] = {
+        R"({"header":{},"token":"garbage"})",
+        R"({"header":{},"token":")" + std::string(4097, 'A') + "\"}",
+        R"({"header":{},"token":"no token"})",
+        R"({"header":{}})",
+    };
+    for (const std::string& grant : grants) {
+        CAPTURE(grant.size());
+        router_options o;
+        o.login = [] { return wire::authenticate_request("root", secret(std::string("x"))); };
+        fixture f(2, std::move(o));
+        const int bad = f.cluster_router().pick().port; // where it begins
+        const std::string good = R"({"header":{},"token":")" + std::string(4096, 't') + "\"}";
+        f.env->on_call = [&](const call_request& q, reply& r) {
+            r.status = 200;
+            r.body = R"({"header":{}})";
+            if (q.what == rpc::authenticate) {
+                r.body = q.to.port == bad ? grant : good;
+            } else if (q.token != std::string(4096, 't')) {
+                r.status = 401;
+                r.body = R"({"code":16,"message":"etcdserver: invalid auth token"})";
+            }
+        };
+        CHECK(f.use(2s) == 0);
+        const auto logins =
+            std::count_if(f.env->calls.begin(), f.env->calls.end(), [](const call_request& c) {
+                return c.what == rpc::authenticate;
+            });
+        CHECK(logins == 2);
+        CHECK(f.use(20s) == 0);
+    }
+}
+
 TEST_CASE("sec.limits: a client looks around once at a time", "[router][security]") {
     fixture f;
     std::string many;

@@ -381,6 +381,11 @@ TEST_CASE("sec.header_injection: a login has a token", "[wire][decode]") {
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{}})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a\r\nX: 1"})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a b"})"));
+    const auto token = [](std::size_t size) {
+        return R"({"header":{},"token":")" + std::string(size, 't') + "\"}";
+    };
+    CHECK(accepts<authenticate_response>(token(4096)));
+    CHECK_FALSE(accepts<authenticate_response>(token(4097)));
     CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":7})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"token":"abc.12"})"));
 }
