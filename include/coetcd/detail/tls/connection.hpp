@@ -13,10 +13,12 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/socket_base.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/ssl/verify_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <openssl/bio.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
@@ -83,6 +85,18 @@ public:
             result.text = doubt_;
         }
         co_return result;
+    }
+
+    /// Whatever has come while nobody asked is a reason to drop it. It is not read here, in one go:
+    /// that may be without end, for each record may ask for new keys.
+    bool is_quiet() override {
+        SSL* const native = next_layer().native_handle();
+        char byte = 0;
+        error_code ec;
+        next_layer().next_layer().receive(
+            asio::buffer(&byte, 1), asio::socket_base::message_peek, ec);
+        return SSL_has_pending(native) == 0 && BIO_ctrl_pending(SSL_get_rbio(native)) == 0 &&
+               (ec == asio::error::would_block || ec == asio::error::try_again);
     }
 
     asio::awaitable<reply> exchange(std::string request) override {
