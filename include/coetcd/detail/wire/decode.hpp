@@ -39,15 +39,15 @@ inline constexpr std::size_t max_token = 4096;
 inline void read(const nlohmann::json& body, response_header& header) {
     header.cluster_id = read_uint64(body, "cluster_id");
     header.member_id = read_uint64(body, "member_id");
-    header.revision = read_count(body, "revision");
+    header.revision = read_revision(body, "revision");
     header.raft_term = read_uint64(body, "raft_term");
 }
 
 inline void read(const nlohmann::json& body, key_value& kv) {
     kv.key = read_bytes(body, "key");
     kv.value = read_bytes(body, "value");
-    kv.create_revision = read_count(body, "create_revision");
-    kv.mod_revision = read_count(body, "mod_revision");
+    kv.create_revision = read_revision(body, "create_revision");
+    kv.mod_revision = read_revision(body, "mod_revision");
     kv.version = read_count(body, "version");
     kv.lease = read_int64(body, "lease");
 }
@@ -64,7 +64,9 @@ inline std::optional<key_value> read_prev_kv(const nlohmann::json& body) {
 
 inline std::vector<key_value> read_kvs(const nlohmann::json& body, const char* name) {
     std::vector<key_value> kvs;
-    for (const auto& item : read_array(body, name)) {
+    const auto& items = read_array(body, name);
+    kvs.reserve(items.size());
+    for (const auto& item : items) {
         read(item, kvs.emplace_back());
     }
     return kvs;
@@ -183,7 +185,7 @@ inline void read(const nlohmann::json& body, watch_response& response) {
     response.created = read_bool(body, "created");
     response.canceled = read_bool(body, "canceled");
     response.fragment = read_bool(body, "fragment");
-    response.compact_revision = read_count(body, "compact_revision");
+    response.compact_revision = read_revision(body, "compact_revision");
     response.cancel_reason = printable(read_text(body, "cancel_reason"));
     for (const auto& item : read_array(body, "events")) {
         read(item, response.events.emplace_back());

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,9 +31,16 @@ inline constexpr std::size_t max_json_depth = 16;
     fail_protocol(std::string("field '") + name + "' is not " + expected);
 }
 
-/// True unless the JSON parser would nest too deep, which it does not limit, or take a zero byte
-/// for the end of the text.
+/// How many values an answer of that size may have. In memory each takes far more than the few
+/// bytes that it may have in the text; in etcd's answers it has seven or more, on the average.
+inline std::size_t max_json_values(std::size_t size) {
+    return 4096 + size / 7;
+}
+
+/// True unless the JSON parser would nest too deep or make too many values, neither of which it
+/// limits, or take a zero byte for the end of the text.
 inline bool is_safe_to_parse(std::string_view text) {
+    std::size_t left = max_json_values(text.size());
     std::size_t depth = 0;
     bool in_string = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -46,7 +54,11 @@ inline bool is_safe_to_parse(std::string_view text) {
         } else if (c == '"') {
             in_string = true;
         } else if (c == '{' || c == '[') {
-            if (++depth > max_json_depth) {
+            if (++depth > max_json_depth || left-- == 0) {
+                return false;
+            }
+        } else if (c == ',') {
+            if (left-- == 0) {
                 return false;
             }
         } else if (c == '}' || c == ']') {
@@ -60,7 +72,7 @@ inline bool is_safe_to_parse(std::string_view text) {
     return true;
 }
 
-/// @returns A discarded value if `text` is no JSON, or nests too deep.
+/// @returns A discarded value if `text` is no JSON, nests too deep, or has too many values.
 inline nlohmann::json try_parse(std::string_view text) {
     return is_safe_to_parse(text) ? nlohmann::json::parse(text.begin(), text.end(), nullptr, false)
                                   : nlohmann::json(nlohmann::json::value_t::discarded);
@@ -195,11 +207,20 @@ inline std::uint64_t read_uint64(const nlohmann::json& object, const char* name)
     return read_integer<std::uint64_t>(object, name);
 }
 
-/// A revision, a version or a count.
+/// A version or a count.
 inline std::int64_t read_count(const nlohmann::json& object, const char* name) {
     const auto number = read_int64(object, name);
     if (number < 0) {
         fail_field(name, "zero or more");
+    }
+    return number;
+}
+
+/// A revision. There is always a next one.
+inline std::int64_t read_revision(const nlohmann::json& object, const char* name) {
+    const auto number = read_count(object, name);
+    if (number == std::numeric_limits<std::int64_t>::max()) {
+        fail_field(name, "a revision");
     }
     return number;
 }

@@ -98,6 +98,32 @@ TEST_CASE("sec.json_depth: brackets in a string do not nest", "[wire][json][secu
     CHECK(parses("[\"}}}]]]\"]"));
 }
 
+TEST_CASE("sec.json: JSON with more values than an answer has is refused before it is parsed",
+          "[wire][json][security]") {
+    const auto list = [](const std::string& item, std::size_t count) {
+        std::string text = "[" + item;
+        for (std::size_t i = 1; i < count; ++i) {
+            text += "," + item;
+        }
+        return text + "]";
+    };
+    for (const char* item : {"{}", "[]", "1", "\"\"", "{\"\":0}", "[[]]"}) {
+        CAPTURE(item);
+        CHECK(parses(list(item, 1000)));
+        CHECK_FALSE(parses(list(item, 100'000)));
+    }
+    CHECK_FALSE(parses("{\"a\":{" + std::string(100'000, ',') + "}}"));
+    // What etcd sends, at its densest.
+    CHECK(parses(list(R"({"ID":"12345"})", 100'000)));
+    CHECK(parses(list(R"("YWJj")", 100'000)));
+    CHECK(parses(list(R"({"key":"YWJj","create_revision":"12","mod_revision":"34","version":"5"})",
+                      100'000)));
+    CHECK(parses(list(R"({"response_put":{"header":{"revision":"12"}}})", 100'000)));
+    CHECK(parses(list(R"({"type":"DELETE","kv":{"key":"YWJj","mod_revision":"9"}})", 100'000)));
+    CHECK(
+        parses("[\"" + std::string(100'000, ',') + "\"]")); // a comma in a string separates nothing
+}
+
 TEST_CASE("a field that is absent or null has its default", "[wire][json]") {
     for (const auto text : {"{}", R"({"f":null})"}) {
         const auto object = parse(text);
@@ -110,6 +136,7 @@ TEST_CASE("a field that is absent or null has its default", "[wire][json]") {
         CHECK(read_int64(object, "f") == 0);
         CHECK(read_uint64(object, "f") == 0);
         CHECK(read_count(object, "f") == 0);
+        CHECK(read_revision(object, "f") == 0);
         CHECK(read_enum<color>(object, "f", {{"RED", color::red}, {"GREEN", color::green}}) ==
               color::red);
         CHECK_FALSE(attempt([&] { return require_object(object, "f"); }));
@@ -140,6 +167,9 @@ TEST_CASE("sec.integers: 64-bit integers are read from strings and from numbers"
     CHECK(field("18446744073709551615", read_uint64) == ~std::uint64_t(0));
     CHECK(field("0", read_count) == 0);
     CHECK(field("\"9223372036854775807\"", read_count) == max);
+    CHECK(field("\"9223372036854775806\"", read_revision) == max - 1);
+    CHECK_FALSE(field("\"9223372036854775807\"", read_revision)); // what comes after it?
+    CHECK_FALSE(field("-1", read_revision));
 }
 
 TEST_CASE("sec.integers: integers that are out of range or no integers are protocol errors",
