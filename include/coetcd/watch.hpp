@@ -44,7 +44,7 @@ public:
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
     ///   older than what this watch has delivered.
     /// @throws error with `errc::watch_canceled` or a `server_errc` if etcd ended or refused the
-    ///   watch, `errc::too_large` if a message exceeds the limit of `client_options`. All later
+    ///   watch, `errc::too_large` if a message or a revision exceeds the limits. All later
     ///   calls throw the same.
     /// @par Cancellation
     /// `terminal`. Nothing is lost: the next call returns what this one would have.

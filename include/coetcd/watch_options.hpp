@@ -23,7 +23,9 @@ struct watch_options {
     /// otherwise.
     bool progress_notify = false;
     /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it delivery
-    /// pauses, and resumes there once the buffer was read. Must be positive.
+    /// pauses, and resumes there once the buffer was read. A revision that comes in pieces, as
+    /// large ones do, is put together first: if it takes more bytes than this and than
+    /// `client_options::max_answer`, the watch ends with `errc::too_large`. Must be positive.
     std::size_t buffer = 1024 * 1024;
 };
 

@@ -76,6 +76,7 @@ public:
 
     revisions starts;     ///< Of all creates.
     revisions ids;        ///< Theirs.
+    revisions canceled;   ///< The ids of those that were ended.
     bool confirms = true; ///< Creates.
 
     void say(const std::string& result) {
@@ -126,6 +127,9 @@ private:
         std::istringstream in(lines);
         for (std::string line; std::getline(in, line);) {
             const auto message = nlohmann::json::parse(line);
+            if (message.contains("cancel_request")) {
+                canceled.push_back(message["cancel_request"]["watch_id"].get<long long>());
+            }
             if (!message.contains("create_request")) {
                 continue;
             }
@@ -799,6 +803,59 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     auto ended = w.start(good.next());
     w.env->pass(10ms);
     CHECK(ended.code() == errc::too_large);
+}
+
+TEST_CASE("sec.limits: a revision that has no end ends the watch that it is for",
+          "[watch][security]") {
+    world w;
+    coetcd::client_options options;
+    options.max_answer = 10'000;
+    const coetcd::client client = w.client(options);
+    script etcd(w);
+    coetcd::watch_options small = from(10);
+    small.buffer = 20'000;
+    coetcd::watcher bad = w.await(client.watch("a", small));
+    coetcd::watcher good = w.await(client.watch("b", from(10)));
+    auto reading = w.start(bad.next());
+    int pieces = 0;
+    etcd.events(1, 99, {11, 12}, true); // 11 is complete with that
+    for (; pieces != 1000 && !reading.ended(); ++pieces) {
+        etcd.events(1, 99, {12}, true);
+    }
+    CHECK(revisions_of(reading.get().events) == revisions{11});
+    auto end = w.start(bad.next());
+    for (; pieces != 1000 && !end.ended(); ++pieces) {
+        etcd.events(1, 99, {12}, true);
+    }
+    CHECK(end.code() == errc::too_large);
+    CHECK(pieces > 20);
+    CHECK(pieces < 200);
+    // etcd is told to stop, the others are not disturbed, and what still comes is dropped.
+    CHECK(etcd.canceled == revisions{1});
+    for (int i = 0; i != 10; ++i) {
+        etcd.events(1, 99, {12}, true);
+    }
+    etcd.events(2, 99, {12});
+    CHECK(revisions_of(now(w, good).events) == revisions{12});
+    CHECK(w.env->opened.size() == 1);
+}
+
+TEST_CASE("pieces of a stream that broke do not count", "[watch]") {
+    world w;
+    coetcd::client_options options;
+    options.max_answer = 10'000;
+    const coetcd::client client = w.client(options);
+    script etcd(w);
+    coetcd::watch_options small = from(10);
+    small.buffer = 1;
+    coetcd::watcher seen = w.await(client.watch("a", small));
+    for (int i = 0; i != 10; ++i) {
+        etcd.events(1, 99, revisions(20, 12), true);
+        etcd.breaks();
+        w.env->pass(2s);
+    }
+    etcd.events(1, 99, revisions(20, 12));
+    CHECK(now(w, seen).events.size() == 20);
 }
 
 using way = support::fake_etcd::way;

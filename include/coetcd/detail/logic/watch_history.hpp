@@ -4,12 +4,20 @@
 #include <coetcd/kv.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <utility>
 #include <vector>
 
 namespace coetcd::detail::logic {
+
+/// The bytes that a change takes in memory.
+inline std::size_t footprint(const event& e) {
+    const std::size_t before =
+        e.prev_kv ? e.prev_kv->key.size() + e.prev_kv->value.size() : std::size_t{0};
+    return sizeof e + e.kv.key.size() + e.kv.value.size() + before;
+}
 
 /// What a watch has told of, so that it goes on without gap or duplicate after its stream broke.
 ///
@@ -31,6 +39,7 @@ public:
     std::vector<event> take(std::vector<event>& events, bool more) {
         for (event& e : events) {
             if (e.kv.mod_revision >= next_) {
+                held_ += footprint(e);
                 incomplete_.push_back(std::move(e));
             }
         }
@@ -47,11 +56,17 @@ public:
                             std::make_move_iterator(last));
             incomplete_.erase(incomplete_.begin(), last);
         }
+        for (const event& e : complete) {
+            held_ -= footprint(e);
+        }
         if (!complete.empty()) {
             reached(complete.back().kv.mod_revision);
         }
         return complete;
     }
+
+    /// The bytes of those that wait for the rest of their revision.
+    std::size_t held() const { return held_; }
 
     /// All up to `revision` was told.
     void reached(std::int64_t revision) {
@@ -65,12 +80,16 @@ public:
     std::int64_t told() const { return told_; }
 
     /// The watch begins anew at `next`: what was incomplete comes again.
-    void restart() { incomplete_.clear(); }
+    void restart() {
+        incomplete_.clear();
+        held_ = 0;
+    }
 
 private:
     std::int64_t next_;
     std::int64_t told_ = 0;
     std::vector<event> incomplete_; // of one revision
+    std::size_t held_ = 0;          // bytes of those
 };
 
 } // namespace coetcd::detail::logic

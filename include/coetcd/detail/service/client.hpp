@@ -130,7 +130,7 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
         request.start_revision = r.header.revision + 1;
     }
     auto started = std::make_shared<watcher_impl>(
-        impl->cluster_router, impl->hub, std::move(request), options);
+        impl->cluster_router, impl->hub, std::move(request), options, impl->options.max_answer);
     co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }

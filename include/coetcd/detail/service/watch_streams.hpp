@@ -258,6 +258,7 @@ protected:
             if (!complete.empty()) {
                 w.sink->on_events(complete);
             }
+            end_if_overfull(m.watch_id, from);
         } else if (w.request.progress_notify) {
             w.history.reached(m.header.revision);
             w.sink->on_progress(w.history.next() - 1);
@@ -328,6 +329,19 @@ protected:
             end_all(from, ec, text);
         } else if (const auto found = find(*id, from); found != watches_.end()) {
             end(found, ec, text);
+        }
+    }
+
+    /// Ends a watch of which too much waits for the rest of its revision. There may be no end of
+    /// it.
+    void end_if_overfull(std::int64_t id, watch_link& from) {
+        const auto found = find(id, from);
+        if (found != watches_.end() &&
+            found->second.history.held() > found->second.sink->most_held()) {
+            from.cancel(id);
+            end(found,
+                errc::too_large,
+                "one revision is over the limits of watch_options::buffer and max_answer");
         }
     }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/logic/watch_history.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/watch_options.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,11 +22,13 @@ public:
     watcher_impl(const std::shared_ptr<router>& r,
                  std::shared_ptr<watch_hub> hub,
                  wire::watch_create_request request,
-                 const watch_options& options)
+                 const watch_options& options,
+                 std::size_t max_answer)
         : world_(r->world())
         , hub_(std::move(hub))
         , request_(std::move(request))
         , buffer_(options.buffer)
+        , most_held_(std::max(options.buffer, max_answer))
         , tells_progress_(options.progress_notify)
         , changed_(*world_) {
         unread_.revision = request_.start_revision - 1;
@@ -70,12 +74,6 @@ public:
     }
 
 private:
-    static std::size_t footprint(const event& e) {
-        const std::size_t before =
-            e.prev_kv ? e.prev_kv->key.size() + e.prev_kv->value.size() : std::size_t{0};
-        return sizeof e + e.kv.key.size() + e.kv.value.size() + before;
-    }
-
     void check() const {
         if (over_ == errc::watch_compacted) {
             throw compacted_error(compact_revision_,
@@ -119,7 +117,7 @@ private:
     void on_events(std::vector<event>& events) override {
         unread_.revision = events.back().kv.mod_revision;
         for (event& e : events) {
-            held_ += footprint(e);
+            held_ += logic::footprint(e);
             unread_.events.push_back(std::move(e));
         }
         news_ = true;
@@ -128,6 +126,7 @@ private:
         }
         changed_.notify_all();
     }
+    std::size_t most_held() const override { return most_held_; }
     void on_progress(std::int64_t revision) override {
         unread_.revision = revision;
         if (tells_progress_) {
@@ -146,6 +145,7 @@ private:
     const std::shared_ptr<watch_hub> hub_;
     wire::watch_create_request request_;
     const std::size_t buffer_;
+    const std::size_t most_held_; // of one revision in pieces
     const bool tells_progress_;
     std::int64_t id_ = 0;
     bool created_ = false;

@@ -11,6 +11,7 @@
 #include "support/catch.hpp"
 
 using namespace coetcd;
+using coetcd::detail::logic::footprint;
 using coetcd::detail::logic::watch_history;
 
 namespace {
@@ -54,6 +55,33 @@ TEST_CASE("what was told before is not told again", "[logic][watch_history]") {
     CHECK(take(h, {6, 7}) == revisions{7});
     h.reached(9);
     CHECK(take(h, {8, 9, 10}) == revisions{10});
+}
+
+TEST_CASE("what waits for the rest of its revision is counted in bytes", "[logic][watch_history]") {
+    watch_history h(5);
+    CHECK(h.held() == 0);
+    take(h, {4, 5, 6}, true); // 5 is complete with that, and 4 was told
+    const std::size_t one = h.held();
+    CHECK(one > sizeof(event));
+    take(h, {6, 6}, true);
+    CHECK(h.held() == 3 * one);
+    take(h, {7}, true);
+    CHECK(h.held() == one);
+    h.restart();
+    CHECK(h.held() == 0);
+    take(h, {7, 7}, true);
+    CHECK(h.held() == 2 * one);
+    take(h, {7});
+    CHECK(h.held() == 0);
+
+    event e;
+    const std::size_t empty = footprint(e);
+    e.kv.key = "12";
+    e.kv.value = "345";
+    CHECK(footprint(e) == empty + 5);
+    e.prev_kv.emplace();
+    e.prev_kv->value = "6789";
+    CHECK(footprint(e) == empty + 9);
 }
 
 TEST_CASE("progress moves on, and never back", "[logic][watch_history]") {
