@@ -62,7 +62,7 @@ asio::awaitable<void> patience(coetcd::mutex& mutex) {
     const bool locked = co_await mutex.try_lock_for(500ms);
     if (!locked) {
         const auto holder = co_await mutex.holder();
-        std::cout << (holder ? holder->label : "nobody") << " has it\n";
+        std::cout << (holder ? coetcd::printable(holder->label) : "nobody") << " has it\n";
     }
 }
 

@@ -9,5 +9,6 @@
 #include <coetcd/lock_name.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/printable.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/watch.hpp>

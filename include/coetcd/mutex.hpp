@@ -14,6 +14,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -230,7 +231,8 @@ public:
 
     /// The waiters, next first. One round trip. Only one of each session is listed: the others
     /// queue inside it.
-    boost::asio::awaitable<std::vector<lock_entry>> waiters() const;
+    /// @param limit The most to list; 0 for all.
+    boost::asio::awaitable<std::vector<lock_entry>> waiters(std::size_t limit = 0) const;
 
 private:
     friend class detail::access;

@@ -12,6 +12,7 @@
 #include <coetcd/impl/client_options.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/mutex.hpp>
+#include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_options.hpp>
 #include <coetcd/impl/watch.hpp>

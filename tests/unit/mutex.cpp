@@ -1130,6 +1130,10 @@ TEST_CASE("holder() and waiters() tell who holds the lock and who waits", "[mute
     REQUIRE(waiters.size() == 2);
     REQUIRE(waiters[0].label == "two");
     REQUIRE(waiters[1].label == "three");
+    const std::vector<coetcd::lock_entry> next = w.await(a.waiters(1));
+    REQUIRE(next.size() == 1);
+    REQUIRE(next[0].label == "two");
+    REQUIRE(w.await(a.waiters(~std::size_t{0})).size() == 2);
     // The middle one leaves; the last one waits for the first then.
     second.cancel();
     w.env->pass(50ms);

@@ -160,8 +160,9 @@ COETCD_DECL boost::asio::awaitable<std::optional<lock_entry>> mutex::holder() co
     return detail::holder::first_entry(impl_);
 }
 
-COETCD_DECL boost::asio::awaitable<std::vector<lock_entry>> mutex::waiters() const {
-    return detail::holder::later_entries(impl_);
+COETCD_DECL boost::asio::awaitable<std::vector<lock_entry>>
+mutex::waiters(std::size_t limit) const {
+    return detail::holder::later_entries(impl_, limit);
 }
 
 } // namespace coetcd

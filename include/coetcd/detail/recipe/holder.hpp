@@ -6,6 +6,9 @@
 #include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/lock_entry.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -136,8 +139,12 @@ public:
         }
         co_return found;
     }
-    static asio::awaitable<std::vector<lock_entry>> later_entries(std::shared_ptr<holder> self) {
-        std::vector<lock_entry> all = co_await entries(std::move(self), 0);
+    /// @param most 0 for all.
+    static asio::awaitable<std::vector<lock_entry>> later_entries(std::shared_ptr<holder> self,
+                                                                  std::size_t most) {
+        constexpr std::size_t enough = 1'000'000'000;
+        const auto limit = static_cast<std::int64_t>(most == 0 ? 0 : std::min(most, enough) + 1);
+        std::vector<lock_entry> all = co_await entries(std::move(self), limit);
         if (!all.empty()) {
             all.erase(all.begin());
         }

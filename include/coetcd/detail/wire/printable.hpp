@@ -33,18 +33,32 @@ inline std::size_t printable_character(std::string_view text) {
     return 0;
 }
 
+/// Whether a character of UTF-8 changes how the text around it is read, though it is not seen: in
+/// what direction, or in which line.
+inline bool is_deceptive(std::string_view character) {
+    const auto in = [&](std::string_view low, std::string_view high) {
+        return character.size() == low.size() && character >= low && character <= high;
+    };
+    return character == "\xd8\x9c" ||            // U+061c, the Arabic letter mark
+           in("\xe2\x80\x8e", "\xe2\x80\x8f") || // U+200e and U+200f, marks of a direction
+           in("\xe2\x80\xa8", "\xe2\x80\xae") || // U+2028 and U+2029 end lines; directions
+           in("\xe2\x81\xa6", "\xe2\x81\xa9");   // U+2066 to U+2069, isolated directions
+}
+
 /// Makes text from outside fit for a log: valid UTF-8, at most 256 bytes. White space other than
-/// the space becomes a space; other control characters and malformed bytes become '?'.
+/// the space becomes a space; other control characters, those of Unicode that change the direction
+/// of a text or end a line, and malformed bytes become '?'.
 inline std::string printable(std::string_view untrusted) {
     constexpr std::size_t limit = 256;
     std::string out;
     while (!untrusted.empty()) {
         const std::size_t size = printable_character(untrusted);
-        if (out.size() + (size == 0 ? 1 : size) > limit) {
+        const bool replaced = size == 0 || is_deceptive(untrusted.substr(0, size));
+        if (out.size() + (replaced ? 1 : size) > limit) {
             break;
         }
         if (size != 0) {
-            out += untrusted.substr(0, size);
+            out += replaced ? "?" : untrusted.substr(0, size);
             untrusted.remove_prefix(size);
             continue;
         }

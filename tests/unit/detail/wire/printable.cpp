@@ -23,6 +23,38 @@ TEST_CASE("sec.server_text: printable text has no control characters", "[wire][s
                     "31m") == "??31m"); // U+009b starts a command of a terminal, as ESC [ does
 }
 
+TEST_CASE("sec.server_text: printable text reads in one direction, and is one line",
+          "[wire][security]") {
+    // U+061c, 200e, 200f, 2028 to 202e, 2066 to 2069
+    for (const char* bad : {"\xd8\x9c",
+                            "\xe2\x80\x8e",
+                            "\xe2\x80\x8f",
+                            "\xe2\x80\xa8",
+                            "\xe2\x80\xa9",
+                            "\xe2\x80\xaa",
+                            "\xe2\x80\xab",
+                            "\xe2\x80\xac",
+                            "\xe2\x80\xad",
+                            "\xe2\x80\xae",
+                            "\xe2\x81\xa6",
+                            "\xe2\x81\xa7",
+                            "\xe2\x81\xa8",
+                            "\xe2\x81\xa9"}) {
+        CHECK(printable(std::string("a") + bad + "b") == "a?b");
+        CHECK(printable(std::string(255, 'x') + bad) == std::string(255, 'x') + '?');
+    }
+    for (const char* good : {"\xd8\x9b",            // an Arabic semicolon
+                             "\xe2\x80\x8d",        // joins characters
+                             "\xe2\x80\x90",        // a hyphen
+                             "\xe2\x80\xa7",        // a hyphenation point
+                             "\xe2\x80\xaf",        // a narrow space
+                             "\xe2\x81\xa5",        // next to them
+                             "\xe2\x81\xaa",        // likewise
+                             "\xd7\x90\xd7\x91"}) { // Hebrew letters
+        CHECK(printable(good) == good);
+    }
+}
+
 TEST_CASE("printable text is valid UTF-8", "[wire][security]") {
     CHECK(printable("\xff") == "?");
     CHECK(printable("\x80") == "?");
