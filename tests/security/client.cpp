@@ -33,6 +33,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/certificates.hpp"
 #include "support/memory_seen.hpp"
 #include "support/run_test.hpp"
 
@@ -40,16 +41,17 @@ namespace {
 
 constexpr char password[] = "canary-password-0123456789";
 
-/// Memory that was given back with the password in it; counted while `looking`.
-int passwords_left = 0;
+/// Memory that was given back with what is `sought` in it; counted while `looking`.
+std::string_view sought(password, sizeof password - 1);
+int left_behind = 0;
 bool looking = false;
 
 } // namespace
 
 void support::memory_taken(void*, std::size_t) noexcept {}
 void support::memory_given_back(void* at, std::size_t size) noexcept {
-    if (looking && ::memmem(at, size, password, sizeof password - 1)) {
-        ++passwords_left;
+    if (looking && ::memmem(at, size, sought.data(), sought.size())) {
+        ++left_behind;
     }
 }
 
@@ -401,7 +403,7 @@ TEST_CASE("sec.canary: no secret is in what the library says, whatever a server 
 }
 
 TEST_CASE("sec.wiped: a password stays in no memory that is given back", "[security]") {
-    passwords_left = 0;
+    left_behind = 0;
     int logins = 0;
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
@@ -430,8 +432,36 @@ TEST_CASE("sec.wiped: a password stays in no memory that is given back", "[secur
     });
     looking = false;
     CHECK(logins > 5);
-    CHECK(passwords_left == 0);
+    CHECK(left_behind == 0);
 }
+
+#ifdef COETCD_SECURITY_TLS
+TEST_CASE("sec.wiped: the text of a key stays in no memory that is given back", "[security]") {
+    certificate_maker maker;
+    const certificate one = maker.self_signed({});
+    const std::string key = text_of(one.key_file);
+    const std::string both = maker.file("both", text_of(one.file) + key);
+    const auto line = key.find('\n') + 1;
+    sought = std::string_view(key).substr(line, key.find('\n', line) - line);
+    REQUIRE(sought.size() > 40);
+    left_behind = 0;
+    for (const bool in_files : {false, true}) {
+        coetcd::tls_options o;
+        o.ca_file = both; // somebody's mistake
+        o.certificate_file = both;
+        if (in_files) {
+            o.key_file = both;
+        } else {
+            o.key = key;
+        }
+        looking = true;
+        CHECK(coetcd::make_tls(o));
+        looking = false;
+    }
+    CHECK(left_behind == 0);
+    sought = std::string_view(password, sizeof password - 1);
+}
+#endif
 
 TEST_CASE("sec.token.redirect: a token goes to no other server than the one that was named",
           "[security]") {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ inline void trust(SSL_CTX& context, const origin& from, const std::vector<x509>&
     }
 }
 
-inline void trust_text(SSL_CTX& context, const origin& from, const std::string& text) {
+inline void trust_text(SSL_CTX& context, const origin& from, std::string_view text) {
     const std::vector<x509> found = read_certificates(from, text);
     if (found.empty()) {
         from.refuse("holds no certificate in PEM");
@@ -54,7 +55,7 @@ inline void trust_directory(SSL_CTX& context, const std::string& path) {
             continue;
         }
         const origin one(field, file);
-        const std::vector<x509> found = read_certificates(one, read_file(one, file));
+        const std::vector<x509> found = read_certificates(one, read_file(one, file).view());
         trust(context, one, found);
         any = any || !found.empty();
     }
@@ -70,7 +71,7 @@ inline void trust_directory(SSL_CTX& context, const std::string& path) {
 inline void set_trust(SSL_CTX& context, const tls_options& o) {
     if (o.ca_file) {
         const origin from("ca_file", *o.ca_file);
-        trust_text(context, from, read_file(from, *o.ca_file));
+        trust_text(context, from, read_file(from, *o.ca_file).view());
     }
     if (o.ca_directory) {
         trust_directory(context, *o.ca_directory);
@@ -108,14 +109,16 @@ inline void set_identity(SSL_CTX& context, const tls_options& o) {
 
     const origin cert_from =
         o.certificate ? origin("certificate:") : origin("certificate_file", *o.certificate_file);
-    const std::vector<x509> chain = read_certificates(
-        cert_from, o.certificate ? *o.certificate : read_file(cert_from, *o.certificate_file));
+    const std::vector<x509> chain =
+        o.certificate
+            ? read_certificates(cert_from, *o.certificate)
+            : read_certificates(cert_from, read_file(cert_from, *o.certificate_file).view());
     if (chain.empty()) {
         cert_from.refuse("holds no certificate in PEM");
     }
     const origin key_from = o.key ? origin("key:") : origin("key_file", *o.key_file);
-    std::string text = o.key ? *o.key : read_file(key_from, *o.key_file);
-    const wipe_at_end no_trace(text);
+    const secret file = o.key ? secret() : read_file(key_from, *o.key_file);
+    const std::string_view text = o.key ? std::string_view(*o.key) : file.view();
     std::function<std::string()> fetch = o.ask_passphrase;
     if (o.passphrase) {
         fetch = [&o] { return *o.passphrase; };

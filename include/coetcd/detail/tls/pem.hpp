@@ -11,12 +11,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <fstream>
+#include <cstdio>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -52,19 +52,38 @@ struct origin {
     std::string name;
 };
 
-inline std::string read_file(const origin& from, const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
+/// All that is in a file. There may be a key in it: it goes straight to memory that is wiped, not
+/// through the buffer of a stream.
+inline secret read_file(const origin& from, const std::string& path) {
+    struct closed {
+        void operator()(std::FILE* f) const { (void)std::fclose(f); }
+    };
+    const std::unique_ptr<std::FILE, closed> file(std::fopen(path.c_str(), "rb"));
     if (!file) {
         from.refuse("cannot be read: " + std::generic_category().message(errno));
     }
-    std::string text{std::istreambuf_iterator<char>(file), {}};
+    (void)std::setvbuf(file.get(), nullptr, _IONBF, 0);
+    std::string text(16 * 1024, '\0');
+    const wipe_at_end no_trace(text);
+    std::size_t size = 0;
+    while (const std::size_t n =
+               std::fread(text.data() + size, 1, text.size() - size, file.get())) {
+        size += n;
+        if (size == text.size()) {
+            std::string larger(2 * size, '\0');
+            text.copy(larger.data(), size);
+            text.swap(larger);
+            wipe(larger);
+        }
+    }
+    text.resize(size);
     if (text.empty()) {
         from.refuse("is empty, or a directory");
     }
-    return text;
+    return secret(std::move(text));
 }
 
-inline bio open(const std::string& text) {
+inline bio open(std::string_view text) {
     return bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
@@ -84,7 +103,7 @@ struct passphrase {
 };
 
 /// All certificates in a text, in their order; anything else is skipped.
-inline std::vector<x509> read_certificates(const origin& from, const std::string& text) {
+inline std::vector<x509> read_certificates(const origin& from, std::string_view text) {
     std::vector<x509> found;
     const bio in = open(text);
     passphrase none;
@@ -103,7 +122,7 @@ inline std::vector<x509> read_certificates(const origin& from, const std::string
 /// @param fetch Asked for the passphrase if the key is encrypted; not by OpenSSL, so that it may
 ///   throw.
 inline private_key
-read_key(const origin& from, const std::string& text, const std::function<std::string()>& fetch) {
+read_key(const origin& from, std::string_view text, const std::function<std::string()>& fetch) {
     const auto read = [&](passphrase& opens) {
         const bio in = open(text);
         ERR_clear_error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/tls/pem.hpp>
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,7 +33,14 @@ TEST_CASE("sec.server_text: a refusal names the field and the file, fit for a lo
 
 TEST_CASE("a file that cannot be read is refused", "[tls][pem]") {
     const certificate_maker maker;
-    CHECK(read_file(here, maker.file("a", "text\0more")) == "text");
+    CHECK(read_file(here, maker.file("a", "text\0more")).view() == "text");
+    for (const std::size_t size : {1U, 16'383U, 16'384U, 16'385U, 100'000U}) {
+        std::string text;
+        while (text.size() < size) {
+            text += static_cast<char>('a' + text.size() % 26);
+        }
+        CHECK(read_file(here, maker.file("a", text)).view() == text);
+    }
     const std::string directory = maker.directory().string();
     REQUIRE_THROWS_WITH(read_file(here, directory + "/none"),
                         "field: \"dir/file\" cannot be read: No such file or directory");
