@@ -78,6 +78,7 @@ public:
         result.sent = true;
         co_return result;
     }
+    std::uint64_t received() const override { return other_->received; }
     void close() override {
         if (!std::exchange(closed_, true)) {
             other_->ended = true;

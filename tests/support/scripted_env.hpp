@@ -43,6 +43,7 @@ public:
         explicit server_stream(coetcd::detail::env& world)
             : changed(world) {}
         std::deque<coetcd::detail::reply> messages; ///< For the client to read.
+        std::uint64_t received = 0; ///< Bytes that have come to the client, as it counts them.
         bool ended = false;
         coetcd::detail::notifier changed;
         std::function<void()> on_close; ///< The client is gone.

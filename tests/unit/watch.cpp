@@ -105,6 +105,11 @@ public:
         world_.env->push(stream_, std::move(r));
         world_.env->pass(10ms);
     }
+    /// Of a message that is not complete so many bytes come.
+    void trickle(std::uint64_t bytes) {
+        stream_->received += bytes;
+        world_.env->pass(1s);
+    }
     void breaks() {
         world_.env->break_streams();
         world_.env->pass(1s);
@@ -227,6 +232,26 @@ TEST_CASE("a watch whose member stands still goes on elsewhere", "[watch]") {
     w.env->pass(10min); // one that answers is left in peace
     REQUIRE(w.env->opened.size() == 2);
     REQUIRE(w.etcd->watches() == 1);
+}
+
+TEST_CASE("a large message on a slow line is waited for, but not one that comes in drops",
+          "[watch]") {
+    for (const bool drops : {false, true}) {
+        CAPTURE(drops);
+        world w;
+        const coetcd::client client = w.client();
+        script etcd(w);
+        coetcd::watcher seen = w.await(client.watch("a", from(10)));
+        etcd.confirms = false;
+        for (int i = 0; i != 100; ++i) {
+            etcd.trickle(drops ? 1000 : 20'000);
+        }
+        CHECK((etcd.starts.size() > 1) == drops);
+        if (!drops) {
+            etcd.events(1, 99, {11});
+            CHECK(revisions_of(now(w, seen).events) == revisions{11});
+        }
+    }
 }
 
 TEST_CASE("filters leave out what is not wanted", "[watch]") {

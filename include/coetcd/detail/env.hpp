@@ -87,6 +87,9 @@ public:
     /// Waits for the next message. One caller at a time. `asio::error::eof` is the regular end.
     /// Of a message that is `errc::too_large` the body is the beginning; it is the last one.
     virtual asio::awaitable<reply> read() = 0;
+    /// The bytes that have come so far, also those of a message that is not complete; 0 if they are
+    /// not counted.
+    virtual std::uint64_t received() const { return 0; }
     /// Ends both directions: a `read` or `write` under way fails.
     virtual void close() = 0;
 };

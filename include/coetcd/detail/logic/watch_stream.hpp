@@ -51,7 +51,19 @@ public:
         open_ = true;
         heard_something(now);
     }
-    void heard_something(TimePoint now) { heard_ = told_ = now; }
+    /// A whole message.
+    /// @param bytes All that have come on this stream so far, where that is known.
+    void heard_something(TimePoint now, std::uint64_t bytes = 0) {
+        heard_ = told_ = now;
+        counted_ = std::max(counted_, bytes);
+    }
+    /// So many bytes have come so far: those of a large message on a slow line are a sign of life,
+    /// too; a few now and then are none.
+    void heard_bytes(TimePoint now, std::uint64_t bytes) {
+        if (bytes >= counted_ + sign_of_life) {
+            heard_something(now, bytes);
+        }
+    }
     /// By another stream: that etcd is still there.
     void heard_beside(TimePoint now) { heard_ = now; }
     /// It was etcd who said it.
@@ -113,6 +125,8 @@ public:
     static constexpr std::chrono::seconds short_patience{1};
 
 private:
+    static constexpr std::uint64_t sign_of_life = 16 * 1024; // bytes
+
     static constexpr std::int64_t first_question = std::int64_t{1} << 62; // watches count from 1
 
     // After how long a silence etcd is asked whether it is still there: a member that stands still
@@ -130,6 +144,7 @@ private:
     bool answered_ = false;
     TimePoint heard_ = TimePoint::min();  // when there was last an answer, or first a question
     TimePoint told_ = TimePoint::min();   // when there was last a message on this very stream
+    std::uint64_t counted_ = 0;           // the bytes that had come then
     std::deque<std::int64_t> unanswered_; // creations, in the order in which etcd answers them
     std::int64_t questions_ = 0;
 };

@@ -37,6 +37,8 @@ public:
     /// `asio::error::eof`; what an unterminated last line holds comes before it. Of a line that is
     /// too large there is the beginning.
     virtual asio::awaitable<reply> read_line() = 0;
+    /// The bytes that have come so far.
+    virtual std::uint64_t received() const = 0;
     /// Ends what is under way. Does not wait, and says nothing to the peer.
     virtual void close() = 0;
 

@@ -215,6 +215,7 @@ public:
         co_return limit.fired() ? error_code(errc::timed_out) : ec;
     }
     asio::awaitable<reply> read() override { return connection_->read_line(); }
+    std::uint64_t received() const override { return connection_->received(); }
     void close() override { connection_->close(); }
 
 private:

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -134,6 +135,8 @@ public:
         co_return result;
     }
 
+    std::uint64_t received() const override { return received_; }
+
     void close() override { beast::close_socket(beast::get_lowest_layer(stream_)); }
 
 private:
@@ -184,6 +187,7 @@ private:
         const std::size_t n =
             co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, ec));
         buffer_.commit(n);
+        received_ += n;
         co_return ec;
     }
 
@@ -225,6 +229,7 @@ private:
     beast::flat_buffer buffer_; // read, and not parsed yet
     const limits limits_;
     bool reusable_ = true;
+    std::uint64_t received_ = 0;
 
     // Of a request that stays open:
     std::optional<http::response_parser<http::buffer_body>> open_answer_;

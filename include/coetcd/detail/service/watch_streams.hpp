@@ -112,7 +112,7 @@ protected:
 
         while (!on->closed) {
             reply r = co_await on->channel->read();
-            on->state.heard_something(env_.now());
+            on->state.heard_something(env_.now(), on->channel->received());
             if (!dispatch(*on, r)) {
                 break;
             }
@@ -152,6 +152,7 @@ protected:
                 }
                 continue;
             }
+            on->state.heard_bytes(world.now(), on->channel->received());
             const step next = on->state.next(world.now());
             if (next == step::wait) {
                 (void)co_await on->outgoing.wait(on->state.until());

@@ -68,6 +68,45 @@ TEST_CASE("a stream is asked whether it is alive, and given up if it is not",
          },
          8s,
          step::give_up},
+        {"but a large answer is on its way",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.heard_bytes(start + 6s, 20'000);
+         },
+         8s,
+         step::give_up},
+        {"but the same bytes are only counted again",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.heard_bytes(start + 6s, 20'000);
+             s.heard_bytes(start + 7s, 20'000);
+             s.heard_bytes(start + 7s, 36'383);
+         },
+         8s,
+         step::give_up},
+        {"but all that comes is a drop now and then",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.heard_bytes(start + 6s, 16'383);
+         },
+         7s,
+         step::give_up},
+        {"but the bytes are those of messages",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.heard_something(start + 6s, 20'000);
+             s.heard_bytes(start + 7s, 20'000);
+         },
+         8s,
+         step::give_up},
         {"a watch is answered",
          kind::everybody,
          two_way,
