@@ -734,3 +734,36 @@ TEST_CASE("bytes.huge: no answer takes more memory than the limits say", "[bytes
         }
     }
 }
+
+TEST_CASE("bytes.dense: many small things take no more memory than other answers of that size",
+          "[bytes]") {
+    const char* const items[] = {"{}",
+                                 "[]",
+                                 "0",
+                                 R"("")",
+                                 R"({"":0})",
+                                 "{            }",
+                                 R"({"key":""})",
+                                 R"({"key":"","value":"","version":0})",
+                                 R"({"ID":"1","key":[[],[]]})"};
+    const char* const lists[] = {
+        "kvs", "prev_kvs", "responses", "leases", "keys", "events", "members", "unknown"};
+    for (const char* const item : items) {
+        for (const char* const list : lists) {
+            INFO(item << " in " << list);
+            std::string body = R"({"header":{},")" + std::string(list) + "\":[" + item;
+            while (body.size() < 200'000) {
+                body.append(",").append(item);
+            }
+            body += "]}";
+            for (const rpc what : all_calls) {
+                const bool stream = what == rpc::watch || what == rpc::lease_keep_alive;
+                const std::string text = stream ? "{\"result\":" + body + "}" : body;
+                const std::size_t before = bytes_in_use;
+                most_in_use = before;
+                (void)meaning(what, 200, text);
+                CHECK(most_in_use - before < 32 * text.size());
+            }
+        }
+    }
+}
