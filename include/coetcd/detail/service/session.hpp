@@ -104,6 +104,12 @@ public:
         const bool by_us = reason_ == session_end::closed || reason_ == session_end::orphaned;
         return {by_us ? errc::session_closed : errc::session_lost, who + ": " + describe(reason_)};
     }
+    /// @throws error as `loss`.
+    void require_alive(const std::string& who) {
+        if (!alive()) {
+            throw loss(who);
+        }
+    }
     session_state state() {
         return !alive() ? session_state::lost
                         : (suspect_ ? session_state::suspect : session_state::active);
