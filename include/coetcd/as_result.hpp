@@ -10,6 +10,8 @@
 
 #include <exception>
 #include <optional>
+#include <ostream>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -19,6 +21,8 @@ namespace coetcd {
 /// How an operation failed, without an exception: see `as_result`.
 class failure {
 public:
+    /// None: what `error()` of a result gives if there is a value.
+    failure() = default;
     /// @param cause What was thrown, a `boost::system::system_error`.
     failure(const boost::system::system_error& thrown, std::exception_ptr cause)
         : code_(thrown.code())
@@ -29,13 +33,24 @@ public:
     const std::string& text() const noexcept { return text_; } ///< For logs, as `error::what`.
 
     /// Throws what the operation would have thrown: `error`, `compacted_error`, or what else.
-    [[noreturn]] void rethrow() const { std::rethrow_exception(cause_); }
+    [[noreturn]] void rethrow() const {
+        if (!cause_) {
+            throw std::logic_error("failure: there is none");
+        }
+        std::rethrow_exception(cause_);
+    }
 
 private:
     error_code code_;
     std::string text_;
     std::exception_ptr cause_;
 };
+
+template<class Char, class Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
+                                             const failure& f) {
+    return out << f.text().c_str();
+}
 
 /// What `value()` of a result does if there is none.
 [[noreturn]] inline void throw_exception_from_error(const failure& f,

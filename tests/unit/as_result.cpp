@@ -6,6 +6,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -38,15 +39,18 @@ asio::awaitable<T> fails(Thrown thrown) {
 TEST_CASE("as_result() gives what an operation returned", "[as_result]") {
     world w;
     const coetcd::result<int> number = w.await(as_result(seven()));
-    REQUIRE(number);
+    REQUIRE(number.has_value());
     CHECK(*number == 7);
+    CHECK_FALSE(number.error().code());
+    CHECK(number.error().text().empty());
+    CHECK_THROWS_AS(number.error().rethrow(), std::logic_error);
     CHECK(w.await(as_result(nothing())).has_value());
     // Also what cannot be copied, nor made from nothing.
     auto made = []() -> asio::awaitable<std::unique_ptr<int>> {
         co_return std::make_unique<int>(7);
     };
     auto moved = w.await(as_result(made()));
-    REQUIRE(moved);
+    REQUIRE(moved.has_value());
     CHECK(**moved == 7);
     const coetcd::client client = w.client();
     auto watching = w.await(as_result(client.watch("k")));
@@ -57,11 +61,14 @@ TEST_CASE("as_result() gives code and text of what an operation threw", "[as_res
     world w;
     const coetcd::error thrown(errc::unavailable, "at no endpoint");
     const auto number = w.await(as_result(fails<int>(thrown)));
-    REQUIRE_FALSE(number);
+    REQUIRE(number.has_error());
     CHECK(number.error().code() == errc::unavailable);
     CHECK(number.error().code() == coetcd::condition::retryable);
     CHECK(number.error().text() == thrown.what());
     CHECK_THROWS_AS(number.value(), coetcd::error);
+    std::ostringstream shown;
+    shown << number;
+    CHECK_THAT(shown.str(), support::contains("at no endpoint"));
     // What it was is not forgotten.
     const auto gone = w.await(as_result(fails<int>(coetcd::compacted_error(42, "watch"))));
     REQUIRE(gone.has_error());
