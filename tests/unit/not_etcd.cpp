@@ -40,7 +40,7 @@ const page pages[] = {{200, "<html>hello</html>"},
 /// A cluster of three behind something that may answer in their place.
 struct cluster {
     cluster()
-        : client(w.env, coetcd::endpoints("http://a:2379", "http://b:2379", "http://c:2379")) {
+        : client(w.client(coetcd::endpoints("http://a:2379", "http://b:2379", "http://c:2379"))) {
         w.env->on_call = [this, serve = w.env->on_call](const call_request& q, reply& r) {
             if (instead && (bad.empty() || q.to.host == bad)) {
                 ++hits;
@@ -172,7 +172,7 @@ TEST_CASE("a login rides out what is not etcd's", "[not_etcd][auth]") {
         coetcd::client_options o;
         o.credentials = coetcd::credentials("shop", "pw");
         o.insecure_plain_text_credentials = true;
-        c.client = coetcd::client(w.env, coetcd::endpoints("http://a:1", "http://b:1"), o);
+        c.client = w.client(coetcd::endpoints("http://a:1", "http://b:1"), o);
         c.instead = &each;
         auto got = w.start(c.client.get("x"));
         w.env->pass(3s);

@@ -1014,8 +1014,8 @@ TEST_CASE("a refusal by something that is not etcd ends no watch", "[watch][prox
     const auto status = GENERATE(401U, 403U, 404U, 411U, 429U, 502U);
     CAPTURE(status);
     world w;
-    const coetcd::client client(
-        w.env, coetcd::endpoints("http://a:2379", "http://b:2379", "http://c:2379"));
+    const coetcd::client client =
+        w.client(coetcd::endpoints("http://a:2379", "http://b:2379", "http://c:2379"));
     coetcd::watcher seen = w.await(client.watch("a", from(1)));
     // A member restarts, and where the stream goes next a proxy says no.
     std::string bad;

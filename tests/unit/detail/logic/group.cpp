@@ -336,7 +336,7 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
     const op_response put = put_response();
     group alone;
     REQUIRE(alone.add(b, "", form::alone));
-    CHECK(alone.split(whole(true, {put, delete_range_response()})));
+    CHECK(alone.split(whole(true, {put, erase_response()})));
     CHECK(alone.split(whole(false, {one})));
     CHECK(refused([&] { (void)alone.split(whole(true, {put})); }));
     CHECK(refused([&] { (void)alone.split(whole(true, {put, put})); }));
@@ -345,7 +345,7 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
     CHECK(refused([&] { (void)alone.split(answer(false, {one})); })); // no header to speak of
     group nested;
     REQUIRE(nested.add(b, "", form::nested));
-    CHECK(nested.split(whole(true, {answer(true, {put, delete_range_response()})})));
+    CHECK(nested.split(whole(true, {answer(true, {put, erase_response()})})));
     CHECK(nested.split(whole(true, {answer(false)})));
     CHECK(refused([&] { (void)nested.split(whole(true, {answer(true)})); }));
     CHECK(refused([&] { (void)nested.split(whole(true, {answer(true, {put, put})})); }));

@@ -89,7 +89,7 @@ TEST_CASE("to end a legacy is to erase its life, and to make void what may come 
         if (bumps) {
             const auto& put = std::get<coetcd::put_request>(t.success[1]);
             CHECK(put.key == "m.abc-1-0");
-            CHECK(put.lease == lease);
+            CHECK(put.options.lease == lease);
         }
     }
 }
