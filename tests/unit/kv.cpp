@@ -182,7 +182,7 @@ TEST_CASE("an answer of another type than was asked for is not mistaken", "[kv][
     CHECK_FALSE(op_response(txn_response()).nested().succeeded);
 }
 
-TEST_CASE("each enumerator has its name as a label", "[kv]") {
+TEST_CASE("each enumerator of keys and values has its name as a label", "[kv]") {
     const auto name = [](auto e) { return std::string(to_string(e)); };
     CHECK(name(event_type::put) == "put");
     CHECK(name(event_type::erase) == "erase");
