@@ -76,7 +76,7 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
 /// @returns What was granted. Throws the rest.
 inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
     std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id& drawn) {
-    constexpr int draws = 3; // a proxy that repeats a request by itself takes a number from us
+    constexpr int draws = 10; // a proxy that repeats a request by itself takes a number from us
     outcome<lease_grant_response> granted;
     for (int i = 0; i != draws; ++i) {
         drawn = draw_lease(*impl->world);
