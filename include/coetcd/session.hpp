@@ -84,7 +84,8 @@ public:
     boost::asio::awaitable<session_end> wait_lost() const;
 
     /// Ends the session and revokes its lease. One round trip; none if it was closed before. Takes
-    /// at most its ttl or five seconds, whichever is less.
+    /// at most its ttl or five seconds, whichever is less; twice that if an earlier request to end
+    /// the lease was still under way, and fails.
     ///
     /// It takes effect at the call: the session and its locks are lost, and the request is on its
     /// way. Await the result to know that etcd has deleted its keys.

@@ -288,6 +288,27 @@ TEST_CASE("close() that failed can be called again", "[session]") {
     REQUIRE(w.etcd->leases() == 0);
 }
 
+TEST_CASE("close() does not fail with a request that began before it", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session s = w.await(coetcd::session::open(client, {60s}));
+    bool silent = true;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.answered = !silent;
+        return f;
+    };
+    auto earlier = w.start(s.close());
+    w.env->pass(4s); // that request has had its last attempt
+    auto later = w.start(s.close());
+    silent = false;
+    w.env->pass(2s);
+    REQUIRE(earlier.ended());
+    REQUIRE_FALSE(earlier.succeeded());
+    later.get();
+    REQUIRE(w.etcd->leases() == 0);
+}
+
 TEST_CASE("a session that could not be opened keeps nothing busy", "[session]") {
     world w;
     const coetcd::client client = w.client();

@@ -148,8 +148,9 @@ public:
     /// Ends it, and has etcd end the lease, at the call; what is awaited is that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
         self->lose(session_end::closed);
+        const bool joins = self->revocation_ == revocation::under_way;
         self->revoke();
-        return until_revoked(std::move(self));
+        return until_revoked(std::move(self), joins);
     }
 
     /// It has ended, and all keys with its lease are to go, or have gone: nobody renews it any
@@ -190,7 +191,8 @@ private:
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
-    static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self);
+    /// @param joins A revocation was under way before: if that fails, ask once more.
+    static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self, bool joins);
 
     /// How far the end of the lease is that we ask for.
     enum class revocation { none, under_way, done, failed };
@@ -316,9 +318,13 @@ inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> 
     self->changed_.notify_all();
 }
 
-inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self) {
+inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
+                                                         bool joins) {
     while (self->revocation_ == revocation::under_way) {
         (void)co_await self->changed_.wait();
+        if (self->revocation_ == revocation::failed && std::exchange(joins, false)) {
+            self->revoke();
+        }
     }
     if (self->revocation_ == revocation::failed) {
         self->trouble_.check();
