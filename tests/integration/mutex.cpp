@@ -487,6 +487,43 @@ TEST_CASE("A waiter whose lease is revoked ends its wait, while the holder holds
     });
 }
 
+TEST_CASE("A lock goes on under the session that adopts its lease", "[mutex][resume]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        session first = co_await open_session(c, 30s);
+        session rival = co_await open_session(c, 30s);
+        const std::string name = unique_name("resumed");
+        coetcd::mutex before(first, name);
+        coetcd::mutex theirs(rival, name);
+        co_await before.lock();
+        const auto token = before.fencing_token();
+        task<void> waiting(executor, theirs.lock());
+        co_await until_waiting(theirs, 1);
+
+        const coetcd::lease_id lease = first.orphan();
+        std::optional<session> heir = co_await session::adopt(c, lease);
+        REQUIRE(heir);
+        coetcd::mutex after(*heir, name);
+        const bool resumed = co_await after.resume();
+        CHECK(resumed);
+        CHECK(after.fencing_token() == token);
+        auto guarded = txn().when(after.is_owner());
+        const auto proof = co_await c.txn(std::move(guarded));
+        CHECK(proof.succeeded);
+        const bool again = co_await after.resume();
+        CHECK_FALSE(again);
+        CHECK_FALSE(waiting.done());
+
+        const bool given_back = co_await after.unlock();
+        CHECK(given_back);
+        co_await waiting.result();
+        CHECK(theirs.fencing_token() > token);
+        co_await heir->close();
+        co_await rival.close();
+    });
+}
+
 TEST_CASE("A waiter whose key is deleted by hand ends its wait", "[mutex][loss]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;

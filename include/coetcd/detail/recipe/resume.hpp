@@ -77,7 +77,7 @@ resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     const asio::cancellation_type cancelled_before = stop.cancelled();
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
-    const when in_time = s->owner->within(s->owner->options.request_timeout);
+    const when in_time = s->owner->within(s->request_timeout);
     const range_request queue = logic::whole_queue(name);
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
     read.check();

@@ -252,17 +252,19 @@ TEST_CASE("a cancellation handler may destroy other locks of the session", "[pla
         w.await(after->lock());
         auto queued = w.start(waiting->lock());
         w.env->pass(20ms);
-        if (how == 0) {
-            (void)session.close();
-        } else if (how == 1) {
-            (void)session.orphan();
-        } else if (how == 2) {
-            w.env->stall(9500ms);
-            REQUIRE_FALSE(after->owns_lock()); // which finds it out
-        } else {
-            w.etcd->revoke(session.lease());
-            w.env->pass(4s);
-        }
+        asio::post(*w.context, [&] { // so that the cancellation comes in the midst of it
+            if (how == 0) {
+                (void)session.close();
+            } else if (how == 1) {
+                (void)session.orphan();
+            } else if (how == 2) {
+                w.env->stall(9500ms);
+                (void)after->owns_lock(); // which finds out
+            } else {
+                w.etcd->revoke(session.lease());
+            }
+        });
+        w.env->pass(4s);
         INFO("how " << how);
         REQUIRE_FALSE(after);
         w.env->pass(1s);

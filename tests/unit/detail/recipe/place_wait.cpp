@@ -113,7 +113,7 @@ TEST_CASE("lock() || timer holds nothing if the timer wins", "[place_wait][cance
         REQUIRE(w.etcd->under("m/").size() == (*first == 0 ? 1 : 0));
         won += *first == 0 ? 0 : 1;
     }
-    REQUIRE(won > 1);
+    REQUIRE(won > 0);
     REQUIRE(won < most_hops);
 }
 
