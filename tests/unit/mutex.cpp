@@ -1242,7 +1242,7 @@ TEST_CASE("with_lock() reports a loss that its body itself brings about", "[mute
         co_return 1;
     };
     session = w.await(coetcd::session::open(client));
-    coetcd::mutex other(session, "m");
+    coetcd::mutex other(session, "n"); // "m" is still held by the lease
     auto failed = w.start(coetcd::with_lock(other, failing));
     w.env->pass(50ms);
     REQUIRE(failed.code() == errc::session_closed);

@@ -23,6 +23,9 @@ enum class remedy {
 };
 
 inline remedy remedy_for(const error_code& ec, std::string_view text) {
+    if (ec == errc::protocol_error) {
+        return remedy::later; // it may come as fast as it is asked for
+    }
     if (is_passing(ec)) {
         return remedy::again;
     }

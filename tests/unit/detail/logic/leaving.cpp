@@ -21,8 +21,8 @@ TEST_CASE("only a refusal of etcd's own ends a clean-up", "[logic][leaving]") {
              std::tuple{error_code(errc::timed_out), "", remedy::again},
              {errc::unavailable, "", remedy::again},
              {errc::outcome_unknown, "", remedy::again},
-             {errc::protocol_error, "<html>", remedy::again},
              // It cannot be read, or not asked.
+             {errc::protocol_error, "<html>", remedy::later},
              {errc::too_large, "", remedy::later},
              {errc::tls_failed, "", remedy::later},
              {errc::login_failed, "", remedy::later},
