@@ -47,17 +47,27 @@ class client_impl;
 ///
 /// @par Cancellation
 /// `terminal`, for all calls, at once. The connection is closed; a change may have been applied.
+/// @par Executors
+/// All work is done on the client's executor, one handler at a time: see `get_executor`. What is
+/// awaited may be awaited from any executor; it is done on the client's, and comes back. The
+/// caller's executor must exist until then. On the client's own executor that costs nothing.
 /// @par Thread safety
-/// Distinct objects that are not copies: safe. Copies, and their sessions, mutexes and watchers:
-/// unsafe; use them on one strand, or on an `io_context` that one thread runs.
+/// A client, and its sessions, mutexes and watchers, may be used from any thread if its executor is
+/// a strand. If it is that of an `io_context`, one thread has to run that; the others may await.
+/// Distinct objects, and `const` functions of shared ones: safe. Other functions of shared objects:
+/// unsafe. What takes effect at the call, as a destructor, does so at once on the client's
+/// executor; elsewhere what can be seen of it changes at once, and the rest as soon as the client's
+/// executor gets to it.
 class client {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// @param executor Where all work is done: the caller's `io_context` or strand.
+    /// @param executor Where all work is done: a strand, or an `io_context` that one thread runs.
+    ///   With any other, as that of a thread pool, the client makes a strand of its own there.
     /// @throws std::invalid_argument naming the field, if an endpoint or an option is invalid.
     client(executor_type executor, endpoints cluster, client_options options = {});
 
+    /// Where all work is done: the executor of the constructor, or the strand that it made.
     executor_type get_executor() const;
 
     /// The same client, with another `request_timeout` for the calls made through this handle, and

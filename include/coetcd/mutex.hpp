@@ -34,6 +34,7 @@ class access;
 class holder;
 class place;
 std::shared_ptr<ownership> ownership_of(const held_lock& held);
+boost::asio::any_io_executor home_of(const held_lock& held);
 boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
                                                           std::chrono::nanoseconds patience);
 } // namespace detail
@@ -245,6 +246,7 @@ private:
 /// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
 /// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
 /// succeeded, a failure to unlock is not reported: the lock is given back in the background.
+/// `body` runs on the executor of the caller.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
@@ -257,15 +259,17 @@ private:
 /// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.
 template<class Body>
 auto with_lock(mutex& m, Body body) {
-    return detail::run_guarded(m.scoped_lock(), &detail::ownership_of, std::move(body));
+    return detail::run_guarded(
+        m.get_executor(), m.scoped_lock(), &detail::ownership_of, std::move(body));
 }
 
 /// The same, under a lock that is held already. It is given back at the end.
 /// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
 template<class Body>
 auto with_lock(held_lock&& held, Body body) {
+    auto home = detail::home_of(held);
     return detail::run_guarded(
-        detail::brought(std::move(held)), &detail::ownership_of, std::move(body));
+        std::move(home), detail::brought(std::move(held)), &detail::ownership_of, std::move(body));
 }
 
 /// The same, if the lock can be had within `patience`: see `mutex::try_lock_for`. The body may take
@@ -275,7 +279,7 @@ auto with_lock(held_lock&& held, Body body) {
 template<class Body>
 auto with_lock_for(mutex& m, std::chrono::nanoseconds patience, Body body) {
     return detail::run_guarded_if(
-        detail::lock_for(m, patience), &detail::ownership_of, std::move(body));
+        m.get_executor(), detail::lock_for(m, patience), &detail::ownership_of, std::move(body));
 }
 
 } // namespace coetcd

@@ -30,7 +30,7 @@ class watcher_impl;
 /// Behind a proxy that buffers requests, each watch has a connection of its own.
 ///
 /// @par Thread safety
-/// Distinct objects: safe, if their clients are distinct. Shared objects: unsafe.
+/// As `client`.
 class [[nodiscard]] watcher {
 public:
     using executor_type = boost::asio::any_io_executor;

@@ -3,6 +3,7 @@
 // threads`; no other sanitizer sees a race.
 #include <coetcd.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -10,6 +11,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <atomic>
@@ -106,7 +109,145 @@ awaitable<void> work(std::string url,
     (void)co_await c.erase(std::move(mine));
 }
 
+/// What a service does in each of its connections: all shapes of a lock, on a strand of its own.
+class visitor {
+public:
+    visitor(client c, session& s, const std::string& name, std::vector<int>& counts, int id)
+        : client_(std::move(c))
+        , session_(s)
+        , name_(name)
+        , counts_(counts)
+        , id_(id) {}
+
+    awaitable<void> run() {
+        for (int i = 0; i < rounds; ++i) {
+            const auto which = static_cast<std::size_t>(id_ + i) % counts_.size();
+            coetcd::mutex m(session_, name_ + std::to_string(which));
+            co_await take(m, counts_[which], i % 6);
+            if (session_.state() == coetcd::session_state::lost || session_.remaining() == 0ns) {
+                throw std::logic_error("the session is lost");
+            }
+        }
+    }
+
+private:
+    awaitable<void> take(coetcd::mutex& m, int& count, int how) {
+        const auto here = co_await asio::this_coro::executor;
+        auto body = [&]() -> awaitable<void> {
+            const auto executor = co_await asio::this_coro::executor;
+            if (executor != here) {
+                throw std::logic_error("a body runs on another executor");
+            }
+            const int before = count; // no atomic: the lock orders
+            co_await yield();
+            count = before + 1;
+        };
+        if (how == 0) {
+            co_await m.lock();
+            co_await body();
+            coetcd::txn guarded = coetcd::txn().when(m.is_owner()).then(coetcd::op::range("x"));
+            const auto answer = co_await client_.txn(std::move(guarded));
+            const bool was_ours = co_await m.unlock();
+            if (!answer.succeeded || !was_ours || m.owns_lock()) {
+                throw std::logic_error("it was not ours");
+            }
+        } else if (how == 1) {
+            const coetcd::held_lock held = co_await m.scoped_lock();
+            co_await body(); // given back from here, by the destructor
+        } else if (how == 2) {
+            co_await coetcd::with_lock(m, body);
+        } else if (how == 3) {
+            const bool ran = co_await coetcd::with_lock_for(m, 60s, body);
+            if (!ran) {
+                throw std::logic_error("it took too long");
+            }
+        } else if (how == 4) {
+            const auto taken = co_await coetcd::as_result(m.try_lock_for(60s));
+            if (!taken || !*taken || m.fencing_token() == 0) {
+                throw std::logic_error("it was not taken");
+            }
+            co_await body(); // goes with the mutex
+        } else {
+            // Cancelled from here, at any moment of its way there and back.
+            asio::cancellation_signal stop;
+            auto ended = std::make_shared<bool>(false);
+            asio::co_spawn(here,
+                           m.lock(),
+                           asio::bind_cancellation_slot(
+                               stop.slot(), [ended](std::exception_ptr) { *ended = true; }));
+            co_await yield(id_ % 7);
+            stop.emit(asio::cancellation_type::terminal);
+            while (!*ended) {
+                co_await yield();
+            }
+            if (m.owns_lock()) {
+                co_await body();
+                (void)m.unlock(); // takes effect although nobody awaits it
+            } else {
+                co_await coetcd::with_lock(m, body);
+            }
+        }
+    }
+
+    const client client_;
+    session& session_;
+    const std::string name_;
+    std::vector<int>& counts_;
+    const int id_;
+};
+
+/// Of keys that another coroutine writes meanwhile.
+awaitable<void> follow(client c, std::string key, std::promise<void>& ready) {
+    coetcd::watcher w = co_await c.watch(key);
+    ready.set_value();
+    for (int seen = 0; seen != rounds;) {
+        const coetcd::watch_batch batch = co_await w.next();
+        seen += static_cast<int>(batch.events.size());
+    }
+}
+
 } // namespace
+
+TEST_CASE("A client serves coroutines on any executor, whichever thread they are on", "[threads]") {
+    asio::thread_pool pool(threads);
+    const bool own_strand = GENERATE(true, false);
+    const auto home = own_strand ? asio::any_io_executor(pool.get_executor())
+                                 : asio::any_io_executor(asio::make_strand(pool));
+    const std::string name = unique_name("anywhere") + '/';
+    std::vector<int> counts(3);
+    {
+        const client c(home, shared_etcd().url());
+        session s = asio::co_spawn(pool, session::open(c), asio::use_future).get();
+        std::vector<std::unique_ptr<visitor>> visitors;
+        std::vector<std::future<void>> ends;
+        std::promise<void> ready;
+        ends.push_back(
+            asio::co_spawn(asio::make_strand(pool), follow(c, name, ready), asio::use_future));
+        ready.get_future().wait();
+        for (int i = 0; i < 2 * clients; ++i) {
+            visitors.push_back(std::make_unique<visitor>(c, s, name, counts, i));
+            ends.push_back(
+                asio::co_spawn(asio::make_strand(pool), visitors.back()->run(), asio::use_future));
+        }
+        for (int i = 0; i < rounds; ++i) {
+            (void)asio::co_spawn(pool, c.put(name, "x"), asio::use_future).get();
+        }
+        for (auto& e : ends) {
+            e.get();
+        }
+        auto loss = asio::co_spawn(asio::make_strand(pool), s.wait_lost(), asio::use_future);
+        asio::co_spawn(pool, s.close(), asio::use_future).get();
+        CHECK(loss.get() == coetcd::session_end::closed);
+        (void)asio::co_spawn(pool, c.erase(name), asio::use_future).get();
+        CHECK(asio::co_spawn(pool, count(c, name), asio::use_future).get() == 0);
+    }
+    pool.join();
+    int total = 0;
+    for (const int each : counts) {
+        total += each;
+    }
+    CHECK(total == 2 * clients * rounds);
+}
 
 TEST_CASE("Clients on strands of their own share the threads of one context", "[threads]") {
     asio::io_context context;

@@ -114,6 +114,9 @@ public:
     virtual ~env() = default;
     /// Where all handlers run. Not to be used from two threads at once.
     virtual asio::any_io_executor executor() const = 0;
+    /// Whether this thread is in one of its handlers. From anywhere.
+    virtual bool is_home() const { return true; }
+    /// From anywhere.
     virtual time_point now() const = 0;
     virtual std::uint64_t random() = 0;
     virtual std::unique_ptr<sleeper> make_sleeper() = 0;

@@ -19,8 +19,8 @@ COETCD_DECL client::client(executor_type executor, endpoints cluster, client_opt
 
 COETCD_DECL
 client::client(std::shared_ptr<detail::env> world, endpoints cluster, client_options options)
-    : client(std::make_shared<detail::client_impl>(
-                 std::move(world), detail::parse(cluster, options), detail::checked(options)),
+    : client(detail::make_at_home<detail::client_impl>(
+                 world, world, detail::parse(cluster, options), detail::checked(options)),
              options.request_timeout) {}
 
 COETCD_DECL client::client(std::shared_ptr<detail::client_impl> impl,
@@ -41,38 +41,40 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
 
 COETCD_DECL boost::asio::awaitable<std::optional<key_value>> client::get(std::string key) const {
     detail::require_key(key);
-    return detail::first_of(
-        detail::ask(impl_, range_request(std::move(key)), impl_->within(timeout_)));
+    return impl_->home(detail::first_of(
+        detail::ask(impl_, range_request(std::move(key)), impl_->within(timeout_))));
 }
 
 COETCD_DECL boost::asio::awaitable<range_response> client::range(key_range keys,
                                                                  range_options options) const {
     detail::require_key(keys.key);
-    return detail::ask(impl_, range_request(std::move(keys), options), impl_->within(timeout_));
+    return impl_->home(
+        detail::ask(impl_, range_request(std::move(keys), options), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<put_response>
 client::put(std::string key, std::string value, put_options options) const {
     detail::require_key(key);
-    return detail::ask(
-        impl_, put_request(std::move(key), std::move(value), options), impl_->within(timeout_));
+    return impl_->home(detail::ask(
+        impl_, put_request(std::move(key), std::move(value), options), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<erase_response> client::erase(key_range keys,
                                                                  erase_options options) const {
     detail::require_key(keys.key);
-    return detail::ask(impl_, erase_request(std::move(keys), options), impl_->within(timeout_));
+    return impl_->home(
+        detail::ask(impl_, erase_request(std::move(keys), options), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<txn_response> client::txn(coetcd::txn transaction) const {
     const detail::impact does = detail::impact_of(transaction);
-    return detail::ask(impl_, transaction, impl_->within(timeout_).as(does));
+    return impl_->home(detail::ask(impl_, transaction, impl_->within(timeout_).as(does)));
 }
 
 COETCD_DECL boost::asio::awaitable<compaction_response> client::compact(std::int64_t revision,
                                                                         bool physical) const {
     const detail::wire::compaction_request request{revision, physical};
-    return detail::ask(impl_, request, impl_->within(timeout_));
+    return impl_->home(detail::ask(impl_, request, impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_grant_response>
@@ -81,31 +83,32 @@ client::lease_grant(std::chrono::seconds ttl, lease_id id) const {
     if (id < 0) {
         throw std::invalid_argument("id: must be positive, or 0 to have one chosen");
     }
-    return detail::lease_grant(impl_, impl_->within(timeout_), ttl, id);
+    return impl_->home(detail::lease_grant(impl_, impl_->within(timeout_), ttl, id));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lease_revoke_response>>
 client::lease_revoke(lease_id id) const {
     detail::require_lease(id);
-    return detail::lease_revoke(impl_, impl_->within(timeout_), id);
+    return impl_->home(detail::lease_revoke(impl_, impl_->within(timeout_), id));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lease_keep_alive_response>>
 client::lease_keep_alive_once(lease_id id) const {
     detail::require_lease(id);
     const detail::wire::lease_keep_alive_request request{id};
-    return detail::if_there(detail::ask(impl_, request, impl_->within(timeout_)));
+    return impl_->home(detail::if_there(detail::ask(impl_, request, impl_->within(timeout_))));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lease_time_to_live_response>>
 client::lease_time_to_live(lease_id id, bool keys) const {
     detail::require_lease(id);
     const detail::wire::lease_time_to_live_request request{id, keys};
-    return detail::if_there(detail::ask(impl_, request, impl_->within(timeout_)));
+    return impl_->home(detail::if_there(detail::ask(impl_, request, impl_->within(timeout_))));
 }
 
 COETCD_DECL boost::asio::awaitable<lease_leases_response> client::lease_leases() const {
-    return detail::ask(impl_, detail::wire::lease_leases_request(), impl_->within(timeout_));
+    return impl_->home(
+        detail::ask(impl_, detail::wire::lease_leases_request(), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
@@ -123,8 +126,8 @@ COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
     request.no_put = options.no_put;
     request.no_delete = options.no_erase;
     request.fragment = true;
-    return detail::as_handle<watcher>(
-        detail::watch(impl_, impl_->within(timeout_), std::move(request), options));
+    return impl_->home(detail::as_handle<watcher>(
+        detail::watch(impl_, impl_->within(timeout_), std::move(request), options)));
 }
 
 } // namespace coetcd

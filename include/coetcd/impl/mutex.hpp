@@ -19,9 +19,14 @@ COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::held(held);
 }
 
+COETCD_DECL boost::asio::any_io_executor home_of(const held_lock& held) {
+    return held.get_executor();
+}
+
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_for(mutex& m, std::chrono::nanoseconds patience) {
-    return holder::if_taken<held_lock>(access::impl(m), m.try_lock_for(patience));
+    return go_home(m.get_executor(),
+                   holder::if_taken<held_lock>(access::impl(m), m.try_lock_for(patience)));
 }
 
 } // namespace detail
@@ -32,11 +37,8 @@ COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::holder> m,
     , held_(std::move(a)) {}
 
 COETCD_DECL held_lock::held_lock(mutex& m, std::adopt_lock_t)
-    : mutex_(detail::access::impl(m)) {
-    (void)mutex_->require_held();
-    mutex_->guarded = true;
-    held_ = mutex_->current;
-}
+    : mutex_(detail::access::impl(m))
+    , held_(mutex_->guard()) {}
 
 COETCD_DECL held_lock& held_lock::operator=(held_lock&& other) noexcept {
     held_lock old(std::move(*this)); // gives back what this one held
@@ -61,7 +63,7 @@ COETCD_DECL bool held_lock::owns_lock() const {
 }
 
 COETCD_DECL boost::asio::awaitable<error_code> held_lock::wait_lost() const {
-    return detail::place::wait_lost(held_->shared_from_this());
+    return detail::go_home(get_executor(), detail::place::wait_lost(held_->shared_from_this()));
 }
 
 COETCD_DECL std::int64_t held_lock::fencing_token() const {
@@ -98,8 +100,8 @@ COETCD_DECL mutex& mutex::operator=(mutex&& other) noexcept {
 }
 
 COETCD_DECL mutex::~mutex() {
-    if (impl_ && !impl_->guarded) {
-        impl_->current = nullptr;
+    if (impl_) {
+        impl_->drop();
     }
 }
 
@@ -108,48 +110,49 @@ COETCD_DECL mutex::executor_type mutex::get_executor() const {
 }
 
 COETCD_DECL boost::asio::awaitable<void> mutex::lock() {
-    return detail::holder::lock(impl_);
+    return detail::go_home(get_executor(), detail::holder::lock(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock() {
-    return detail::holder::try_lock(impl_);
+    return detail::go_home(get_executor(), detail::holder::try_lock(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds patience) {
     if (patience.count() <= 0) {
         return try_lock();
     }
-    return detail::holder::try_lock_until(impl_,
-                                          detail::after(impl_->session->world.now(), patience));
+    const auto deadline = detail::after(impl_->session->world.now(), patience);
+    return detail::go_home(get_executor(), detail::holder::try_lock_until(impl_, deadline));
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
-    return detail::holder::scoped_lock<held_lock>(impl_);
+    return detail::go_home(get_executor(), detail::holder::scoped_lock<held_lock>(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::resume() {
-    return detail::holder::resume(impl_);
+    return detail::go_home(get_executor(), detail::holder::resume(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::unlock() {
-    return detail::holder::unlock(impl_, impl_->current);
+    return detail::holder::unlock(impl_, impl_->current());
 }
 
 COETCD_DECL bool mutex::owns_lock() const {
-    return impl_->current && impl_->current->held();
+    const auto current = impl_->current();
+    return current && current->held();
 }
 
 COETCD_DECL std::int64_t mutex::fencing_token() const {
-    return impl_->require_held().create_revision();
+    return impl_->require_held()->create_revision();
 }
 
 COETCD_DECL compare mutex::is_owner() const {
-    const detail::place& a = impl_->require_held();
-    return compare::create_revision(a.key()) == a.create_revision();
+    const auto a = impl_->require_held();
+    return compare::create_revision(a->key()) == a->create_revision();
 }
 
 COETCD_DECL const std::string& mutex::key() const {
-    return impl_->require_held().key();
+    return impl_->require_held()->key();
 }
 
 COETCD_DECL const std::string& mutex::name() const {
@@ -157,12 +160,12 @@ COETCD_DECL const std::string& mutex::name() const {
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lock_entry>> mutex::holder() const {
-    return detail::holder::first_entry(impl_);
+    return detail::go_home(get_executor(), detail::holder::first_entry(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<std::vector<lock_entry>>
 mutex::waiters(std::size_t limit) const {
-    return detail::holder::later_entries(impl_, limit);
+    return detail::go_home(get_executor(), detail::holder::later_entries(impl_, limit));
 }
 
 } // namespace coetcd

@@ -14,15 +14,17 @@ namespace coetcd {
 COETCD_DECL boost::asio::awaitable<session> session::open(const client& owner,
                                                           session_options options) {
     detail::require_ttl(options.ttl);
-    return detail::as_handle<session>(detail::session_impl::open(
-        detail::access::impl(owner), detail::access::timeout(owner), std::move(options)));
+    const auto& impl = detail::access::impl(owner);
+    return impl->home(detail::as_handle<session>(
+        detail::session_impl::open(impl, detail::access::timeout(owner), std::move(options))));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<session>>
 session::adopt(const client& owner, lease_id lease, session_options options) {
     detail::require_lease(lease);
-    return detail::as_handle_if_any<session>(detail::session_impl::adopt(
-        detail::access::impl(owner), detail::access::timeout(owner), lease, std::move(options)));
+    const auto& impl = detail::access::impl(owner);
+    return impl->home(detail::as_handle_if_any<session>(detail::session_impl::adopt(
+        impl, detail::access::timeout(owner), lease, std::move(options))));
 }
 
 COETCD_DECL session::session(std::shared_ptr<detail::session_impl> impl)
@@ -70,7 +72,7 @@ COETCD_DECL std::chrono::nanoseconds session::remaining() const {
 }
 
 COETCD_DECL boost::asio::awaitable<session_end> session::wait_lost() const {
-    return detail::session_impl::wait_lost(impl_);
+    return impl_->owner->home(detail::session_impl::wait_lost(impl_));
 }
 
 COETCD_DECL boost::asio::awaitable<void> session::close() {

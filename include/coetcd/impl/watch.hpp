@@ -21,16 +21,17 @@ COETCD_DECL watcher& watcher::operator=(watcher&& other) noexcept {
 
 COETCD_DECL watcher::~watcher() {
     if (impl_) {
-        impl_->end();
+        detail::env& world = impl_->world();
+        detail::at_home(world, [impl = std::move(impl_)] { impl->end(); });
     }
 }
 
 COETCD_DECL watcher::executor_type watcher::get_executor() const {
-    return impl_->executor();
+    return impl_->world().executor();
 }
 
 COETCD_DECL boost::asio::awaitable<watch_batch> watcher::next() {
-    return detail::watcher_impl::next(impl_);
+    return detail::go_home(get_executor(), detail::watcher_impl::next(impl_));
 }
 
 } // namespace coetcd

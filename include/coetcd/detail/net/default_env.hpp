@@ -5,6 +5,7 @@
 #include <coetcd/detail/net/chance.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
+#include <coetcd/detail/net/home_executor.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>
@@ -51,12 +52,14 @@ struct net_options {
 class default_env final : public env {
 public:
     default_env(asio::any_io_executor ex, net_options options)
-        : executor_(std::move(ex))
+        : home_(std::move(ex))
+        , executor_(home_.get())
         , options_(std::move(options))
         , resolver_(*this, options_.lookup)
         , pool_(*this) {}
 
     asio::any_io_executor executor() const override { return executor_; }
+    bool is_home() const override { return home_.runs_here(); }
     time_point now() const override { return boot_clock::now(); }
 
     std::uint64_t random() override { return system_random(); }
@@ -94,6 +97,7 @@ private:
     /// Tells the observer how a connection was made, and later of its end.
     void report(const std::string& endpoint, time_point began, const connect_result& made) const;
 
+    const home_executor home_;
     const asio::any_io_executor executor_;
     const net_options options_;
     resolver resolver_;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include <exception>
@@ -31,23 +34,37 @@ auto start(Body& body, const Held& held) {
     }
 }
 
-/// A body that runs under a lock. Shared with the handler of its end, which may come later than
-/// the end of the coroutine that waits for it.
+/// A body that runs under a lock, on the executor of whoever called for it: all else is done at
+/// home. Shared with the handler of its end, which may come later than the end of the coroutine
+/// that waits for it.
 template<class Body, class Held>
-struct guarded_body final : loss_listener {
+struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_body<Body, Held>> {
     using value_type =
         typename decltype(start(std::declval<Body&>(), std::declval<const Held&>()))::value_type;
     using stored_type = std::conditional_t<std::is_void_v<value_type>, std::monostate, value_type>;
 
-    guarded_body(Body b, Held l, env& world)
+    guarded_body(Body b, Held l, env& home, asio::any_io_executor where)
         : body(std::move(b))
         , held(std::move(l))
+        , world(home)
+        , here(std::move(where))
         , done(world) {}
 
-    void on_loss() override { stop.emit(asio::cancellation_type::terminal); }
+    void on_loss() override { cancel(); }
+    void cancel() {
+        if (here == world.executor()) {
+            stop.emit(asio::cancellation_type::terminal);
+        } else {
+            asio::post(here, [self = this->shared_from_this()] {
+                self->stop.emit(asio::cancellation_type::terminal);
+            });
+        }
+    }
 
     Body body;
     Held held;
+    env& world;
+    const asio::any_io_executor here;
     asio::cancellation_signal stop;
     notifier done;
     bool ended = false;
@@ -84,28 +101,31 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
     }
 }
 
-/// Runs `body` under what `lock` brings.
-/// @param owned Tells what it stands for; null if nothing.
-/// @throws error with `errc::not_owner` if it is not held.
+/// The part of `run_guarded` at home.
+/// @param here Where `body` runs.
 template<class Held, class Body>
-asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
-    asio::awaitable<Held> lock, std::shared_ptr<ownership> (*owned)(const Held&), Body body) {
+asio::awaitable<typename guarded_body<Body, Held>::value_type>
+guard_at_home(asio::any_io_executor here,
+              asio::awaitable<Held> lock,
+              std::shared_ptr<ownership> (*owned)(const Held&),
+              Body body) {
     Held taken = co_await std::move(lock);
     const std::shared_ptr<ownership> held = owned(taken);
     if (!held || !held->held()) {
         throw error(errc::not_owner, "with_lock");
     }
     const auto guarded = std::make_shared<guarded_body<Body, Held>>(
-        std::move(body), std::move(taken), held->world());
+        std::move(body), std::move(taken), held->world(), std::move(here));
     const loss_source::subscription listening(held->losses, *guarded);
 
     auto at_end = [guarded](std::exception_ptr defect) {
-        guarded->failure = defect ? defect : guarded->failure;
-        guarded->ended = true;
-        guarded->done.notify_all();
+        at_home(guarded->world, [guarded, defect] {
+            guarded->failure = defect ? defect : guarded->failure;
+            guarded->ended = true;
+            guarded->done.notify_all();
+        });
     };
-    asio::any_io_executor executor = co_await asio::this_coro::executor;
-    asio::co_spawn(executor,
+    asio::co_spawn(guarded->here,
                    run(guarded),
                    asio::bind_cancellation_slot(guarded->stop.slot(), std::move(at_end)));
 
@@ -114,13 +134,13 @@ asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
     co_await asio::this_coro::throw_if_cancelled(false);
     const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
     if (before.cancelled() != asio::cancellation_type::none) {
-        guarded->stop.emit(asio::cancellation_type::terminal); // it came with the lock
+        guarded->cancel(); // it came with the lock
     }
     while (!guarded->ended) {
         try {
             (void)co_await guarded->done.wait();
         } catch (const boost::system::system_error&) {
-            guarded->stop.emit(asio::cancellation_type::terminal);
+            guarded->cancel();
         }
     }
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
@@ -150,6 +170,22 @@ asio::awaitable<typename guarded_body<Body, Held>::value_type> run_guarded(
     }
 }
 
+/// Runs `body` under what `lock` brings.
+/// @param home Where the lock lives.
+/// @param owned Tells what it stands for; null if nothing.
+/// @throws error with `errc::not_owner` if it is not held.
+template<class Held, class Body>
+asio::awaitable<typename guarded_body<Body, Held>::value_type>
+run_guarded(asio::any_io_executor home,
+            asio::awaitable<Held> lock,
+            std::shared_ptr<ownership> (*owned)(const Held&),
+            Body body) {
+    asio::any_io_executor here = co_await asio::this_coro::executor;
+    auto work = guard_at_home(std::move(here), std::move(lock), owned, std::move(body));
+    auto all = go_home(std::move(home), std::move(work));
+    co_return co_await std::move(all);
+}
+
 /// What is held already, for `run_guarded`.
 template<class Held>
 asio::awaitable<Held> brought(Held held) {
@@ -163,14 +199,16 @@ using if_run = std::conditional_t<std::is_void_v<T>, bool, std::optional<T>>;
 /// As `run_guarded`, if `lock` brings anything.
 template<class Held, class Body>
 asio::awaitable<if_run<typename guarded_body<Body, Held>::value_type>>
-run_guarded_if(asio::awaitable<std::optional<Held>> lock,
+run_guarded_if(asio::any_io_executor home,
+               asio::awaitable<std::optional<Held>> lock,
                std::shared_ptr<ownership> (*owned)(const Held&),
                Body body) {
     using value_type = typename guarded_body<Body, Held>::value_type;
     std::optional<Held> taken = co_await std::move(lock);
     if_run<value_type> result{};
     if (taken) {
-        auto work = run_guarded(brought(std::move(*taken)), owned, std::move(body));
+        auto work =
+            run_guarded(std::move(home), brought(std::move(*taken)), owned, std::move(body));
         if constexpr (std::is_void_v<value_type>) {
             co_await std::move(work);
             result = true;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,31 +30,51 @@ public:
     const recipe& how;
     const std::string name;
 
-    std::shared_ptr<place> current; ///< The one that was granted last, until unlocked.
-    bool guarded = false;           ///< A `held_lock` answers for it.
-
-    const place& require_held() const {
-        if (!current || !current->held()) {
+    /// The one that was granted last, until it is unlocked.
+    std::shared_ptr<place> current() const {
+        const std::lock_guard alone(access_);
+        return current_;
+    }
+    std::shared_ptr<place> require_held() const {
+        std::shared_ptr<place> held = current();
+        if (!held || !held->held()) {
             throw error(errc::not_owner,
                         std::string(how.word) + " \"" + wire::printable(name) + "\"");
         }
-        return *current;
+        return held;
+    }
+    /// The same; from now on a `held_lock` answers for it.
+    std::shared_ptr<place> guard() {
+        std::shared_ptr<place> held = require_held();
+        const std::lock_guard alone(access_);
+        guarded_ = current_ == held;
+        return held;
     }
 
-    bool take(std::shared_ptr<place> taken) {
+    bool take(std::shared_ptr<place> taken, bool guarded = false) {
         if (!taken) {
             return false;
         }
-        current = std::move(taken);
-        guarded = false;
+        const std::lock_guard alone(access_);
+        guarded_ = guarded;
+        current_.swap(taken); // `alone` goes before what was there
         return true;
     }
 
     /// Forgets `a`, so that this object does not answer for it any more.
-    void forget(const std::shared_ptr<place>& a) {
-        if (current == a) {
-            current = nullptr;
-            guarded = false;
+    void forget(std::shared_ptr<place> a) {
+        const std::lock_guard alone(access_);
+        if (current_ == a) {
+            current_.reset(); // `a` is still there
+            guarded_ = false;
+        }
+    }
+    /// Gives up what nobody else answers for.
+    void drop() {
+        std::shared_ptr<place> dropped;
+        const std::lock_guard alone(access_);
+        if (!guarded_) {
+            current_.swap(dropped);
         }
     }
 
@@ -82,8 +103,7 @@ public:
     static asio::awaitable<Held> scoped_lock(std::shared_ptr<holder> self) {
         std::shared_ptr<place> taken =
             co_await place_wait::lock(self->session, self->how, self->names(), time_point::max());
-        self->take(taken);
-        self->guarded = true;
+        self->take(taken, true);
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
 
@@ -94,8 +114,7 @@ public:
         const bool taken = co_await std::move(trying);
         std::optional<Held> held;
         if (taken) {
-            self->guarded = true;
-            held.emplace(access::make<Held>(self, self->current));
+            held.emplace(access::make<Held>(self, self->guard()));
         }
         co_return held;
     }
@@ -158,6 +177,10 @@ private:
         return all;
     }
     static asio::awaitable<bool> nothing() { co_return false; }
+
+    mutable std::mutex access_; // from anywhere
+    std::shared_ptr<place> current_;
+    bool guarded_ = false; // a `held_lock` answers for it
 };
 
 } // namespace coetcd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/leaving.hpp>
@@ -13,6 +14,7 @@
 #include <coetcd/detail/wire/printable.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,9 +49,11 @@ public:
     /// Takes the last place in the session's own lines. With the last handle to it, it is given up.
     static std::shared_ptr<place>
     open(std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> names) {
-        const auto made = std::make_shared<place>(passkey(), std::move(s), how, std::move(names));
+        auto world = s->owner->world;
+        const auto made =
+            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(names));
         made->turn_.emplace(made->session->wanted, made->names, static_cast<turn_taker&>(*made));
-        return {made.get(), [made](place*) { made->abandon(); }};
+        return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
     }
     /// What an earlier object with the same lease has put. It stands in no line of the session's:
     /// whoever wants the name waits behind it in etcd.
@@ -62,7 +66,9 @@ public:
                                           bool unresolved) {
         std::vector<std::string> names;
         names.push_back(std::move(name));
-        const auto made = std::make_shared<place>(passkey(), std::move(s), how, std::move(names));
+        auto world = s->owner->world;
+        const auto made =
+            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(names));
         made->keys_.lease = made->session->lease();
         made->keys_.claims.push_back(std::move(claim));
         made->slots_.push_back(&made->inherited_slot_);
@@ -168,10 +174,11 @@ public:
     void grant() {
         require_session();
         phase_ = phase::held;
+        holds_ = true;
         granted_ = session->world.now();
         session->look_after(*this);
     }
-    bool held() const override { return phase_ == phase::held && !missing_ && session->alive(); }
+    bool held() const override { return holds_ && session->alive(); }
     error loss() const override {
         if (!session->alive()) {
             return session->loss(title());
@@ -184,6 +191,7 @@ public:
     std::int64_t create_revision() const override { return create_revision_; }
     void on_missing() override {
         const auto self = shared_from_this(); // those who are told may let go of it
+        holds_ = false;
         if (!std::exchange(missing_, true) && unresolved_) {
             leave_etcd(); // a late request must not put it again
         }
@@ -194,8 +202,11 @@ public:
     /// Waits until it is lost.
     /// @returns Why. Throws `operation_aborted` if it is given back before.
     static asio::awaitable<error_code> wait_lost(std::shared_ptr<place> self) {
-        while (self->held()) {
-            (void)co_await self->changed.wait(self->session->certain_until());
+        while (self->holds_ && !self->lost_) {
+            (void)self->session->alive(); // if not, and that is news, it tells us
+            if (!self->lost_) {
+                (void)co_await self->changed.wait(self->session->certain_until());
+            }
         }
         if (!self->lost_) {
             throw_aborted();
@@ -205,11 +216,17 @@ public:
 
     // Leaving.
 
-    void abandon() override { (void)leave(); }
+    /// Gives it up: here at once, in etcd in the background; the next of the session may go on.
+    /// From anywhere.
+    void abandon() override {
+        holds_ = false;
+        at_home(session->world, [self = shared_from_this()] { (void)self->leave(); });
+    }
 
-    /// Gives it up, here at once, in etcd in the background; the next of the session may go on.
+    /// The same, at home.
     /// @returns Whether it was held.
     bool leave() {
+        holds_ = false;
         const bool was_held = phase_ == phase::held;
         if (was_held) {
             // Without a look at the session that might end it here and now.
@@ -228,12 +245,17 @@ public:
         return was_held;
     }
 
-    /// Leaves, and waits until etcd knows.
+    /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
     /// @returns Whether it was there to be given back.
     asio::awaitable<bool> release() {
-        const bool lives = session->alive();
-        const bool was_held = leave();
-        return until_left(shared_from_this(), was_held && lives);
+        holds_ = false;
+        const auto was_held = std::make_shared<bool>(false);
+        // Before the coroutine begins, whether that is ever awaited or not.
+        at_home(session->world, [self = shared_from_this(), was_held] {
+            const bool lives = self->session->alive();
+            *was_held = self->leave() && lives;
+        });
+        return session->owner->home(until_left(shared_from_this(), was_held));
     }
 
 private:
@@ -405,13 +427,15 @@ private:
     void give_lease_up();
     void all_over();
     asio::awaitable<void> erase_meanwhile(std::size_t i);
-    static asio::awaitable<bool> until_left(std::shared_ptr<place> self, bool was_held);
+    static asio::awaitable<bool> until_left(std::shared_ptr<place> self,
+                                            std::shared_ptr<const bool> was_held);
 
     const recipe& recipe_;
     beginning beginning_ = beginning::enter;
     time_point not_after_ = time_point::max();
     bool begins_ = false;
     phase phase_ = phase::waiting;
+    std::atomic<bool> holds_ = false; // what can be seen of it from anywhere
     logic::attempt_keys keys_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
     bool inherited_ = false;                      // from an earlier object with this lease

@@ -172,8 +172,9 @@ inline void place::all_over() {
     changed.notify_all();
 }
 
-inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self, bool was_held) {
-    if (!was_held) {
+inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
+                                               std::shared_ptr<const bool> was_held) {
+    if (!*was_held) {
         co_return false;
     }
     session_impl& s = *self->session;

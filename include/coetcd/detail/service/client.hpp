@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client_options.hpp>
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/secret.hpp>
@@ -68,6 +69,12 @@ public:
         return {after(world->now(), timeout), options.attempt_timeout};
     }
 
+    /// What a user awaits, from whichever executor.
+    template<class T>
+    asio::awaitable<T> home(asio::awaitable<T> work) const {
+        return go_home(world->executor(), std::move(work));
+    }
+
 private:
     static router_options to_router_options(const std::vector<logic::endpoint>& cluster,
                                             const client_options& o) {
@@ -129,8 +136,12 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
         const range_response r = co_await ask(impl, wire::least_of(request), how);
         request.start_revision = r.header.revision + 1;
     }
-    auto started = std::make_shared<watcher_impl>(
-        impl->cluster_router, impl->hub, std::move(request), options, impl->options.max_answer);
+    auto started = make_at_home<watcher_impl>(impl->world,
+                                              impl->cluster_router,
+                                              impl->hub,
+                                              std::move(request),
+                                              options,
+                                              impl->options.max_answer);
     co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
@@ -15,6 +16,7 @@
 #include <coetcd/session_options.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -82,6 +84,7 @@ public:
     const std::chrono::nanoseconds request_timeout;
 
     lease_id lease() const { return lease_; }
+    // From anywhere.
     std::chrono::seconds ttl() const { return ttl_; }
     const std::string& label() const { return label_; }
     time_point certain_until() const { return certain_until_; }
@@ -94,7 +97,7 @@ public:
     /// Whether the lease is certain to exist now. A deadline that has passed ends the session here
     /// and now, whichever handler comes to look first.
     bool alive() {
-        if (reason_ == session_end::none && world.now() >= certain_until_) {
+        if (reason_ == session_end::none && world.now() >= certain_until()) {
             lose(session_end::deadline);
         }
         return reason_ == session_end::none;
@@ -115,17 +118,12 @@ public:
                         : (suspect_ ? session_state::suspect : session_state::active);
     }
 
-    /// The first reason counts.
+    /// The first reason counts. From anywhere: it holds at once, and those concerned are told at
+    /// home.
     void lose(session_end why) {
-        if (reason_ == session_end::none) {
-            reason_ = why;
-            if (const auto& observer = owner->options.observer) {
-                observer->on_session_end({lease_, why});
-            }
-            watches.close();
-            owner->hub->release(); // waiters have watches of their own
-            changed_.notify_all();
-            losses.tell();
+        session_end none = session_end::none;
+        if (reason_.compare_exchange_strong(none, why)) {
+            at_home(world, [self = shared_from_this(), why] { self->tell_loss(why); });
         }
     }
     loss_source losses;
@@ -140,7 +138,7 @@ public:
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {
-            (void)co_await self->changed_.wait(self->certain_until_);
+            (void)co_await self->changed_.wait(self->certain_until());
         }
         co_return self->reason_;
     }
@@ -148,9 +146,12 @@ public:
     /// Ends it, and has etcd end the lease, at the call; what is awaited is that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
         self->lose(session_end::closed);
-        const bool joins = self->revocation_ == revocation::under_way;
-        self->revoke();
-        return until_revoked(std::move(self), joins);
+        const auto joins = std::make_shared<bool>(false);
+        at_home(self->world, [self, joins] {
+            *joins = self->revocation_ == revocation::under_way;
+            self->begin_to_revoke();
+        });
+        return self->owner->home(until_revoked(self, joins));
     }
 
     /// It has ended, and all keys with its lease are to go, or have gone: nobody renews it any
@@ -158,13 +159,10 @@ public:
     bool gives_lease_up() const {
         return reason_ != session_end::none && reason_ != session_end::orphaned;
     }
-    /// Has etcd end the lease, in the background, unless that was done or is under way.
+    /// Has etcd end the lease, in the background, unless that was done or is under way. From
+    /// anywhere.
     void revoke() {
-        const bool there = gives_lease_up() && reason_ != session_end::expired;
-        if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
-            revocation_ = revocation::under_way;
-            spawn(world, revoke(shared_from_this()));
-        }
+        at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
     }
 
     /// Renews the lease, with as many attempts as there is time for.
@@ -175,6 +173,22 @@ public:
     void look_away(looked_after& k) { held_.erase(k.place_); }
 
 private:
+    void tell_loss(session_end why) {
+        if (const auto& observer = owner->options.observer) {
+            observer->on_session_end({lease_, why});
+        }
+        watches.close();
+        owner->hub->release(); // waiters have watches of their own
+        changed_.notify_all();
+        losses.tell();
+    }
+    void begin_to_revoke() {
+        const bool there = gives_lease_up() && reason_ != session_end::expired;
+        if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
+            revocation_ = revocation::under_way;
+            spawn(world, revoke(shared_from_this()));
+        }
+    }
     void renewed(time_point sent, std::chrono::seconds ttl) {
         if (sent < last_sent_) {
             return; // a later one was answered earlier
@@ -192,7 +206,8 @@ private:
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
     /// @param joins A revocation was under way before: if that fails, ask once more.
-    static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self, bool joins);
+    static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self,
+                                               std::shared_ptr<const bool> joins);
 
     /// How far the end of the lease is that we ask for.
     enum class revocation { none, under_way, done, failed };
@@ -200,12 +215,12 @@ private:
     const lease_id lease_;
     const std::string label_;
     const std::uint64_t nonce_;
-    std::chrono::seconds ttl_{0};
+    std::atomic<std::chrono::seconds> ttl_{std::chrono::seconds(0)};
     time_point last_sent_ = time_point::min(); // when the last renewal that succeeded was sent
-    time_point certain_until_;                 // follows from it
-    bool suspect_ = false;
+    std::atomic<time_point> certain_until_{time_point()}; // follows from it
+    std::atomic<bool> suspect_ = false;
     time_point well_since_ = time_point::min();
-    session_end reason_ = session_end::none;
+    std::atomic<session_end> reason_ = session_end::none;
     revocation revocation_ = revocation::none;
     answer trouble_; // with that
     notifier changed_;
@@ -216,15 +231,15 @@ private:
 inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_impl> self) {
     const time_point sent = self->world.now();
     const auto timeout = logic::renewal_timeout(self->ttl_);
-    const time_point deadline = std::min(after(sent, timeout), self->certain_until_);
+    const time_point deadline = std::min(after(sent, timeout), self->certain_until());
     const bool alone =
-        self->suspect_ || logic::renews_alone(self->certain_until_ - sent, self->ttl_);
+        self->suspect_ || logic::renews_alone(self->certain_until() - sent, self->ttl_);
     const when how{deadline, timeout, lane::renewal};
     const renewals::result a =
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
-        observer->on_renewal({self->lease_, now - sent, self->certain_until_ - now, a.ec});
+        observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, a.ec});
     }
     if (a.ec) {
         co_return false;
@@ -246,7 +261,7 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
         self->suspect_ = true;
         self->well_since_ = self->world.now();
         const auto pause = logic::renewal_pause(self->world.random());
-        const time_point next = std::min(after(self->world.now(), pause), self->certain_until_);
+        const time_point next = std::min(after(self->world.now(), pause), self->certain_until());
         (void)co_await self->changed_.wait(next);
     }
     co_return self->alive();
@@ -256,7 +271,7 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
 inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_impl> self) {
     while (self->alive()) {
         const auto pause = logic::renewal_interval(self->ttl_, self->world.random());
-        const time_point next = std::min(after(self->last_sent_, pause), self->certain_until_);
+        const time_point next = std::min(after(self->last_sent_, pause), self->certain_until());
         if (self->world.now() < next) {
             (void)co_await self->changed_.wait(next);
             continue;
@@ -311,19 +326,20 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
 }
 
 inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> self) {
-    const auto patience = std::min<std::chrono::nanoseconds>(self->ttl_, std::chrono::seconds(5));
+    const auto patience = std::min<std::chrono::nanoseconds>(self->ttl(), std::chrono::seconds(5));
     answer how_it_went = co_await end_lease(self->owner, self->lease_, patience);
     self->trouble_ = std::move(how_it_went);
     self->revocation_ = self->trouble_.ec ? revocation::failed : revocation::done;
     self->changed_.notify_all();
 }
 
-inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
-                                                         bool joins) {
+inline asio::awaitable<void>
+session_impl::until_revoked(std::shared_ptr<session_impl> self, std::shared_ptr<const bool> joins) {
+    bool once_more = *joins;
     while (self->revocation_ == revocation::under_way) {
         (void)co_await self->changed_.wait();
-        if (self->revocation_ == revocation::failed && std::exchange(joins, false)) {
-            self->revoke();
+        if (self->revocation_ == revocation::failed && std::exchange(once_more, false)) {
+            self->begin_to_revoke();
         }
     }
     if (self->revocation_ == revocation::failed) {
@@ -355,12 +371,14 @@ inline asio::awaitable<std::shared_ptr<session_impl>> session_impl::open(
         throw;
     }
     guard.pending = false;
-    const auto impl = std::make_shared<session_impl>(std::move(c),
-                                                     guard.lease,
-                                                     granted.response.ttl,
-                                                     std::move(options.label),
-                                                     granted.sent,
-                                                     timeout);
+    auto world = c->world;
+    const auto impl = make_at_home<session_impl>(std::move(world),
+                                                 std::move(c),
+                                                 guard.lease,
+                                                 granted.response.ttl,
+                                                 std::move(options.label),
+                                                 granted.sent,
+                                                 timeout);
     spawn(impl->world, keep_alive(impl));
     co_return impl;
 }
@@ -376,8 +394,14 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
     if (!is_there(renewed.response)) {
         co_return impl;
     }
-    impl = std::make_shared<session_impl>(
-        std::move(c), lease, renewed.response.ttl, std::move(options.label), renewed.sent, timeout);
+    auto world = c->world;
+    impl = make_at_home<session_impl>(std::move(world),
+                                      std::move(c),
+                                      lease,
+                                      renewed.response.ttl,
+                                      std::move(options.label),
+                                      renewed.sent,
+                                      timeout);
     spawn(impl->world, keep_alive(impl));
     co_return impl;
 }

@@ -37,7 +37,7 @@ public:
     watcher_impl(const watcher_impl&) = delete;
     watcher_impl& operator=(const watcher_impl&) = delete;
 
-    asio::any_io_executor executor() const { return world_->executor(); }
+    env& world() const { return *world_; }
 
     /// Waits until the watch is in force. What ends it after that, `next` tells.
     static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {

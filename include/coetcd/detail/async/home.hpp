@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+// A client's home is the executor of its `env`: all of its state is touched there, by one handler
+// at a time. Users come from anywhere.
+namespace coetcd::detail {
+
+/// Calls `f` at home: here and now if that is where we are, else as soon as home gets to it.
+template<class F>
+void at_home(env& world, F f) {
+    if (world.is_home()) {
+        f();
+    } else {
+        asio::post(world.executor(), std::move(f));
+    }
+}
+
+/// As `std::make_shared`; but what is made also ends at home, wherever its last owner is.
+/// @param world Of the object; it lives on until then.
+template<class T, class... Args>
+std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
+    auto made = std::make_unique<T>(std::forward<Args>(args)...);
+    auto end = [world = std::move(world)](T* object) {
+        auto last = [w = world, owned = std::unique_ptr<T>(object)]() mutable { owned.reset(); };
+        at_home(*world, std::move(last));
+    };
+    return std::shared_ptr<T>(made.release(), std::move(end));
+}
+
+/// Results that can be made from nothing, as `co_spawn` wants them. `kept` lives as long as `work`.
+template<class T>
+asio::awaitable<std::optional<T>> boxed(asio::awaitable<T> work,
+                                        [[maybe_unused]] std::shared_ptr<void> kept) {
+    T value = co_await std::move(work);
+    co_return std::optional<T>(std::move(value));
+}
+inline asio::awaitable<void> boxed(asio::awaitable<void> work,
+                                   [[maybe_unused]] std::shared_ptr<void> kept) {
+    co_await std::move(work);
+}
+
+/// Awaits `work` on the executor `home`, and comes back with what it returned or threw. A
+/// cancellation goes along. On that executor already, or if there is none, it just awaits it.
+template<class T>
+asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
+    const asio::any_io_executor here = co_await asio::this_coro::executor;
+    if (here == home || !home) {
+        co_return co_await std::move(work);
+    }
+    // Not the slot of this coroutine: Asio 1.26 would pass a cancellation on by an address that
+    // may be gone when it gets there.
+    const auto stop = std::make_shared<asio::cancellation_signal>();
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    asio::cancellation_slot slot = state.slot();
+    if (slot.is_connected()) {
+        auto pass_on = [home, stop](asio::cancellation_type how) {
+            asio::post(home, [stop, how] { stop->emit(how); });
+        };
+        slot.assign(std::move(pass_on));
+    }
+    auto token = asio::bind_cancellation_slot(stop->slot(), asio::use_awaitable);
+    auto there = asio::co_spawn(home, boxed(std::move(work), stop), std::move(token));
+    if constexpr (std::is_void_v<T>) {
+        co_await std::move(there);
+    } else {
+        std::optional<T> value = co_await std::move(there);
+        co_return std::move(*value);
+    }
+}
+
+} // namespace coetcd::detail
