@@ -2,8 +2,6 @@
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/net/resolver.hpp>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
@@ -14,14 +12,17 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
 #include "support/run_test.hpp"
 #include "support/scripted_env.hpp"
+#include "support/world.hpp"
 
 using namespace coetcd;
 using namespace coetcd::detail;
@@ -48,8 +49,23 @@ bool is_loopback(const resolver::result& found, std::uint16_t port) {
            });
 }
 
-/// The system's resolver can be faster than the test: then the next attempt counts.
-constexpr int attempts = 100;
+/// A resolver whose lookups take as long as the test says.
+struct slow_names {
+    support::background<resolver::result> look(time_point deadline) {
+        return {context, names.lookup("name", 7, deadline)};
+    }
+    void answer() {
+        asked.back()({}, {asio::ip::make_address("127.0.0.1")});
+        env->pass(0s);
+    }
+
+    asio::io_context context;
+    const std::shared_ptr<support::scripted_env> env =
+        std::make_shared<support::scripted_env>(context);
+    std::vector<std::function<void(error_code, addresses)>> asked;
+    resolver names{*env,
+                   [this](const std::string&, auto tell) { asked.push_back(std::move(tell)); }};
+};
 
 } // namespace
 
@@ -85,62 +101,32 @@ TEST_CASE("a name is looked up, and remembered", "[net][resolver]") {
 }
 
 TEST_CASE("a lookup that takes too long goes on for others", "[net][resolver]") {
-    run_test([]() -> asio::awaitable<void> {
-        const auto ex = co_await asio::this_coro::executor;
-        std::string host = "localhost";
-        bool was_late = false;
-        for (int i = 0; i != attempts && !was_late; ++i) {
-            const auto w = std::make_shared<world>(ex);
-            const resolver::result late = co_await w->names.lookup(host, 7, w->past());
-            if (late.ec) {
-                was_late = true;
-                CHECK(late.ec == errc::timed_out);
-                CHECK(late.addresses.empty());
-            }
-            const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
-            CHECK(is_loopback(found, 7));
-        }
-        CHECK(was_late);
-    });
+    slow_names w;
+    auto late = w.look(w.env->now() + 1s);
+    w.env->pass(1s);
+    const resolver::result nothing = late.get();
+    CHECK(nothing.ec == errc::timed_out);
+    CHECK(nothing.addresses.empty());
+    auto patient = w.look(time_point::max());
+    w.env->pass(1s);
+    CHECK_FALSE(patient.ended());
+    CHECK(w.asked.size() == 1);
+    w.answer();
+    CHECK(is_loopback(patient.get(), 7));
 }
 
 TEST_CASE("who waits for a lookup can be cancelled", "[net][resolver][cancellation]") {
-    run_test([]() -> asio::awaitable<void> {
-        const auto ex = co_await asio::this_coro::executor;
-        std::string host = "localhost";
-        bool was_aborted = false;
-        for (int i = 0; i != attempts && !was_aborted; ++i) {
-            const auto w = std::make_shared<world>(ex);
-            const auto stop = std::make_shared<asio::cancellation_signal>();
-            const auto end = std::make_shared<std::optional<error_code>>();
-            auto done = [w, stop, end](std::exception_ptr e, resolver::result) {
-                try {
-                    end->emplace();
-                    if (e) {
-                        std::rethrow_exception(e);
-                    }
-                } catch (const boost::system::system_error& failure) {
-                    *end = failure.code();
-                }
-            };
-            asio::co_spawn(ex,
-                           w->names.lookup(host, 7, w->soon()),
-                           asio::bind_cancellation_slot(stop->slot(), std::move(done)));
-            // It has begun to wait when this comes back.
-            co_await asio::post(ex, asio::use_awaitable);
-            stop->emit(asio::cancellation_type::terminal);
-            while (!*end) {
-                co_await asio::post(ex, asio::use_awaitable);
-            }
-            if (**end) {
-                was_aborted = true;
-                CHECK(**end == asio::error::operation_aborted);
-            }
-            const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
-            CHECK(is_loopback(found, 7));
-        }
-        CHECK(was_aborted);
-    });
+    slow_names w;
+    auto first = w.look(time_point::max());
+    auto second = w.look(time_point::max());
+    w.env->pass(1s);
+    first.cancel();
+    w.env->pass(0s);
+    CHECK(first.code() == asio::error::operation_aborted);
+    CHECK_FALSE(second.ended());
+    w.answer();
+    CHECK(is_loopback(second.get(), 7));
+    CHECK(w.asked.size() == 1);
 }
 
 TEST_CASE("two may wait for the same lookup", "[net][resolver]") {
