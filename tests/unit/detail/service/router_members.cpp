@@ -61,7 +61,7 @@ public:
         int failed = 0;
         for (auto i = 0s; i < time; i += 2s) {
             decoder d = [](const std::string&) { return std::optional<wire::status>(); };
-            const when how{env->now() + 5s};
+            const when how = when{env->now() + 5s}.as(impact::idempotent);
             support::background<answer> b(
                 context, detail::carry(router_, rpc::txn, how, "{}", std::move(d)));
             const auto end = env->now() + 2s;
