@@ -71,6 +71,7 @@ public:
             if (!own_ && now >= own_due) {
                 own_ = session_->watches.take(own_key_);
                 own_->attach(wake_, own_life_, now);
+                continue; // one that was kept may have been told already
             }
             const bool blind = main_->blind() || (own_ && own_->blind());
             if (!blind && now < recheck) {
