@@ -116,6 +116,10 @@ etcd::answer etcd::refuse(rpc what, const refusal& no, answer a) const {
     return a;
 }
 
+etcd::answer etcd::failure(rpc what, int code, std::string_view message) const {
+    return refuse(what, {code, std::string(message)}, {});
+}
+
 std::string etcd::stream_error(int code, std::string_view message) const {
     const std::string number = std::to_string(code);
     const std::string text(message);
@@ -366,7 +370,7 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         if (!auth_) {
             throw refusal{9, "etcdserver: authentication is not enabled"};
         }
-        if (in["name"].text() != user_ || in["password"].text() != password_) {
+        if (locked_out || in["name"].text() != user_ || in["password"].text() != password_) {
             throw refusal{3, "etcdserver: authentication failed, invalid user ID or password"};
         }
         const std::string token = "token." + std::to_string(++last_token_);
@@ -964,7 +968,7 @@ void etcd::close(std::uint64_t id) {
     });
 }
 
-void etcd::end_streams(int at) {
+void etcd::end_streams(int at, bool says_why) {
     std::vector<std::uint64_t> here;
     for (const auto& [id, s] : streams_) {
         if (s.at == at) {
@@ -974,7 +978,9 @@ void etcd::end_streams(int at) {
     for (const std::uint64_t id : here) {
         if (const auto s = streams_.find(id); s != streams_.end()) {
             const listener to = s->second.to;
-            to.on_line(stream_error(14, "etcdserver: no leader"));
+            if (says_why) {
+                to.on_line(stream_error(14, "etcdserver: no leader"));
+            }
             if (to.on_end) {
                 to.on_end();
             }

@@ -87,8 +87,10 @@ public:
     void listen(std::uint64_t stream, std::string_view messages);
     /// The client has closed it.
     void close(std::uint64_t stream);
-    /// The member has had no leader for so long that it ends its streams.
-    void end_streams(int at);
+    /// The member has had no leader for so long that it ends its streams, or it breaks them.
+    void end_streams(int at, bool says_why = true);
+    /// A failure, in its words.
+    answer failure(rpc what, int code, std::string_view message) const;
 
     void speak(dialect how) { speaks_ = how; }
 
@@ -140,6 +142,7 @@ public:
     /// Turns authentication on.
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }
+    bool locked_out = false; ///< The user's password is another one now.
 
     // The cluster.
 

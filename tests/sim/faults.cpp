@@ -16,12 +16,15 @@ weather draw_weather(chance& c) {
     };
     maybe(fault::request_lost, 4, 5'000, 100'000);
     maybe(fault::answer_lost, 3, 5'000, 150'000);
+    maybe(fault::doubted, 4, 5'000, 100'000);
+    maybe(fault::doubted_late, 4, 5'000, 100'000);
     maybe(fault::duplicated, 4, 10'000, 200'000);
     maybe(fault::late_duplicate, 4, 10'000, 200'000);
     maybe(fault::very_late, 3, 1'000, 20'000);
     maybe(fault::delayed, 4, 10'000, 150'000);
     maybe(fault::refused, 4, 5'000, 100'000);
     maybe(fault::broken, 3, 5'000, 150'000);
+    maybe(fault::interrupted, 4, 5'000, 150'000);
     maybe(fault::stream_dropped, 5, 5'000, 60'000);
     maybe(fault::stream_silent, 6, 5'000, 60'000);
     maybe(fault::event_lost, 5, 50'000, 500'000);
@@ -32,12 +35,54 @@ weather draw_weather(chance& c) {
     maybe(fault::member_paused, 5, 5'000, 60'000);
     maybe(fault::member_cut, 5, 5'000, 60'000);
     maybe(fault::member_lags, 4, 10'000, 200'000);
+    maybe(fault::member_hidden, 5, 5'000, 100'000);
     maybe(fault::client_paused, 4, 300, 4'000);
     maybe(fault::client_cut, 5, 5'000, 40'000);
     maybe(fault::client_crashed, 4, 100, 2'000);
     maybe(fault::token_expired, 6, 10'000, 60'000);
+    maybe(fault::locked_out, 4, 5'000, 30'000);
     maybe(fault::no_space, 8, 5'000, 30'000);
     maybe(fault::operator_delete, 6, 5'000, 60'000);
+    maybe(fault::silent_delete, 8, 5'000, 60'000);
+    return w;
+}
+
+sky draw_sky(chance& c) {
+    const std::uint64_t which = c.below(32);
+    return which < 2    ? sky::clear
+           : which == 2 ? sky::deaf
+           : which < 5  ? sky::robbed
+           : which < 7  ? sky::belated
+           : which == 7 ? sky::sluggish
+                        : sky::mixed;
+}
+
+weather draw_weather(chance& c, sky s) {
+    weather w;
+    switch (s) {
+    case sky::clear:
+        break;
+    case sky::deaf:
+        w[fault::event_lost] = 700'000;
+        break;
+    case sky::robbed:
+        w[fault::operator_delete] = 50'000;
+        w[fault::silent_delete] = 100'000;
+        w[fault::early_revoke] = 20'000;
+        break;
+    case sky::belated:
+        w[fault::delayed] = 500'000;
+        w[fault::answer_lost] = 100'000;
+        w[fault::client_cut] = 50'000;
+        break;
+    case sky::sluggish:
+        w[fault::late_duplicate] = 500'000;
+        w[fault::operator_delete] = 100'000;
+        break;
+    case sky::mixed:
+        w = draw_weather(c);
+        break;
+    }
     return w;
 }
 

@@ -9,4 +9,17 @@ namespace sim {
 /// A swarm: a subset of all faults, each at a rate of its own.
 weather draw_weather(chance& c);
 
+/// Which of them there may be. Where there are only a few, what is promised "at once" or "with the
+/// next renewal" has a bound that can be checked.
+enum class sky {
+    mixed,
+    clear,
+    deaf,    ///< Most events are lost.
+    robbed,  ///< Keys and leases are taken away, some keys without an event.
+    belated, ///< Answers come late or never, and then perhaps nothing gets through.
+    sluggish ///< Who has lost a lock is long in letting go of it.
+};
+sky draw_sky(chance& c);
+weather draw_weather(chance& c, sky s);
+
 } // namespace sim

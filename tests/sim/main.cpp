@@ -128,6 +128,8 @@ struct totals {
     std::uint64_t late_entries = 0;
     std::uint64_t ends_told = 0;
     std::uint64_t wakes = 0;
+    double busiest = 0;
+    std::uint64_t busiest_seed = 0;
     std::array<std::uint64_t, sim::fault_kinds> faults{};
     double virtual_seconds = 0;
 };
@@ -165,6 +167,10 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.late_entries += o.late_entries;
     t.ends_told += o.ends_told;
     t.wakes += o.wakes;
+    if (o.busiest > t.busiest) {
+        t.busiest = o.busiest;
+        t.busiest_seed = p.seed;
+    }
     t.virtual_seconds += std::chrono::duration<double>(o.duration).count();
     for (std::size_t i = 0; i != o.faults.size(); ++i) {
         t.faults[i] += o.faults[i];
@@ -217,8 +223,11 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
     p.what = sim::plan::kind::fail_at;
     for (const sim::fault how : {sim::fault::request_lost,
                                  sim::fault::answer_lost,
+                                 sim::fault::doubted,
+                                 sim::fault::doubted_late,
                                  sim::fault::refused,
                                  sim::fault::broken,
+                                 sim::fault::interrupted,
                                  sim::fault::late_duplicate,
                                  sim::fault::very_late}) {
         p.how = how;
@@ -267,7 +276,8 @@ int simulate(const arguments& a) {
               << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
-              << " waiters woken by one\nfaults:";
+              << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100
+              << " % of the requests that it may have, with seed " << t.busiest_seed << "\nfaults:";
     for (std::size_t i = 0; i != t.faults.size(); ++i) {
         std::cout << ' ' << name(static_cast<sim::fault>(i)) << ' ' << t.faults[i];
     }

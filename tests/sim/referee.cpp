@@ -12,6 +12,8 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);
+        } else if (c.key.starts_with(data_prefix)) {
+            check_once(c);
         }
         if (!c.key.starts_with(queue_prefix)) {
             continue;
@@ -21,15 +23,20 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
         }
+        const auto slash = c.key.find('/', queue_prefix.size());
+        const std::string name = c.key.substr(0, slash);
         if (c.deleted) {
             gone_[{c.key, c.before.create_revision}] = {why, world_.now()};
             if (why == etcd::cause::operator_) {
-                robbed_.insert(
-                    {c.before.lease, c.key.substr(0, c.key.find('/', queue_prefix.size()))});
+                robbed_.insert({c.before.lease, name});
             }
         }
-        if (const auto slash = c.key.find('/', queue_prefix.size()); slash != std::string::npos) {
-            new_owner(c.key.substr(0, slash));
+        if (slash != std::string::npos) {
+            touched_[{c.deleted ? c.before.lease : c.now.lease, name}] = world_.now();
+            if (c.deleted && why == etcd::cause::operator_) {
+                rob_waiter(c);
+            }
+            new_owner(name);
         }
     }
 }
@@ -37,6 +44,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
 void referee::sent(const process& by,
                    std::uint64_t number,
                    const coetcd::detail::call_request& request) {
+    rates.sent(by);
     if (request.what == coetcd::detail::rpc::txn) {
         lock_requests what;
         what.read(request.body);
@@ -84,9 +92,10 @@ void referee::session_ended(lease_id id, session_end why) {
     s.ended_at = world_.now();
     s.prompt = !s.in->is_paused();
     s.pauses_then = s.in->pauses;
-    // A body is cancelled at once; a waiter may have a request under way.
-    world_.after(2ms, [this, id] { look_for_untold_loss(id, true); });
-    world_.after(6s, [this, id] { look_for_untold_loss(id, false); });
+    // A waiter whose key has gone may be asking etcd about its lease.
+    world_.after(2ms, [this, id] { look_for_untold_loss(id, going_on::bodies); });
+    world_.after(2ms, [this, id] { look_for_untold_loss(id, going_on::waiters_with_places); });
+    world_.after(6s, [this, id] { look_for_untold_loss(id, going_on::waiters); });
     if (why == session_end::expired && world_.store.has_lease(id)) {
         world_.fail("a session ended as expired, and its lease lives");
     }
@@ -309,6 +318,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     calm_ = !one_fails && world_.now() > healed_at + world::longest_delay + 5s;
     look_at_states_ = true;
     look_for_unnoticed(healed_at);
+    look_for_robbed_waiters(healed_at);
     look_for_surplus(healed_at, bound);
     for (const auto& [id, when] : crashed_) {
         const nanoseconds limit =
@@ -375,19 +385,22 @@ bool referee::excused(const hold& h) const {
     return !h.sound_clock || revoked || robbed;
 }
 
-void referee::look_for_untold_loss(lease_id id, bool bodies) {
+void referee::look_for_untold_loss(lease_id id, going_on which) {
     const known_session& s = sessions_.at(id);
     if (!s.prompt || s.in->has_crashed() || s.in->pauses != s.pauses_then || !s.sound_clock) {
         return;
     }
-    if (bodies && std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
-            return h.lease == id && h.guards_body;
-        })) {
-        world_.fail("a body goes on although its lock is lost");
-    }
-    if (!bodies && std::any_of(requests_.begin(), requests_.end(), [&](const request& r) {
-            return r.lease == id;
-        })) {
+    const auto waits = [&](const request& r) {
+        return r.lease == id && (which == going_on::waiters ||
+                                 (!ended_.contains(id) && !robbed_.contains({id, r.name})));
+    };
+    if (which == going_on::bodies) {
+        if (std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+                return h.lease == id && h.guards_body;
+            })) {
+            world_.fail("a body goes on although its lock is lost");
+        }
+    } else if (std::any_of(requests_.begin(), requests_.end(), waits)) {
         world_.fail("somebody waits for a lock although his session is lost");
     }
 }
@@ -399,7 +412,10 @@ bool referee::is_alive(const known_session& known) {
 
 void referee::look_for_unnoticed(nanoseconds healed_at) {
     const auto is_late = [&](nanoseconds when, std::chrono::seconds ttl) {
-        return world_.now() > std::max(when, healed_at) + nanoseconds(ttl) / 2 + 5s;
+        // A third of it, plus the jitter and what clocks may differ.
+        const nanoseconds due =
+            prompt ? nanoseconds(ttl) * 37 / 100 + 700ms : nanoseconds(ttl) / 2 + 5s;
+        return world_.now() > std::max(when, healed_at) + due;
     };
     for (const auto& [id, known] : sessions_) {
         const auto gone = ended_.find(id);
@@ -413,6 +429,43 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
         if (gone != gone_.end() && h.sound_clock && h.valid() &&
             is_late(gone->second.when, h.session->ttl())) {
             world_.fail("a holder does not notice that his key is gone: " + h.key);
+        }
+    }
+}
+
+void referee::rob_waiter(const etcd::change& c) {
+    const std::string name = c.key.substr(0, c.key.find('/', queue_prefix.size()));
+    const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
+        return h.key == c.key && h.fence == c.before.create_revision;
+    });
+    const auto first = std::find_if(requests_.begin(), requests_.end(), [&](const request& r) {
+        return r.lease == c.before.lease && r.name == name;
+    });
+    if (!held && first != requests_.end()) {
+        robbed_waiters_.push_back(
+            {c.before.lease, name, first->arrival, world_.now(), prompt && world_.store.tells});
+    }
+}
+
+void referee::look_for_robbed_waiters(nanoseconds healed_at) {
+    std::erase_if(robbed_waiters_, [&](const robbed_waiter& w) {
+        const auto waits = std::find_if(requests_.begin(), requests_.end(), [&](const request& r) {
+            return r.lease == w.lease && r.name == w.name && r.arrival == w.arrival;
+        });
+        // Or he has a place again.
+        return waits == requests_.end() || waits->cancelled || touched_[{w.lease, w.name}] > w.when;
+    });
+    for (const robbed_waiter& w : robbed_waiters_) {
+        const auto s = sessions_.find(w.lease);
+        if (s == sessions_.end() || !is_alive(s->second) || !s->second.sound_clock ||
+            s->second.in->is_paused()) {
+            continue;
+        }
+        const nanoseconds look =
+            std::min<nanoseconds>(nanoseconds(s->second.impl.lock()->ttl()) / 2, 10s) * 21 / 20;
+        const nanoseconds due = w.told ? nanoseconds(1s) : look + (prompt ? 1s : 15s);
+        if (world_.now() > std::max(w.when, healed_at) + due) {
+            world_.fail("a waiter does not notice that his key is gone: " + w.name);
         }
     }
 }
@@ -442,7 +495,7 @@ std::size_t referee::first_untold(const watching& v) const {
 }
 
 bool referee::events_were_lost() const {
-    return world_.counts()[static_cast<std::size_t>(fault::event_lost)] != 0;
+    return world_.count_of(fault::event_lost) != 0 || world_.count_of(fault::silent_delete) != 0;
 }
 
 bool referee::is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r) {
@@ -474,6 +527,12 @@ void referee::new_owner(const std::string& name) {
         if (!now.key.empty()) {
             owners_.insert({now.key, now.create_revision});
         }
+    }
+}
+
+void referee::check_once(const etcd::change& c) {
+    if (!c.deleted && written_.insert({c.now.value, serving_}).first->second != serving_) {
+        world_.fail("a write was made twice: " + c.key);
     }
 }
 

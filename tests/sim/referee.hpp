@@ -83,6 +83,7 @@ public:
     explicit referee(world& w)
         : slots(w)
         , herd(w)
+        , rates(w)
         , world_(w) {
         w.store.told = this;
         w.listening = this;
@@ -90,14 +91,19 @@ public:
 
     slot_rules slots;
     herd_counter herd;
+    rate_meter rates;
 
     // What the network does.
 
     void sent(const process& by,
               std::uint64_t number,
               const coetcd::detail::call_request& request) override;
-    void arrives(std::uint64_t number) override { slots.arrives(number); }
+    void arrives(std::uint64_t number) override {
+        serving_ = number;
+        slots.arrives(number);
+    }
     void served(std::uint64_t number) override {
+        serving_ = 0;
         slots.served();
         herd.served(number);
     }
@@ -105,6 +111,7 @@ public:
         slots.answered(number);
         herd.answered(number);
     }
+    void sent_on_stream(const process& by) override { rates.sent(by); }
     void told(const process& who, std::string_view line) override { herd.told(who, line); }
 
     // What etcd does.
@@ -157,10 +164,10 @@ public:
     /// A resource outside etcd, which refuses a fence below the largest it has seen.
     void write_resource(const std::string& name, std::int64_t fence);
 
-    // Once nothing goes wrong any more.
+    // Once nothing goes wrong any more, or nothing that keeps news from anybody.
 
-    /// Nobody may be first in a queue for long, and not hold the lock; and no key may be there for
-    /// long that nobody wants.
+    /// Nobody may be first in a queue for long, and not hold the lock; no key may be there for long
+    /// that nobody wants; and what is taken away from somebody he has to notice.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
 
     /// Whether a session counts on a lease that is gone, and has had no time yet to learn it.
@@ -171,6 +178,7 @@ public:
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
     bool one_fails = false; ///< A call does, although all else goes well.
+    bool prompt = false;    ///< Whoever asks is answered at once, all the time.
 
 private:
     struct known_session {
@@ -205,13 +213,18 @@ private:
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const;
 
-    /// Whether somebody goes on although his session is over, with a body or waiting for a lock.
-    void look_for_untold_loss(lease_id id, bool bodies);
+    /// Who may go on although his session is over.
+    enum class going_on { bodies, waiters_with_places, waiters };
+    /// Whether somebody of those does.
+    void look_for_untold_loss(lease_id id, going_on which);
 
     static bool is_alive(const known_session& known);
 
     /// With the next round of renewal, every session knows what is gone.
     void look_for_unnoticed(nanoseconds healed_at);
+    /// With its event, or with his next look, a waiter knows that his key is gone.
+    void look_for_robbed_waiters(nanoseconds healed_at);
+    void rob_waiter(const etcd::change& c);
 
     /// The first change of a later revision.
     std::size_t first_after(std::int64_t revision) const;
@@ -225,6 +238,9 @@ private:
 
     void check_guarded_write(const etcd::change& c);
 
+    /// What a user writes is written once, unless the network has made the copy.
+    void check_once(const etcd::change& c);
+
     world& world_;
     std::map<lease_id, known_session> sessions_;
     struct lease_ending {
@@ -233,6 +249,15 @@ private:
     };
     std::map<lease_id, lease_ending> ended_;
     std::set<std::pair<lease_id, std::string>> robbed_; // whose keys an operator deleted, by name
+    struct robbed_waiter {
+        lease_id lease;
+        std::string name;
+        std::uint64_t arrival; ///< Of the request.
+        nanoseconds when;
+        bool told; ///< By an event.
+    };
+    std::vector<robbed_waiter> robbed_waiters_;
+    std::map<std::pair<lease_id, std::string>, nanoseconds> touched_;   // keys, the last time
     std::map<std::pair<std::string, std::int64_t>, end> gone_;          // lives of keys
     std::map<std::pair<std::string, std::int64_t>, nanoseconds> begun_; // likewise
     std::map<std::pair<lease_id, std::string>, nanoseconds> wanted_at_; // the last time
@@ -240,6 +265,8 @@ private:
     std::set<std::pair<std::string, std::int64_t>> owners_;
     std::set<std::pair<std::string, std::int64_t>> fences_;
     std::map<std::string, std::int64_t> resource_;
+    std::map<std::string, std::uint64_t> written_; // data, and by which request
+    std::uint64_t serving_ = 0;
     std::list<hold> holds_;
     std::list<request> requests_;
     std::uint64_t last_arrival_ = 0;

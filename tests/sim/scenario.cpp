@@ -43,16 +43,16 @@ outcome run(const plan& p) {
     s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) || s.crowded ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
-    weather sky = draw_weather(luck);
-    if (!random || luck.one_in(16)) {
-        sky = weather();
+    sky above = random ? draw_sky(luck) : sky::clear;
+    if (s.crowded && above != sky::clear) {
+        above = sky::mixed;
     }
-    s.sluggish = random && luck.one_in(32);
-    if (s.sluggish) {
-        sky = weather();
-        sky[fault::late_duplicate] = 500'000;
-        sky[fault::operator_delete] = 100'000;
-    }
+    const weather faults = draw_weather(luck, above);
+    const bool calm = above == sky::clear && p.what != plan::kind::fail_at;
+    const bool prompt = calm || above == sky::deaf || above == sky::robbed;
+    s.judge.prompt = prompt;
+    s.sluggish = above == sky::sluggish;
+    s.lingering = above == sky::deaf || above == sky::robbed;
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;
@@ -71,7 +71,7 @@ outcome run(const plan& p) {
         std::shared_ptr<process> of = w.add_process();
         bool sound_clock = true;
         if (random && luck.one_in(6)) {
-            const bool wild = luck.one_in(3); // beyond what the margin allows for
+            const bool wild = luck.one_in(3) && !prompt; // beyond what the margin allows for
             of->set_rate(luck.between(wild ? -300'000 : -45'000, wild ? 300'000 : 45'000));
             sound_clock = !wild;
             w.count(fault::clock_rate);
@@ -115,7 +115,7 @@ outcome run(const plan& p) {
             added.start_watch();
         }
     }
-    w.set_weather(sky);
+    w.set_weather(faults);
 
     // It goes wrong, for a while.
     std::uint64_t crashes = 0;
@@ -143,30 +143,34 @@ outcome run(const plan& p) {
     };
     const nanoseconds storm = luck.within(500ms, 8s);
     bool more = true;
-    while (more && !finished() && w.now() < storm && !sky.calm()) {
+    const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
+    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends.
+    // Where nothing went wrong at all, a lock is handed over by an event, not by a look.
+    const nanoseconds bound = !prompt ? 2 * nanoseconds(s.ttl) + 2s + recheck + 15s
+                              : p.what == plan::kind::crash_at ? nanoseconds(s.ttl) + 2s
+                              : calm                           ? nanoseconds(1s)
+                                                               : recheck * 17 / 16 + 1500ms;
+    // A watch whose stream fell silent asks after 10 s.
+    const nanoseconds patience = calm ? 3s : 40s;
+    nanoseconds next_look = w.now();
+    nanoseconds healed_at{0};
+    const auto look = [&] {
+        if (w.now() >= next_look) {
+            next_look = w.now() + 250ms;
+            s.judge.look_for_stuck(prompt ? 0s : healed_at, bound);
+            s.judge.look_for_untold(healed_at, patience);
+        }
+    };
+    while (more && !finished() && w.now() < storm && !faults.calm()) {
         more = step();
+        if (prompt) {
+            look();
+        }
     }
 
     // Nothing goes wrong any more: all must come to an end.
     w.heal();
-    const nanoseconds healed_at = w.now();
-    const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
-    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends.
-    // Where nothing went wrong at all, a lock is handed over by an event, not by a look.
-    const bool calm = p.what != plan::kind::fail_at && s.cancel_ppm == 0 && sky.calm();
-    const nanoseconds bound = !calm ? 2 * nanoseconds(s.ttl) + 2s + recheck + 15s
-                              : p.what == plan::kind::crash_at ? nanoseconds(s.ttl) + 2s
-                                                               : nanoseconds(1s);
-    // A watch whose stream fell silent asks after 10 s.
-    const nanoseconds patience = calm ? 3s : 40s;
-    nanoseconds next_look = w.now();
-    const auto look = [&] {
-        if (w.now() >= next_look) {
-            next_look = w.now() + 250ms;
-            s.judge.look_for_stuck(healed_at, bound);
-            s.judge.look_for_untold(healed_at, patience);
-        }
-    };
+    healed_at = w.now();
     const nanoseconds limit = w.now() + 1000s;
     while (more && !finished()) {
         more = step();
@@ -176,7 +180,7 @@ outcome run(const plan& p) {
         }
     }
 
-    if (calm && s.crowded) {
+    if (calm && s.crowded && s.cancel_ppm == 0) {
         // Each waiter looks once and is woken once or twice; besides, each looks now and then.
         const auto rounds = static_cast<std::uint64_t>(w.now() / (recheck / 2)) + 1;
         const std::uint64_t most = 4 * s.judge.herd.entries + rounds * actors.size();
@@ -264,6 +268,7 @@ outcome run(const plan& p) {
     result.late_entries = s.judge.slots.late_entries;
     result.ends_told = s.judge.herd.events;
     result.wakes = s.judge.herd.wakes;
+    result.busiest = s.judge.rates.busiest;
     result.told = s.judge.told_changes;
     result.compactions = s.judge.told_compactions;
     result.duration = w.now();

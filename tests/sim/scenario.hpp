@@ -40,6 +40,7 @@ struct outcome {
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.
     std::uint64_t ends_told = 0;    ///< Of keys in a queue.
     std::uint64_t wakes = 0;        ///< Waiters who asked because of one.
+    double busiest = 0;             ///< See `rate_meter`.
     std::uint64_t calls = 0;
     nanoseconds duration{0};
     std::deque<std::string> notes;

@@ -248,6 +248,25 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
     }
 }
 
+// Rates.
+
+void rate_meter::sent(const process& by) {
+    // Where all fails, each of those who try pauses for longer and longer: from 25 ms to a second.
+    constexpr std::uint64_t base = 100;
+    constexpr std::uint64_t each = 40;
+    client& c = clients_[&by];
+    if (world_.now() >= c.since + 1s) {
+        c.since = world_.now();
+        c.requests = 0;
+    }
+    const std::uint64_t most = base + each * static_cast<std::uint64_t>(c.coroutines);
+    busiest = std::max(busiest, static_cast<double>(++c.requests) / static_cast<double>(most));
+    if (c.requests > most) {
+        world_.fail("a client is busy with nothing: " + std::to_string(c.requests) +
+                    " requests in a second");
+    }
+}
+
 // Herds.
 
 void herd_counter::told(const process& who, std::string_view line) {

@@ -103,6 +103,29 @@ private:
     std::map<std::pair<std::string, std::string>, stock> stocks_;
 };
 
+/// How many requests each client makes in a second: one that goes round in circles makes many.
+class rate_meter {
+public:
+    explicit rate_meter(world& w)
+        : world_(w) {}
+
+    /// So many coroutines of a client take locks, have sessions or watch.
+    void expect(const process& of, int coroutines) { clients_[&of].coroutines += coroutines; }
+    void sent(const process& by);
+
+    double busiest = 0; ///< Second of a client: what part it had of what a client may send.
+
+private:
+    struct client {
+        int coroutines = 0;
+        nanoseconds since{0};
+        std::uint64_t requests = 0; ///< Since then.
+    };
+
+    world& world_;
+    std::map<const process*, client> clients_;
+};
+
 /// Who is woken by what: the end of a key wakes the one behind it, and nobody else.
 class herd_counter {
 public:

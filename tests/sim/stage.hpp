@@ -69,10 +69,12 @@ struct stage {
     int locks = 1;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
-    bool crowded = false;  ///< Hundreds wait, each of them for a short use.
-    bool sluggish = false; ///< Who has lost a lock is long in letting go of it.
+    bool crowded = false;   ///< Hundreds wait, each of them for a short use.
+    bool lingering = false; ///< Locks are held for long.
+    bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.
     bool reached = false;
     std::uint64_t cancellations = 0;
+    std::uint64_t writes = 0;
     std::uint64_t crashes = 0;
 };
 

@@ -17,6 +17,7 @@ using coetcd::errc;
 void actor::start(int jobs, int rounds, bool sound_clock) {
     sound_clock_ = sound_clock;
     jobs_ = jobs;
+    s_.judge.rates.expect(*p_, jobs + 1);
     for (int i = 0; i != jobs; ++i) {
         auto at_end = [this](std::exception_ptr failure) {
             --jobs_;
@@ -30,6 +31,7 @@ void actor::start(int jobs, int rounds, bool sound_clock) {
 
 void actor::start_watch() {
     ++watches_;
+    s_.judge.rates.expect(*p_, 1);
     auto at_end = [this](std::exception_ptr failure) {
         --watches_;
         if (failure) {
@@ -100,8 +102,10 @@ asio::awaitable<void> actor::close_session() {
         if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
             s_.w.fail("close() returned, and the lease lives");
         }
-    } catch (const boost::system::system_error&) {
-        if (s_.what.what != plan::kind::fail_at) {
+    } catch (const boost::system::system_error& e) {
+        // It may have waited for a request that was sent while things went wrong.
+        if (s_.what.what != plan::kind::fail_at && !was_locked_out(e.code()) &&
+            s_.w.now() > s_.w.healed_at() + 5s) {
             s_.w.fail("close() failed although nothing goes wrong");
         }
     }
@@ -156,18 +160,27 @@ asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitab
     }
 }
 
+/// A password that was refused is not tried again at once.
+bool actor::was_locked_out(const error_code& ec) const {
+    return ec == errc::login_failed && s_.w.count_of(fault::locked_out) != 0;
+}
+
 void actor::judge(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const boost::system::system_error& e) {
         const error_code ec = e.code();
         s_.w.note("threw", static_cast<std::uint64_t>(ec.value()));
-        const bool expected = ec == errc::timed_out || ec == errc::unavailable ||
-                              ec == errc::outcome_unknown || ec == errc::session_lost ||
-                              ec == errc::session_closed || ec == errc::lock_lost ||
-                              ec == errc::not_owner || ec == asio::error::operation_aborted ||
-                              ec == coetcd::server_errc::resource_exhausted ||
-                              ec == coetcd::server_errc::unauthenticated;
+        const bool expected =
+            ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
+            ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
+            ec == errc::not_owner || ec == asio::error::operation_aborted ||
+            ec == coetcd::server_errc::resource_exhausted ||
+            ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
+            // The last one of a call that had a deadline.
+            (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
+            // Each number that was drawn for a lease was granted twice.
+            (ec == coetcd::server_errc::failed_precondition && p_->repeated_calls >= 3);
         if (!expected) {
             s_.w.fail(std::string("an unexpected error: ") + e.what());
         }
@@ -194,6 +207,19 @@ asio::awaitable<void> actor::job(int rounds) {
     }
 }
 
+asio::awaitable<std::optional<coetcd::session>> actor::open_session() {
+    std::optional<coetcd::session> opened;
+    const coetcd::session_options how(s_.ttl);
+    if (s_.taste.one_in(2)) {
+        coetcd::session made = co_await coetcd::session::open(*client_, how);
+        opened.emplace(std::move(made));
+    } else { // of a lease that is there already
+        const coetcd::lease_grant_response granted = co_await client_->lease_grant(s_.ttl);
+        opened = co_await coetcd::session::adopt(*client_, granted.id, how);
+    }
+    co_return opened;
+}
+
 asio::awaitable<void> actor::have_session() {
     for (;;) {
         if (opening_) {
@@ -206,11 +232,12 @@ asio::awaitable<void> actor::have_session() {
         opening_ = true;
         session_.reset();
         try {
-            coetcd::session opened =
-                co_await coetcd::session::open(*client_, coetcd::session_options(s_.ttl));
-            session_.emplace(std::move(opened));
-            s_.judge.opened(coetcd::detail::access::impl(*session_), *p_, sound_clock_);
-            mourn();
+            std::optional<coetcd::session> opened = co_await open_session();
+            if (opened) { // else its lease has ended already
+                session_.emplace(std::move(*opened));
+                s_.judge.opened(coetcd::detail::access::impl(*session_), *p_, sound_clock_);
+                mourn();
+            }
         } catch (const boost::system::system_error& e) {
             // A lease may end before its grant is answered.
             if (e.code() != coetcd::server_errc::not_found) {
@@ -317,9 +344,9 @@ asio::awaitable<void> actor::watch() {
             }
             start = e.compact_revision();
         } catch (const boost::system::system_error& e) {
-            if (e.code() != asio::error::operation_aborted && seen) {
+            if (e.code() != asio::error::operation_aborted && seen && !was_locked_out(e.code())) {
                 s_.w.fail(std::string("a watch ended: ") + e.what());
-            } else if (!seen) {
+            } else if (!seen || was_locked_out(e.code())) {
                 judge(std::current_exception());
                 again = true;
             }
@@ -439,7 +466,12 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
         taken = co_await m.try_lock();
     } else {
         const nanoseconds patience = taste.skewed(1ms, 3s);
+        const auto began = p_->now();
+        const std::uint64_t pauses = p_->pauses;
         taken = co_await m.try_lock_for(patience);
+        if (p_->now() > began + patience + 1ms && p_->pauses == pauses) {
+            s_.w.fail("try_lock_for() takes longer than it may");
+        }
     }
     if (!taken) {
         co_return;
@@ -474,19 +506,24 @@ actor::guarded_body(visit& v, const coetcd::held_lock& l, const std::string& nam
 template<class Lock>
 asio::awaitable<void> actor::unlock(visit& v, Lock& l) {
     const std::uint64_t failed = p_->failed_calls;
-    const bool was_ours = co_await l.unlock();
+    asio::awaitable<bool> unlocking = l.unlock();
+    if (l.owns_lock()) {
+        s_.w.fail("unlock() has been called, and the lock is owned");
+    }
+    const bool was_ours = co_await std::move(unlocking);
     s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed);
 }
 
 coetcd::txn actor::draw_data(chance& taste) {
     coetcd::txn t;
+    const std::string value = std::to_string(++s_.writes);
     for (int i = 0; i != 6; ++i) {
         const std::string key = std::string(data_prefix) + std::to_string(i);
         const std::uint64_t what = taste.below(4);
         if (what == 0) {
             t.success.push_back(coetcd::op::erase(key));
         } else if (what != 1) {
-            t.success.push_back(coetcd::op::put(key, std::to_string(taste.below(10))));
+            t.success.push_back(coetcd::op::put(key, value));
         }
     }
     return t;
@@ -505,7 +542,10 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
                 judge(std::current_exception()); // the lock is ours all the same
             }
         } else if (what == 0) {
-            const nanoseconds longest = s_.crowded ? 5ms : taste.one_in(8) ? 4000ms : 60ms;
+            const nanoseconds longest = s_.crowded        ? 5ms
+                                        : s_.lingering    ? 8000ms
+                                        : taste.one_in(8) ? 4000ms
+                                                          : 60ms;
             const nanoseconds time = taste.skewed(0ms, longest);
             const bool very_long = !s_.crowded && taste.one_in(128);
             (void)co_await p_->sleep(very_long ? time + 25s : time);

@@ -84,10 +84,15 @@ private:
     /// Runs `work`, whose end is none of the caller's.
     asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work);
 
+    bool was_locked_out(const error_code& ec) const;
+
     /// Whether an operation may have ended so.
     void judge(const std::exception_ptr& failure);
 
     asio::awaitable<void> job(int rounds);
+
+    /// @returns Nothing if its lease has ended already.
+    asio::awaitable<std::optional<coetcd::session>> open_session();
 
     /// Opens a session if there is none that lives.
     asio::awaitable<void> have_session();
@@ -120,7 +125,7 @@ private:
     asio::awaitable<void> unlock(visit& v, Lock& l);
 
     /// A change of several keys, for those who watch.
-    static coetcd::txn draw_data(chance& taste);
+    coetcd::txn draw_data(chance& taste);
 
     /// What a lock is for.
     template<class Lock>

@@ -19,11 +19,13 @@ using coetcd::detail::sending;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
-        "request_lost",   "answer_lost", "duplicated",    "late_duplicate", "very_late",
-        "delayed",        "refused",     "broken",        "stream_dropped", "stream_silent",
-        "event_lost",     "stale_read",  "early_revoke",  "leader_change",  "compaction",
-        "member_paused",  "member_cut",  "member_lags",   "client_paused",  "client_cut",
-        "client_crashed", "clock_rate",  "token_expired", "no_space",       "operator_delete"};
+        "request_lost",   "answer_lost",    "doubted",       "doubted_late",  "duplicated",
+        "late_duplicate", "very_late",      "delayed",       "refused",       "broken",
+        "interrupted",    "stream_dropped", "stream_silent", "event_lost",    "stale_read",
+        "early_revoke",   "leader_change",  "compaction",    "member_paused", "member_cut",
+        "member_lags",    "member_hidden",  "client_paused", "client_cut",    "client_crashed",
+        "clock_rate",     "token_expired",  "locked_out",    "no_space",      "operator_delete",
+        "silent_delete"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -258,6 +260,12 @@ int member_of(const call_request& request) {
     return request.to.host.back() - '0';
 }
 
+/// Whether all members have to agree to it, so that one can give up waiting for that.
+bool is_proposed(rpc what) {
+    return what == rpc::txn || what == rpc::put || what == rpc::delete_range ||
+           what == rpc::lease_grant || what == rpc::lease_revoke;
+}
+
 } // namespace
 
 asio::awaitable<reply> process::call(call_request r) {
@@ -299,6 +307,11 @@ asio::awaitable<reply> process::call(call_request r) {
             is_cut_off() || strikes(fault::request_lost) || (very_late && in.luck.one_in(2));
         const bool breaks = strikes(fault::broken);
         const bool answer_lost = strikes(fault::answer_lost) || very_late;
+        const bool proposed = is_proposed(request->what);
+        const bool doubted = proposed && strikes(fault::doubted);
+        const bool doubted_late = proposed && strikes(fault::doubted_late);
+        const foreign_answer* const foreign =
+            in.answered_between(to, chosen && failing_how == fault::interrupted);
         nanoseconds there = in.latency();
         nanoseconds back{0};
         if (strikes(fault::delayed)) {
@@ -314,6 +327,15 @@ asio::awaitable<reply> process::call(call_request r) {
         if (very_late) {
             in.hold_back(to, letter);
         }
+        etcd::answer doubt;
+        if (doubted || doubted_late) {
+            constexpr std::string_view texts[] = {"etcdserver: request timed out",
+                                                  "etcdserver: server stopped",
+                                                  "error reading from server: EOF"};
+            const std::string_view text = texts[in.luck.below(std::size(texts))];
+            doubt = in.store.failure(request->what, 14, text);
+            ++failed_calls;
+        }
         nanoseconds behind{0};
         if (copied) {
             ++repeated_calls;
@@ -323,9 +345,12 @@ asio::awaitable<reply> process::call(call_request r) {
             in.after(in.luck.within(0s, 2 * (there + behind)),
                      [ends] { ends(asio::error::connection_reset, true); });
         }
-        auto answered = [x, ends, w = &in, answer_lost, back](etcd::answer a) {
+        auto answered = [x, ends, w = &in, answer_lost, back, doubted, doubt](etcd::answer a) {
             if (answer_lost) {
                 return;
+            }
+            if (doubted && a.status == 200) {
+                a = doubt;
             }
             w->after(back + w->latency(), [x, ends, a = std::move(a)] {
                 if (!x->done->resumed()) {
@@ -335,7 +360,25 @@ asio::awaitable<reply> process::call(call_request r) {
                 }
             });
         };
-        if (copied && !lost) {
+        const auto nobody_listens = [](const etcd::answer&) {};
+        if (foreign && !lost) {
+            ++failed_calls;
+            if (foreign->passes_on && in.luck.one_in(2) && !in.is_hidden(to)) {
+                in.send(there, to, letter, nobody_listens);
+            }
+            etcd::answer a;
+            a.status = foreign->status;
+            a.body = foreign->body;
+            if (a.status != 0) {
+                in.after(there, [answered, a = std::move(a)] { answered(a); });
+            }
+        } else if (doubted_late && !lost) {
+            // A lease that is granted so late may not outlive the session that wants it.
+            const nanoseconds latest =
+                request->what == rpc::lease_grant ? nanoseconds(1500ms) : world::longest_delay;
+            in.send(in.luck.within(0ms, latest), to, letter, nobody_listens);
+            in.after(there, [answered, doubt] { answered(doubt); });
+        } else if (copied && !lost) {
             in.send(there, to, letter, [=, w = &in](const etcd::answer& first) {
                 // If the token has ended since, the second answer would say that nothing was done.
                 const bool done = first.status == 200;
@@ -472,6 +515,9 @@ public:
             co_return ec;
         }
         link_->in.note("write", link_->of.number(), json);
+        if (link_->in.listening) {
+            link_->in.listening->sent_on_stream(link_->of);
+        }
         const std::shared_ptr<link> l = link_;
         const auto done = std::make_shared<suspension>(l->of);
         l->in.after(1us, [done] { done->resume(); });
@@ -518,6 +564,9 @@ asio::awaitable<open_result> process::open(call_request request) {
     open_result result;
     const auto l = std::make_shared<link>(*this, member_of(request), request.how);
     in.note("open", number_, request.body);
+    if (in.listening) {
+        in.listening->sent_on_stream(*this);
+    }
     const auto connected = std::make_shared<suspension>(*this);
     const bool refused = is_cut_off() || in.strikes(fault::refused);
     in.after(2 * in.latency(), [this, connected] {
@@ -534,6 +583,22 @@ asio::awaitable<open_result> process::open(call_request request) {
             return;
         }
         world& w = l->in;
+        if (const foreign_answer* const foreign = w.answered_between(l->member)) {
+            if (foreign->status == 0) {
+                return;
+            }
+            w.after(w.latency(), [l, foreign] {
+                if (!foreign->body.empty()) {
+                    reply no;
+                    no.status = foreign->status;
+                    no.sent = true;
+                    no.body = foreign->body;
+                    l->arrive(std::move(no));
+                }
+                l->end(asio::error::eof);
+            });
+            return;
+        }
         if (w.store.is_cut(l->member) || w.store.leader() < 0) {
             w.after(w.latency(), [l] {
                 reply no;
@@ -572,7 +637,8 @@ world::world(std::uint64_t seed, options o)
     , ties_(chance::derive(seed, 2))
     , seed_(seed)
     , member_paused_until_(static_cast<std::size_t>(o.members))
-    , member_lags_until_(static_cast<std::size_t>(o.members)) {
+    , member_lags_until_(static_cast<std::size_t>(o.members))
+    , hiding_(static_cast<std::size_t>(o.members)) {
     events_.reserve(256);
     store.loses_event = [this] { return strikes(fault::event_lost); };
     after(etcd::expiry_interval, [this] { look_at_leases(); });
@@ -724,6 +790,20 @@ bool world::strikes(fault f) {
     return hit;
 }
 
+const foreign_answer* world::answered_between(int member, bool chosen) {
+    if (is_hidden(member)) {
+        return hiding_[static_cast<std::size_t>(member)];
+    }
+    return chosen || strikes(fault::interrupted) ? draw_foreign_answer(luck, false) : nullptr;
+}
+
+void world::delete_by_hand() {
+    const std::string& queue = operator_prefixes[luck.below(operator_prefixes.size())];
+    if (const auto all = store.under(queue); !all.empty()) {
+        store.erase(all[luck.below(all.size())]);
+    }
+}
+
 void world::set_weather(const weather& w) {
     weather_ = w;
     healed_ = false;
@@ -765,10 +845,12 @@ void world::chaos() {
         }
     }
     if (strikes(fault::operator_delete)) {
-        const std::string& queue = operator_prefixes[luck.below(operator_prefixes.size())];
-        if (const auto all = store.under(queue); !all.empty()) {
-            store.erase(all[luck.below(all.size())]);
-        }
+        delete_by_hand();
+    }
+    if (strikes(fault::silent_delete)) {
+        store.tells = false;
+        delete_by_hand();
+        store.tells = true;
     }
     if (strikes(fault::client_cut)) {
         process& one = *processes_[luck.below(processes_.size())];
@@ -779,6 +861,11 @@ void world::chaos() {
     }
     if (strikes(fault::token_expired)) {
         store.expire_tokens();
+    }
+    if (strikes(fault::locked_out)) {
+        store.locked_out = true;
+        store.expire_tokens();
+        after(luck.within(100ms, 4s), [this] { store.locked_out = false; });
     }
     if (strikes(fault::no_space)) {
         store.no_space = true;
@@ -827,6 +914,14 @@ void world::chaos() {
             const nanoseconds until = now_ + luck.within(10ms, luck.one_in(4) ? 8s : 1s);
             let_lag(m, until);
             at(until, [this] { ill_member_ = -1; });
+        } else if (strikes(fault::member_hidden)) {
+            ill_member_ = m;
+            hiding_[static_cast<std::size_t>(m)] = draw_foreign_answer(luck, true);
+            store.end_streams(m, false);
+            after(luck.within(100ms, 8s), [this, m] {
+                hiding_[static_cast<std::size_t>(m)] = nullptr;
+                ill_member_ = -1;
+            });
         }
     }
 }
@@ -839,14 +934,17 @@ void world::let_lag(int member, nanoseconds until) {
 
 void world::heal() {
     healed_ = true;
+    healed_at_ = now_;
     weather_ = weather();
     store.no_space = false;
+    store.locked_out = false;
     store.stale_by = 0;
     for (const auto& p : processes_) {
         p->cut_off(now_);
     }
     for (int m = 0; m != store.members(); ++m) {
         member_paused_until_[static_cast<std::size_t>(m)] = now_;
+        hiding_[static_cast<std::size_t>(m)] = nullptr;
         store.lag(m, false);
         if (store.is_cut(m)) {
             store.cut(m, false);

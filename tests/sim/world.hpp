@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/between.hpp"
 #include "sim/etcd.hpp"
 #include "sim/random.hpp"
 
@@ -38,12 +39,15 @@ using std::chrono::nanoseconds;
 enum class fault : std::size_t {
     request_lost,
     answer_lost,
+    doubted,        // etcd answers that it timed out, and has done what it was asked for
+    doubted_late,   // likewise, and does it seconds later
     duplicated,     // the request arrives twice, and only the second time is there an answer
     late_duplicate, // likewise, seconds later
     very_late,      // a transaction gets no answer, and arrives, maybe again, in the very end
     delayed,        // by up to some seconds
     refused,        // no connection
     broken,         // the connection ends instead of the answer
+    interrupted,    // something in between answers in etcd's place
     stream_dropped,
     stream_silent, // it stays open, and carries nothing any more
     event_lost,    // by the server
@@ -52,17 +56,20 @@ enum class fault : std::size_t {
     leader_change,
     compaction,
     member_paused,
-    member_cut,  // off from the other members
-    member_lags, // applies nothing for a while
+    member_cut,    // off from the other members
+    member_lags,   // applies nothing for a while
+    member_hidden, // for a while something in between answers in its place
     client_paused,
     client_cut, // off from the cluster
     client_crashed,
     clock_rate,
     token_expired,
+    locked_out, // the user has another password for a while
     no_space,
     operator_delete,
+    silent_delete, // likewise, and nobody is told
 };
-inline constexpr std::size_t fault_kinds = 25;
+inline constexpr std::size_t fault_kinds = 31;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -87,6 +94,8 @@ public:
     virtual void served(std::uint64_t /*number*/) {}
     /// The client has the answer.
     virtual void answered(std::uint64_t /*number*/) {}
+    /// A client opens a stream, or sends messages on it.
+    virtual void sent_on_stream(const process& /*by*/) {}
     /// A line of a stream has reached a client.
     virtual void told(const process& /*who*/, std::string_view /*line*/) {}
 
@@ -299,13 +308,18 @@ public:
     /// What was held back until now arrives soon.
     void let_late_ones_come();
     bool healed() const { return healed_; }
+    nanoseconds healed_at() const { return healed_at_; }
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
     static constexpr std::uint64_t most_crashes = 3;
     /// Requests that have not arrived yet.
     std::uint64_t in_flight() const { return in_flight_; }
     void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
+    std::uint64_t count_of(fault f) const { return counts_[static_cast<std::size_t>(f)]; }
     const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
+    bool had_foreign_answers() const {
+        return count_of(fault::interrupted) != 0 || count_of(fault::member_hidden) != 0;
+    }
     wiretap* listening = nullptr;
     /// The keys that an operator may delete begin with one of them.
     std::vector<std::string> operator_prefixes{"/"};
@@ -348,6 +362,12 @@ private:
     void let_lag(int member, nanoseconds until);
     /// When a member stands still until; else now.
     nanoseconds awake(int member) const;
+    /// What something in between answers, if it does.
+    const foreign_answer* answered_between(int member, bool chosen = false);
+    bool is_hidden(int member) const {
+        return hiding_[static_cast<std::size_t>(member)] != nullptr;
+    }
+    void delete_by_hand();
     /// Keeps a request back until `let_late_ones_come`, or for a long time.
     void hold_back(int member, std::shared_ptr<const letter> what);
     /// Sends a request that arrives later.
@@ -374,6 +394,7 @@ private:
     std::vector<std::shared_ptr<process>> processes_;
     std::vector<nanoseconds> member_paused_until_;
     std::vector<nanoseconds> member_lags_until_;
+    std::vector<const foreign_answer*> hiding_; // each member; null: nothing
     int ill_member_ = -1;
     struct held_letter {
         int member;
@@ -386,6 +407,7 @@ private:
     bool looking_at_watches_ = false;
     weather weather_;
     bool healed_ = true;
+    nanoseconds healed_at_{0};
     std::array<std::uint64_t, fault_kinds> counts_{};
     std::uint64_t trace_ = 0xcbf29ce484222325;
     std::size_t most_notes_ = 0;
