@@ -333,8 +333,8 @@ inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> 
     self->changed_.notify_all();
 }
 
-inline asio::awaitable<void>
-session_impl::until_revoked(std::shared_ptr<session_impl> self, std::shared_ptr<const bool> joins) {
+inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
+                                                         std::shared_ptr<const bool> joins) {
     bool once_more = *joins;
     while (self->revocation_ == revocation::under_way) {
         (void)co_await self->changed_.wait();

@@ -330,8 +330,7 @@ TEST_CASE("after a failure of all, renewals do not stand in each other's way", "
 
 TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it", "[renewals]") {
     fixture f(1);
-    f.env->on_call = [serve = f.env->on_call, others = 2](const call_request& q,
-                                                          reply& r) mutable {
+    f.env->on_call = [serve = f.env->on_call, others = 2](const call_request& q, reply& r) mutable {
         serve(q, r);
         if (others-- > 0) {
             r.body = R"({"result":{"header":{},"ID":"77","TTL":"9"}})";
