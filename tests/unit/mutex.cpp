@@ -1346,7 +1346,7 @@ TEST_CASE("with_lock() runs its body under a lock that is held already", "[mutex
             began = true;
             co_return;
         };
-        auto with_none = w.start(coetcd::with_lock(coetcd::held_lock(), body));
+        REQUIRE_THROWS_AS(coetcd::with_lock(coetcd::held_lock(), body), std::logic_error);
         held = w.await(mutex.scoped_lock());
         w.await(held.unlock());
         auto given_back = w.start(coetcd::with_lock(std::move(held), body));
@@ -1354,7 +1354,6 @@ TEST_CASE("with_lock() runs its body under a lock that is held already", "[mutex
         (void)session.orphan();
         auto lost = w.start(coetcd::with_lock(std::move(held), body));
         w.env->pass(10ms);
-        REQUIRE_THROWS_AS(with_none.get(), std::logic_error);
         REQUIRE(given_back.code() == errc::not_owner);
         REQUIRE(lost.code() == errc::not_owner);
         REQUIRE(lost.code() == coetcd::condition::ownership_lost);

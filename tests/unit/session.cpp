@@ -299,7 +299,7 @@ TEST_CASE("close() does not fail with a request that began before it", "[session
         return f;
     };
     auto earlier = w.start(s.close());
-    w.env->pass(4s); // that request has had its last attempt
+    w.env->pass(4900ms); // that request has begun its last attempt
     auto later = w.start(s.close());
     silent = false;
     w.env->pass(2s);
