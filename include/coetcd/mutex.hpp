@@ -69,7 +69,7 @@ public:
 
     /// Waits until the lock is lost: `co_await (work() || held.wait_lost())`, with Asio's awaitable
     /// operators, ends with the work or with the loss.
-    /// @returns `errc::session_lost` or `errc::lock_lost`.
+    /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
     /// @throws boost::system::system_error with `operation_aborted` if the lock is given back, or
     ///   this object is destroyed. At once, if that was before.
     /// @par Cancellation
