@@ -110,11 +110,11 @@ COETCD_DECL mutex::executor_type mutex::get_executor() const {
 }
 
 COETCD_DECL boost::asio::awaitable<void> mutex::lock() {
-    return detail::go_home(get_executor(), detail::holder::lock(impl_));
+    return detail::holder::lock(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock() {
-    return detail::go_home(get_executor(), detail::holder::try_lock(impl_));
+    return detail::holder::try_lock(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds patience) {
@@ -122,7 +122,7 @@ COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanose
         return try_lock();
     }
     const auto deadline = detail::after(impl_->session->world.now(), patience);
-    return detail::go_home(get_executor(), detail::holder::try_lock_until(impl_, deadline));
+    return detail::holder::try_lock_until(impl_, deadline);
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
@@ -130,7 +130,7 @@ COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::resume() {
-    return detail::go_home(get_executor(), detail::holder::resume(impl_));
+    return detail::holder::resume(impl_);
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::unlock() {

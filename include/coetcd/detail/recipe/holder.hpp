@@ -6,6 +6,9 @@
 #include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/lock_entry.hpp>
 
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/this_coro.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -79,24 +82,20 @@ public:
     }
 
     static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
-        std::shared_ptr<place> taken =
-            co_await place_wait::lock(self->session, self->how, self->names(), time_point::max());
-        self->take(std::move(taken));
+        auto taking = place_wait::lock(self->session, self->how, self->names(), time_point::max());
+        (void)co_await keep(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
-        std::shared_ptr<place> taken =
-            co_await place_wait::try_lock(self->session, self->how, self->names());
-        co_return self->take(std::move(taken));
+        auto taking = place_wait::try_lock(self->session, self->how, self->names());
+        return keep(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
-        std::shared_ptr<place> taken =
-            co_await place_wait::lock(self->session, self->how, self->names(), deadline);
-        co_return self->take(std::move(taken));
+        auto taking = place_wait::lock(self->session, self->how, self->names(), deadline);
+        return keep(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
-        std::shared_ptr<place> taken =
-            co_await detail::resume(self->session, self->how, self->name);
-        co_return self->take(std::move(taken));
+        auto taking = detail::resume(self->session, self->how, self->name);
+        return keep(std::move(self), std::move(taking));
     }
     /// As `lock`, for an object that gives the lock back.
     template<class Held>
@@ -171,6 +170,19 @@ public:
     }
 
 private:
+    /// Awaits at home what `taking` takes, and keeps it; unless we were cancelled while it was on
+    /// its way to us: who composes operations, as in `lock() || timer`, drops the result then.
+    static asio::awaitable<bool> keep(std::shared_ptr<holder> self,
+                                      asio::awaitable<std::shared_ptr<place>> taking) {
+        const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+        const asio::cancellation_type before = stop.cancelled();
+        std::shared_ptr<place> taken = co_await self->session->owner->home(std::move(taking));
+        if (taken && stop.cancelled() != before) {
+            throw_aborted();
+        }
+        co_return self->take(std::move(taken));
+    }
+
     std::vector<std::string> names() const {
         std::vector<std::string> all;
         all.push_back(name);
