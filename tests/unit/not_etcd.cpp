@@ -24,6 +24,12 @@ namespace {
 struct page {
     unsigned status;
     const char* body;
+    bool too_large = false; ///< It was not read to its end.
+    void answer(reply& r) const {
+        r.status = status;
+        r.body = body;
+        r.ec = too_large ? coetcd::error_code(errc::too_large) : coetcd::error_code();
+    }
 };
 const page pages[] = {{200, "<html>hello</html>"},
                       {200, ""},
@@ -35,7 +41,9 @@ const page pages[] = {{200, "<html>hello</html>"},
                       {404, "404 page not found\n"},
                       {404, R"({"code":5,"message":"Not Found","details":[]})"},
                       {429, "<html>429 Too Many Requests</html>"},
-                      {502, "<html>502 Bad Gateway</html>"}};
+                      {502, "<html>502 Bad Gateway</html>"},
+                      {403, "<html>", true},
+                      {0, "", true}};
 
 /// A cluster of three behind something that may answer in their place.
 struct cluster {
@@ -44,8 +52,7 @@ struct cluster {
         w.env->on_call = [this, serve = w.env->on_call](const call_request& q, reply& r) {
             if (instead && (bad.empty() || q.to.host == bad)) {
                 ++hits;
-                r.status = instead->status;
-                r.body = instead->body;
+                instead->answer(r);
                 return;
             }
             serve(q, r);
@@ -56,8 +63,7 @@ struct cluster {
             if (instead && (bad.empty() || q.to.host == bad)) {
                 ++hits;
                 reply no;
-                no.status = instead->status;
-                no.body = instead->body;
+                instead->answer(no);
                 w.env->push(s, std::move(no));
                 return;
             }

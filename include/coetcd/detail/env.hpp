@@ -74,7 +74,7 @@ struct reply {
     bool sent = false; ///< Some of the request may have reached the server.
     /// It was not sent because others of ours were in the way, and they were answered.
     bool crowded = false;
-    unsigned status = 0; ///< HTTP
+    unsigned status = 0; ///< HTTP; 0 if it is not known.
     std::string body;
 };
 

@@ -25,6 +25,13 @@ struct verdict {
     bool blame;     ///< The endpoint is at fault: prefer another one.
 };
 
+/// What the lack of a complete answer is to be called: etcd's own answers are too large only where
+/// it has something to say, and never in their headers.
+/// @param http_status Of the answer, as far as it came.
+inline error_code transport_code(const error_code& ec, unsigned http_status) {
+    return ec == errc::too_large && http_status != 200 ? make_error_code(errc::protocol_error) : ec;
+}
+
 /// Judges an attempt that got no complete answer.
 /// @param crowded Requests of our own were in its way, and no fault of the endpoint's.
 inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = false) {

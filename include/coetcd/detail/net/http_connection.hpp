@@ -85,6 +85,9 @@ public:
                 }
                 if (ec) {
                     result.ec = translate(ec);
+                    if (parser.is_header_done() || ec == http::error::body_limit) {
+                        result.status = parser.get().result_int();
+                    }
                     co_return result;
                 }
             }

@@ -202,13 +202,13 @@ private:
     }
 
     static logic::attempt_end assess(const reply& r, const decoder& decode) {
-        if (r.ec) {
+        if (const error_code ec = logic::transport_code(r.ec, r.status)) {
             // What our own code for it says is for a whole call, and not for one attempt.
-            std::string text = r.ec == errc::timed_out ? "no answer in time" : r.ec.message();
+            std::string text = ec == errc::timed_out ? "no answer in time" : ec.message();
             if (!r.text.empty()) {
-                text = r.ec == errc::tls_failed ? r.text : text + ": " + r.text;
+                text = ec == errc::tls_failed ? r.text : text + ": " + r.text;
             }
-            return {r.ec, std::move(text), logic::judge_transport(r.ec, r.sent, r.crowded)};
+            return {ec, std::move(text), logic::judge_transport(ec, r.sent, r.crowded)};
         }
         std::optional<wire::status> bad;
         if (r.status == 200) {

@@ -183,7 +183,7 @@ protected:
     /// Handles one message of a stream.
     /// @returns Whether the stream may go on.
     bool dispatch(watch_link& from, reply& r) {
-        if (r.ec == errc::too_large) {
+        if (logic::transport_code(r.ec, r.status) == errc::too_large) {
             from.state.heard_etcd();
             end_oversized(from, r.body);
         }

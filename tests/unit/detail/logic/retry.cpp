@@ -160,6 +160,15 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
     CHECK_FALSE(v.blame);
 }
 
+TEST_CASE("what is too large is etcd's only in the body of what it has to say", "[logic][retry]") {
+    CHECK(transport_code(errc::too_large, 200) == errc::too_large);
+    for (const unsigned status : {0U, 302U, 403U, 502U}) {
+        CHECK(transport_code(errc::too_large, status) == errc::protocol_error);
+    }
+    CHECK(transport_code(errc::timed_out, 0) == errc::timed_out);
+    CHECK_FALSE(transport_code(error_code(), 403));
+}
+
 TEST_CASE("a call may succeed later unless it was refused", "[logic][retry]") {
     CHECK(is_passing(errc::timed_out));
     CHECK(is_passing(errc::unavailable));

@@ -410,6 +410,7 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
             fixture f(most);
             const reply r = f.exchange(text);
             CHECK(r.ec == (fits ? error_code() : error_code(errc::too_large)));
+            CHECK(r.status == (fits ? 200 : 0));
             CHECK(f.reusable() == fits);
             fixture open(most);
             open.give(text);
@@ -467,11 +468,17 @@ TEST_CASE("sec.limits: a body has a limit", "[net][http_connection][security]") 
             CHECK(r.ec == expected);
             CHECK(r.sent);
             CHECK(r.body.size() == (fits ? 1000 : 0));
+            CHECK(r.status == 200);
         }
     }
     // Told by the header alone.
-    fixture f(most);
-    CHECK(f.exchange("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n").ec == errc::too_large);
+    for (const unsigned status : {200U, 403U}) {
+        fixture f(most);
+        const reply over = f.exchange("HTTP/1.1 " + std::to_string(status) +
+                                      " Words\r\nContent-Length: 1001\r\n\r\n");
+        CHECK(over.ec == errc::too_large);
+        CHECK(over.status == status);
+    }
 }
 
 TEST_CASE("a large answer arrives whole", "[net][http_connection]") {

@@ -480,6 +480,21 @@ TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", 
     }
 }
 
+TEST_CASE("a page that is too large for us is not etcd's", "[router]") {
+    for (const unsigned status : {0U, 403U}) { // its header, or its text
+        fixture f;
+        f.env->on_call = [&, left = 2](const call_request& q, reply& r) mutable {
+            r.body = good(q);
+            if (left-- > 0) {
+                r.ec = errc::too_large;
+                r.status = status;
+            }
+        };
+        CHECK_FALSE(f.call(idempotent, changes).ec);
+        CHECK(f.endpoints_asked() == 3);
+    }
+}
+
 TEST_CASE("a refusal by what is before etcd is told at the deadline", "[router]") {
     fixture f;
     f.fail_with(403, "<html>403 Forbidden</html>");
