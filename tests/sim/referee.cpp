@@ -461,8 +461,9 @@ void referee::look_for_robbed_waiters(nanoseconds healed_at) {
             s->second.in->is_paused()) {
             continue;
         }
-        const nanoseconds look =
-            std::min<nanoseconds>(nanoseconds(s->second.impl.lock()->ttl()) / 2, 10s) * 21 / 20;
+        const auto impl = s->second.impl.lock();
+        const nanoseconds ttl = impl ? impl->ttl() : 0s;
+        const nanoseconds look = std::min<nanoseconds>(ttl / 2, 10s) * 21 / 20;
         const nanoseconds due = w.told ? nanoseconds(1s) : look + (prompt ? 1s : 15s);
         if (world_.now() > std::max(w.when, healed_at) + due) {
             world_.fail("a waiter does not notice that his key is gone: " + w.name);
