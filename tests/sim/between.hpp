@@ -19,15 +19,15 @@ struct foreign_answer {
 };
 
 inline constexpr std::array foreign_answers = {
-    foreign_answer{false, true, true, 200, "<html><body>Please sign in.</body></html>"},
-    foreign_answer{false, true, true, 200, ""},
-    foreign_answer{false, true, false, 302, "<a href=\"/login\">Found</a>.\n"},
-    foreign_answer{false, true, false, 401, "Unauthorized\n"},
-    foreign_answer{false, true, false, 403, "<html><body>Forbidden</body></html>"},
-    foreign_answer{false, true, false, 404, "404 page not found\n"}, // also: no gateway
-    foreign_answer{false, false, false, 404, R"({"code":5,"message":"Not Found","details":[]})"},
-    foreign_answer{false, true, false, 429, "Too Many Requests"},
-    foreign_answer{false, false, false, 501, R"({"code":12,"message":"Method Not Allowed"})"},
+    foreign_answer{true, true, true, 200, "<html><body>Please sign in.</body></html>"},
+    foreign_answer{true, true, true, 200, ""},
+    foreign_answer{true, true, false, 302, "<a href=\"/login\">Found</a>.\n"},
+    foreign_answer{true, true, false, 401, "Unauthorized\n"},
+    foreign_answer{true, true, false, 403, "<html><body>Forbidden</body></html>"},
+    foreign_answer{true, true, false, 404, "404 page not found\n"}, // also: no gateway
+    foreign_answer{true, false, false, 404, R"({"code":5,"message":"Not Found","details":[]})"},
+    foreign_answer{true, true, false, 429, "Too Many Requests"},
+    foreign_answer{true, false, false, 501, R"({"code":12,"message":"Method Not Allowed"})"},
     foreign_answer{true, true, true, 502, "<html><body>Bad Gateway</body></html>"},
     foreign_answer{true, true, true, 503, "<html><body>Service Unavailable</body></html>"},
     foreign_answer{true, true, true, 504, "upstream request timeout"},

@@ -456,14 +456,13 @@ void referee::look_for_robbed_waiters(nanoseconds healed_at) {
         return waits == requests_.end() || waits->cancelled || touched_[{w.lease, w.name}] > w.when;
     });
     for (const robbed_waiter& w : robbed_waiters_) {
-        const auto s = sessions_.find(w.lease);
-        if (s == sessions_.end() || !is_alive(s->second) || !s->second.sound_clock ||
-            s->second.in->is_paused()) {
+        const auto known = sessions_.find(w.lease);
+        const auto s = known == sessions_.end() ? nullptr : known->second.impl.lock();
+        if (!s || !is_alive(known->second) || !known->second.sound_clock ||
+            known->second.in->is_paused()) {
             continue;
         }
-        const auto impl = s->second.impl.lock();
-        const nanoseconds ttl = impl ? impl->ttl() : 0s;
-        const nanoseconds look = std::min<nanoseconds>(ttl / 2, 10s) * 21 / 20;
+        const nanoseconds look = std::min<nanoseconds>(nanoseconds(s->ttl()) / 2, 10s) * 21 / 20;
         const nanoseconds due = w.told ? nanoseconds(1s) : look + (prompt ? 1s : 15s);
         if (world_.now() > std::max(w.when, healed_at) + due) {
             world_.fail("a waiter does not notice that his key is gone: " + w.name);

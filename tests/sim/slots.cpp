@@ -252,8 +252,8 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
 
 void rate_meter::sent(const process& by) {
     // Where all fails, each of those who try pauses for longer and longer: from 25 ms to a second.
-    constexpr std::uint64_t base = 100;
-    constexpr std::uint64_t each = 40;
+    constexpr std::uint64_t base = 75;
+    constexpr std::uint64_t each = 30;
     client& c = clients_[&by];
     if (world_.now() >= c.since + 1s) {
         c.since = world_.now();

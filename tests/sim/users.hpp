@@ -32,6 +32,7 @@ public:
         options.observer = report_;
         std::vector<std::string> urls;
         const int known = options.member_refresh ? 1 : s.w.store.members();
+        knows_one_ = known == 1;
         for (int m = 0; m != known; ++m) {
             urls.push_back("http://m" + std::to_string(m));
         }
@@ -47,6 +48,7 @@ public:
         , report_(host.report_)
         , client_(host.client_)
         , is_guest_(true)
+        , knows_one_(host.knows_one_)
         , jobs_(1) {
         p_->on_crash = [this, others = std::move(p_->on_crash)] {
             others();
@@ -137,6 +139,7 @@ private:
     std::optional<coetcd::client> client_;
     std::optional<coetcd::session> session_;
     const bool is_guest_ = false;
+    bool knows_one_ = false; ///< Member, at first.
     bool opening_ = false;
     bool sound_clock_ = true;
     int jobs_;

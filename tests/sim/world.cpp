@@ -934,7 +934,6 @@ void world::let_lag(int member, nanoseconds until) {
 
 void world::heal() {
     healed_ = true;
-    healed_at_ = now_;
     weather_ = weather();
     store.no_space = false;
     store.locked_out = false;

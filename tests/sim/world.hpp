@@ -308,7 +308,6 @@ public:
     /// What was held back until now arrives soon.
     void let_late_ones_come();
     bool healed() const { return healed_; }
-    nanoseconds healed_at() const { return healed_at_; }
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
     static constexpr std::uint64_t most_crashes = 3;
@@ -407,7 +406,6 @@ private:
     bool looking_at_watches_ = false;
     weather weather_;
     bool healed_ = true;
-    nanoseconds healed_at_{0};
     std::array<std::uint64_t, fault_kinds> counts_{};
     std::uint64_t trace_ = 0xcbf29ce484222325;
     std::size_t most_notes_ = 0;
