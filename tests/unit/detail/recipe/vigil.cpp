@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/recipe/vigil.hpp>
+#include <coetcd/session.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+
+using namespace std::chrono_literals;
+using coetcd::detail::vigil;
+
+TEST_CASE("a watch of our own key that was kept, and told of its end, ends the wait when it counts",
+          "[vigil]") {
+    support::world w;
+    coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    const auto impl = coetcd::detail::access::impl(session);
+    w.etcd->write("ahead", "");
+    w.etcd->write("own", "");
+    const std::int64_t life = w.etcd->keys.at("own").create_revision;
+    coetcd::detail::notifier wake(impl->world);
+    {
+        auto earlier = impl->watches.take("own");
+        earlier->attach(wake, life, impl->world.now());
+        w.env->pass(50ms);
+        impl->watches.keep(std::move(earlier));
+    }
+    vigil waits(impl, wake);
+    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    waits.watch_later("own", life);
+    coetcd::txn look;
+    look.success.push_back(coetcd::op::range("ahead"));
+    std::function<bool(const coetcd::txn_response&)> never = [](const auto&) { return false; };
+    auto waiting = w.start(
+        waits.until_moved(std::move(look), std::move(never), coetcd::detail::time_point::max()));
+    w.env->pass(100ms);
+    w.etcd->erase("own");
+    w.env->pass(100ms);
+    REQUIRE_FALSE(waiting.ended()); // it counts after 250 ms
+    w.env->pass(100ms);
+    REQUIRE(waiting.get() == vigil::end::moved);
+}
