@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/service/watcher.hpp>
 #include <coetcd/watch.hpp>
