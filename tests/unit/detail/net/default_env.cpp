@@ -737,7 +737,7 @@ TEST_CASE("sec.token.plain_http: what must stay here goes to no name that leads 
         };
         const row rows[] = {
             {{"192.0.2.2"}, false},
-            {{"192.0.2.2", "2001:db8::1", "::ffff:192.0.2.2", "0.0.0.0"}, false},
+            {{"192.0.2.2", "2001:db8::1", "::ffff:192.0.2.2", "::"}, false},
             {{"127.0.0.1"}, true},
             {{"192.0.2.2", "::ffff:192.0.2.2", "127.0.0.1"}, true},
         };
