@@ -253,7 +253,8 @@ private:
 ///   `errc::session_closed` or `errc::lock_lost` if the lock was lost. An exception of `body` is
 ///   then nested in it.
 /// @par Cancellation
-/// `terminal`: passed on to `body`, whose end is awaited.
+/// `terminal`: passed on to `body`, whose end is awaited. `body` runs on the caller's executor, and
+/// is cancelled there: that has to be a strand, or an `io_context` that one thread runs.
 /// @par With Asio's awaitable operators
 /// `a || b` waits for the first *success*, and a loss is a failure: `with_lock(m, body) || timer`
 /// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.

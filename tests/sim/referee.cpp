@@ -401,7 +401,7 @@ void referee::look_for_untold_loss(lease_id id, going_on which) {
             world_.fail("a body goes on although its lock is lost");
         }
     } else if (std::any_of(requests_.begin(), requests_.end(), waits)) {
-        world_.fail("somebody waits for a lock although his session is lost");
+        world_.fail("somebody waits for a lock although its session is lost");
     }
 }
 
@@ -428,7 +428,7 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
         const auto gone = gone_.find({h.key, h.fence});
         if (gone != gone_.end() && h.sound_clock && h.valid() &&
             is_late(gone->second.when, h.session->ttl())) {
-            world_.fail("a holder does not notice that his key is gone: " + h.key);
+            world_.fail("a holder does not notice that its key is gone: " + h.key);
         }
     }
 }
@@ -465,7 +465,7 @@ void referee::look_for_robbed_waiters(nanoseconds healed_at) {
         const nanoseconds look = std::min<nanoseconds>(nanoseconds(s->ttl()) / 2, 10s) * 21 / 20;
         const nanoseconds due = w.told ? nanoseconds(1s) : look + (prompt ? 1s : 15s);
         if (world_.now() > std::max(w.when, healed_at) + due) {
-            world_.fail("a waiter does not notice that his key is gone: " + w.name);
+            world_.fail("a waiter does not notice that its key is gone: " + w.name);
         }
     }
 }

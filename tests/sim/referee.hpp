@@ -213,7 +213,7 @@ private:
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const;
 
-    /// Who may go on although his session is over.
+    /// Who may go on although its session is over.
     enum class going_on { bodies, waiters_with_places, waiters };
     /// Whether somebody of those does.
     void look_for_untold_loss(lease_id id, going_on which);
@@ -222,7 +222,7 @@ private:
 
     /// With the next round of renewal, every session knows what is gone.
     void look_for_unnoticed(nanoseconds healed_at);
-    /// With its event, or with his next look, a waiter knows that his key is gone.
+    /// With its event, or with its next look, a waiter knows that its key is gone.
     void look_for_robbed_waiters(nanoseconds healed_at);
     void rob_waiter(const etcd::change& c);
 

@@ -111,7 +111,7 @@ TEST_CASE("the timeout of a handle counts for its sessions and their locks", "[d
     w.env->decide = nullptr;
 }
 
-TEST_CASE("who shares a request with others ends by his own deadline", "[deadlines][mutex]") {
+TEST_CASE("who shares a request with others ends by its own deadline", "[deadlines][mutex]") {
     world w;
     const coetcd::client client = w.client();
     const coetcd::session session = w.await(coetcd::session::open(client, {60s}));

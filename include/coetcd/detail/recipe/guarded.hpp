@@ -34,9 +34,8 @@ auto start(Body& body, const Held& held) {
     }
 }
 
-/// A body that runs under a lock, on the executor of whoever called for it: all else is done at
-/// home. Shared with the handler of its end, which may come later than the end of the coroutine
-/// that waits for it.
+/// A body that runs under a lock, on the caller's executor; all else is done at home. Shared with
+/// the handler of its end, which may come later than the end of the coroutine that waits for it.
 template<class Body, class Held>
 struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_body<Body, Held>> {
     using value_type =

@@ -56,7 +56,7 @@ public:
         return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
     }
     /// What an earlier object with the same lease has put. It stands in no line of the session's:
-    /// whoever wants the name waits behind it in etcd.
+    /// a waiter of the session for the same name waits behind it in etcd.
     /// @param unresolved Something that puts it again may still be under way.
     static std::shared_ptr<place> inherit(std::shared_ptr<session_impl> s,
                                           const recipe& how,

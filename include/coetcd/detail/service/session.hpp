@@ -89,7 +89,7 @@ public:
     const std::string& label() const { return label_; }
     time_point certain_until() const { return certain_until_; }
     session_end reason() const { return reason_; }
-    /// When a renewal failed the last time.
+    /// When a renewal failed the last time: none has since.
     time_point well_since() const { return well_since_; }
     /// Tells this object from others that have, or had, the same lease.
     std::uint64_t nonce() const { return nonce_; }

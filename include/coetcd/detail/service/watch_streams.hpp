@@ -333,8 +333,7 @@ protected:
         }
     }
 
-    /// Ends a watch of which too much waits for the rest of its revision. There may be no end of
-    /// it.
+    /// Ends a watch that has too many pieces of one revision: the rest of it may never come.
     void end_if_overfull(std::int64_t id, watch_link& from) {
         const auto found = find(id, from);
         if (found != watches_.end() &&
