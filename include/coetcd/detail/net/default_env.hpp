@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/chance.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
-#include <coetcd/detail/net/home_executor.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace coetcd::detail::net {
+namespace coetcd::detail {
 
 namespace asio = boost::asio;
 
@@ -49,4 +49,4 @@ private:
     bool (*runs_here_)(const asio::any_io_executor&) = nullptr;
 };
 
-} // namespace coetcd::detail::net
+} // namespace coetcd::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/net/home_executor.hpp>
+#include <coetcd/detail/async/home_executor.hpp>
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
@@ -12,7 +12,7 @@
 #include "support/catch.hpp"
 
 namespace asio = boost::asio;
-using coetcd::detail::net::home_executor;
+using coetcd::detail::home_executor;
 
 TEST_CASE("a client works on the executor that it was given, if one handler at a time runs there",
           "[home]") {
