@@ -246,15 +246,15 @@ private:
 /// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
 /// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
 /// succeeded, a failure to unlock is not reported: the lock is given back in the background.
-/// `body` runs on the executor of the caller.
+/// `body` runs on the executor of the caller; on a strand of its own there, if that is neither a
+/// strand nor an `io_context`, which one thread has to run.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
 ///   `errc::session_closed` or `errc::lock_lost` if the lock was lost. An exception of `body` is
 ///   then nested in it.
 /// @par Cancellation
-/// `terminal`: passed on to `body`, whose end is awaited. `body` runs on the caller's executor, and
-/// is cancelled there: that has to be a strand, or an `io_context` that one thread runs.
+/// `terminal`: passed on to `body`, whose end is awaited.
 /// @par With Asio's awaitable operators
 /// `a || b` waits for the first *success*, and a loss is a failure: `with_lock(m, body) || timer`
 /// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.

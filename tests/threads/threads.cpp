@@ -249,6 +249,29 @@ TEST_CASE("A client serves coroutines on any executor, whichever thread they are
     CHECK(total == 2 * clients * rounds);
 }
 
+TEST_CASE("A body on the threads of a pool is cancelled where it runs", "[threads]") {
+    asio::thread_pool pool(threads);
+    {
+        const client c(pool.get_executor(), shared_etcd().url());
+        for (int i = 0; i < rounds; ++i) {
+            session s = asio::co_spawn(pool, session::open(c), asio::use_future).get();
+            coetcd::mutex m(s, unique_name("body"));
+            std::promise<void> begun;
+            auto body = [&]() -> awaitable<void> {
+                begun.set_value();
+                for (;;) {
+                    co_await sleep_for(1us);
+                }
+            };
+            auto end = asio::co_spawn(pool, coetcd::with_lock(m, body), asio::use_future);
+            begun.get_future().wait();
+            asio::co_spawn(pool, s.close(), asio::use_future).get();
+            CHECK_THROWS_AS(end.get(), coetcd::error);
+        }
+    }
+    pool.join();
+}
+
 TEST_CASE("Clients on strands of their own share the threads of one context", "[threads]") {
     asio::io_context context;
     const std::string url = shared_etcd().url();

@@ -56,13 +56,9 @@ inline asio::awaitable<void> boxed(asio::awaitable<void> work,
 }
 
 /// Awaits `work` on the executor `home`, and comes back with what it returned or threw. A
-/// cancellation goes along. On that executor already, or if there is none, it just awaits it.
+/// cancellation goes along.
 template<class T>
-asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
-    const asio::any_io_executor here = co_await asio::this_coro::executor;
-    if (here == home || !home) {
-        co_return co_await std::move(work);
-    }
+asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T> work) {
     // Not the slot of this coroutine: Asio 1.26 would pass a cancellation on by an address that
     // may be gone when it gets there.
     const auto stop = std::make_shared<asio::cancellation_signal>();
@@ -82,6 +78,25 @@ asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) 
         std::optional<T> value = co_await std::move(there);
         co_return std::move(*value);
     }
+}
+
+/// The same, for a coroutine on the executor `here`. There already, or without a home, it is `work`
+/// itself: no frame, no turn of the loop.
+template<class T>
+asio::awaitable<T>
+from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::awaitable<T> work) {
+    if (here == home || !home) {
+        return work;
+    }
+    return there_and_back(std::move(home), std::move(work));
+}
+
+/// The same, for whoever awaits it.
+template<class T>
+asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
+    const asio::any_io_executor here = co_await asio::this_coro::executor;
+    auto all = from_here(here, std::move(home), std::move(work));
+    co_return co_await std::move(all);
 }
 
 } // namespace coetcd::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
@@ -34,8 +35,9 @@ auto start(Body& body, const Held& held) {
     }
 }
 
-/// A body that runs under a lock, on the caller's executor; all else is done at home. Shared with
-/// the handler of its end, which may come later than the end of the coroutine that waits for it.
+/// A body that runs under a lock, on the caller's executor, or on a strand there: what cancels it
+/// must not run beside it. All else is done at home. Shared with the handler of its end, which may
+/// come later than the end of the coroutine that waits for it.
 template<class Body, class Held>
 struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_body<Body, Held>> {
     using value_type =
@@ -46,7 +48,7 @@ struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_
         : body(std::move(b))
         , held(std::move(l))
         , world(home)
-        , here(std::move(where))
+        , here(home_executor(std::move(where)).get())
         , done(world) {}
 
     void on_loss() override { cancel(); }
@@ -101,7 +103,7 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
 }
 
 /// The part of `run_guarded` at home.
-/// @param here Where `body` runs.
+/// @param here The executor of the caller.
 template<class Held, class Body>
 asio::awaitable<typename guarded_body<Body, Held>::value_type>
 guard_at_home(asio::any_io_executor here,

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <coetcd/detail/access.hpp>
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/lock_entry.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
 
@@ -16,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -83,19 +86,19 @@ public:
 
     static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
         auto taking = place_wait::lock(self->session, self->how, self->names(), time_point::max());
-        (void)co_await keep(std::move(self), std::move(taking));
+        return keep<void>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
         auto taking = place_wait::try_lock(self->session, self->how, self->names());
-        return keep(std::move(self), std::move(taking));
+        return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
         auto taking = place_wait::lock(self->session, self->how, self->names(), deadline);
-        return keep(std::move(self), std::move(taking));
+        return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
         auto taking = detail::resume(self->session, self->how, self->name);
-        return keep(std::move(self), std::move(taking));
+        return keep<bool>(std::move(self), std::move(taking));
     }
     /// As `lock`, for an object that gives the lock back.
     template<class Held>
@@ -172,15 +175,23 @@ public:
 private:
     /// Awaits at home what `taking` takes, and keeps it; unless we were cancelled while it was on
     /// its way to us: who composes operations, as in `lock() || timer`, drops the result then.
-    static asio::awaitable<bool> keep(std::shared_ptr<holder> self,
-                                      asio::awaitable<std::shared_ptr<place>> taking) {
+    /// Every waiter has this frame, so that it is all that a public call has.
+    /// @returns Whether anything was taken, or nothing.
+    template<class Result>
+    static asio::awaitable<Result> keep(std::shared_ptr<holder> self,
+                                        asio::awaitable<std::shared_ptr<place>> taking) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         const asio::cancellation_type before = stop.cancelled();
-        std::shared_ptr<place> taken = co_await self->session->owner->home(std::move(taking));
+        const asio::any_io_executor here = co_await asio::this_coro::executor;
+        auto work = from_here(here, self->session->world.executor(), std::move(taking));
+        std::shared_ptr<place> taken = co_await std::move(work);
         if (taken && stop.cancelled() != before) {
             throw_aborted();
         }
-        co_return self->take(std::move(taken));
+        const bool kept = self->take(std::move(taken));
+        if constexpr (!std::is_void_v<Result>) {
+            co_return kept;
+        }
     }
 
     std::vector<std::string> names() const {

@@ -179,18 +179,17 @@ private:
     /// 3. Wait until the one ahead of us is gone, or our own key is.
     /// @returns False if the deadline came first.
     asio::awaitable<bool> until_moved(logic::predecessor ahead) {
-        const std::int64_t revision = attempt_->create_revision();
         if (!vigil_) {
-            vigil_.emplace(session_, attempt_->changed);
-            vigil_->watch_later(attempt_->key(), revision);
+            vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
+            vigil_->watch_later(attempt_->key(), attempt_->create_revision());
         }
         vigil_->watch(ahead.key, ahead.create_revision, told_);
-        txn look = logic::look(attempt_->keys(), ahead);
-        const std::function<bool(const txn_response&)> moved =
-            [this, revision, &ahead](const txn_response& response) {
-                return logic::has_moved(response, attempt_->keys(), revision, ahead);
-            };
-        const vigil::end how = co_await vigil_->until_moved(std::move(look), moved, deadline_);
+        std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
+        std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
+            return logic::has_moved(r, attempt_->keys(), attempt_->create_revision(), ahead);
+        };
+        auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
+        const vigil::end how = co_await std::move(wait);
         attempt_->require_session();
         if (how == vigil::end::failed) {
             trouble_ = vigil_->failure_text;
@@ -289,7 +288,7 @@ private:
     const asio::cancellation_state stop_; // of the coroutine that waits
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
-    std::optional<vigil> vigil_;
+    std::unique_ptr<vigil> vigil_; // most wait in the session's line, without one
     time_point told_{};    // when the request was sent whose answer says who is ahead
     bool refused_ = false; // etcd has told us that others are before us
     std::string trouble_ = "no answer";

@@ -54,9 +54,11 @@ public:
         own_life_ = create_revision;
     }
 
-    /// @param look What to read, and `moved` whether it says that the wait is over.
-    asio::awaitable<end>
-    until_moved(txn look, std::function<bool(const txn_response&)> moved, time_point deadline) {
+    /// @param look Makes what to read; most waits never ask. `moved` tells whether the answer says
+    ///   that the wait is over.
+    asio::awaitable<end> until_moved(std::function<txn()> look,
+                                     std::function<bool(const txn_response&)> moved,
+                                     time_point deadline) {
         env& world = session_->world;
         time_point own_due = after(world.now(), own_patience);
         time_point recheck = next_recheck();
@@ -115,9 +117,9 @@ private:
     }
 
     /// @returns Whether `question_` has an answer, or has failed for good.
-    asio::awaitable<bool> ask(const txn& look, time_point deadline) {
+    asio::awaitable<bool> ask(const std::function<txn()>& look, time_point deadline) {
         if (!question_) {
-            question_ = std::make_shared<lane_part>(look);
+            question_ = std::make_shared<lane_part>(look());
             question_->order = lane_part::rank::patient;
             question_->likely = true;
             question_->not_after = deadline;

@@ -35,8 +35,9 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
     vigil waits(impl, wake);
     waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
     waits.watch_later("own", life);
-    coetcd::txn look;
-    look.success.push_back(coetcd::op::range("ahead"));
+    std::function<coetcd::txn()> look = [] {
+        return coetcd::txn().then(coetcd::op::range("ahead"));
+    };
     std::function<bool(const coetcd::txn_response&)> never = [](const auto&) { return false; };
     auto waiting = w.start(
         waits.until_moved(std::move(look), std::move(never), coetcd::detail::time_point::max()));
