@@ -70,6 +70,7 @@ void referee::lease_ended(lease_id id, etcd::lease_end how) {
 
 void referee::opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock) {
     known_session known(s, in, sound_clock);
+    known.opened_at = world_.now();
     if (s->reason() != session_end::none) { // the answer to its grant came too late
         known.ends = 1;
         known.why = s->reason();
@@ -101,6 +102,11 @@ void referee::session_ended(lease_id id, session_end why) {
     }
     if (why == session_end::cleanup_failed && world_.healed() && calm_) {
         world_.fail("a session gave its lease up although nothing goes wrong");
+    }
+    const auto live = s.impl.lock();
+    if (why == session_end::cleanup_failed && live && s.sound_clock &&
+        world_.now() - s.opened_at < live->ttl() / 2) { // etcd refuses nothing for good here
+        world_.fail("a session gave its lease up before it had tried for a ttl");
     }
 }
 

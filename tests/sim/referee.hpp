@@ -190,6 +190,7 @@ private:
         std::weak_ptr<session_impl> impl;
         const process* in = nullptr;
         bool sound_clock = false;
+        nanoseconds opened_at{0};
         int ends = 0;
         session_end why = session_end::none;
         nanoseconds ended_at{0};

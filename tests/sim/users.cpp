@@ -469,10 +469,18 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
         const nanoseconds patience = taste.skewed(1ms, 3s);
         const auto began = p_->now();
         const std::uint64_t pauses = p_->pauses;
-        taken = co_await m.try_lock_for(patience);
-        if (p_->now() > began + patience + 1ms && p_->pauses == pauses) {
-            s_.w.fail("try_lock_for() takes longer than it may");
+        const auto ends = [&] {
+            if (p_->now() > began + patience + 1ms && p_->pauses == pauses) {
+                s_.w.fail("try_lock_for() takes longer than it may");
+            }
+        };
+        try {
+            taken = co_await m.try_lock_for(patience);
+        } catch (const boost::system::system_error&) {
+            ends();
+            throw;
         }
+        ends();
     }
     if (!taken) {
         co_return;
