@@ -314,9 +314,12 @@ void herd_counter::answered(std::uint64_t number) {
         return;
     }
     for (const auto& [key, state] : found->second) {
+        if (!state) {
+            continue; // what is not etcd has answered in its place
+        }
         question& q = asked_[key];
-        const bool again = q.state == state && world_.now() < q.at + 500ms;
-        q = {world_.now(), state, again ? q.repeated + 1 : 0};
+        const bool again = q.state == *state && world_.now() < q.at + 500ms;
+        q = {world_.now(), *state, again ? q.repeated + 1 : 0};
         if (q.repeated > most_repeated) {
             world_.fail("a waiter asks again and again, and nothing has happened: " + key);
         }
@@ -326,7 +329,7 @@ void herd_counter::answered(std::uint64_t number) {
 
 void herd_counter::sent(std::uint64_t number, const process& by, const lock_requests& what) {
     for (const auto& [key, life] : what.confirms) {
-        asking_[number][key] = 0;
+        asking_[number][key] = std::nullopt;
     }
     entries += what.puts.size();
     requests += what.confirms.size() + (what.looks.size() + 1) / 2;
@@ -355,9 +358,9 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
                 return asks(c.first) && c.second > lives_[e] &&
                        c.second == world_.store.keys.at(c.first).create_revision;
             });
-        // A look is at one's own key and at another one.
-        const auto looking = std::count_if(what.looks.begin(), what.looks.end(), asks);
-        const auto woken = static_cast<std::uint64_t>(confirming + (looking + 1) / 2);
+        // Other looks were to be sent before.
+        const auto looking = std::count(what.looks.begin(), what.looks.end(), e.key);
+        const auto woken = static_cast<std::uint64_t>(confirming + looking);
         wakes += woken;
         woken_[e] += woken;
         if (woken_[e] > 1) {

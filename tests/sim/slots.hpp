@@ -168,9 +168,10 @@ private:
     world& world_;
     std::map<const process*, news> news_;
     std::map<end, std::uint64_t> woken_;
-    std::map<end, std::int64_t> lives_;                                    // when they began
-    std::map<std::string, std::uint64_t> changes_;                         // of each queue
-    std::map<std::uint64_t, std::map<std::string, std::uint64_t>> asking_; // when it was served
+    std::map<end, std::int64_t> lives_;            // when they began
+    std::map<std::string, std::uint64_t> changes_; // of each queue
+    std::map<std::uint64_t, std::map<std::string, std::optional<std::uint64_t>>>
+        asking_; // how many changes there had been when etcd served it
     std::map<std::string, question> asked_;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/service/session.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <functional>
@@ -504,6 +505,19 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     REQUIRE_FALSE(mutex.owns_lock());
     REQUIRE(session.state() == coetcd::session_state::active);
     REQUIRE_FALSE(w.await(mutex.unlock()));
+}
+
+TEST_CASE("what is held is looked after with each renewal, whoever asks for it", "[mutex]") {
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
+    w.await(mutex.lock());
+    w.etcd->erase(mutex.key());
+    w.env->pass(1s);
+    REQUIRE(mutex.owns_lock());
+    // As a waiter does whose key is not there.
+    REQUIRE(w.await(coetcd::detail::session_impl::renew(coetcd::detail::access::impl(session))));
+    w.env->pass(20ms);
+    REQUIRE_FALSE(mutex.owns_lock());
 }
 
 TEST_CASE("a read from before the lock was taken does not cost its holder the lock", "[mutex]") {

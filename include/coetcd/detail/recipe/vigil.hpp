@@ -33,10 +33,7 @@ public:
         , wake_(wake) {}
     ~vigil() {
         drop(main_);
-        if (question_) {
-            question_->on_end = nullptr;
-            session_->owner->transactions->withdraw(question_);
-        }
+        withdraw_question();
     }
     vigil(const vigil&) = delete;
     vigil& operator=(const vigil&) = delete;
@@ -64,6 +61,7 @@ public:
         time_point recheck = next_recheck();
         while (session_->alive()) {
             if (main_->erased() || (own_ && own_->erased())) {
+                withdraw_question();
                 co_return end::moved;
             }
             const time_point now = world.now();
@@ -139,6 +137,13 @@ private:
         co_return true;
     }
 
+    void withdraw_question() {
+        if (question_) {
+            question_->on_end = nullptr;
+            session_->owner->transactions->withdraw(question_);
+            question_ = nullptr;
+        }
+    }
     void drop(std::unique_ptr<key_watch>& w) {
         if (w) {
             session_->watches.keep(std::move(w));

@@ -165,7 +165,8 @@ public:
         at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
     }
 
-    /// Renews the lease, with as many attempts as there is time for.
+    /// Renews the lease, with as many attempts as there is time for. What is held is looked after
+    /// then, whoever asked for it: the next renewal is due later by that.
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
@@ -264,7 +265,11 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
         const time_point next = std::min(after(self->world.now(), pause), self->certain_until());
         (void)co_await self->changed_.wait(next);
     }
-    co_return self->alive();
+    const bool alive = self->alive();
+    if (alive && !self->looks_ && !self->held_.empty()) {
+        spawn(self->world, look_after_held(self));
+    }
+    co_return alive;
 }
 
 /// Runs from the first renewal to the end of the session.
@@ -276,11 +281,8 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
             (void)co_await self->changed_.wait(next);
             continue;
         }
-        const bool alive = co_await renew(self);
+        (void)co_await renew(self);
         self->watches.drop_old();
-        if (alive && !self->looks_ && !self->held_.empty()) {
-            spawn(self->world, look_after_held(self));
-        }
     }
 }
 

@@ -2,9 +2,11 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
+#include <coetcd/detail/service/lane.hpp>
 #include <coetcd/session.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,4 +49,38 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
     REQUIRE_FALSE(waiting.ended()); // it counts after 250 ms
     w.env->pass(100ms);
     REQUIRE(waiting.get() == vigil::end::moved);
+}
+
+TEST_CASE("a look that was not sent when an event tells the end is not sent any more", "[vigil]") {
+    support::world w;
+    coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    const auto impl = coetcd::detail::access::impl(session);
+    w.etcd->write("ahead", "");
+    w.env->latency = 1s; // two requests under way: there is no room for another one
+    for (int i = 0; i != 2; ++i) {
+        impl->owner->transactions->submit(std::make_shared<coetcd::detail::lane_part>(
+            coetcd::txn().then(coetcd::op::range("other"))));
+        w.env->pass(1ms);
+    }
+    w.env->latency = 2ms;
+    coetcd::detail::notifier wake(impl->world);
+    vigil waits(impl, wake);
+    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    bool asked = false;
+    std::function<coetcd::txn()> look = [&] {
+        asked = true;
+        return coetcd::txn().then(coetcd::op::range("ahead"));
+    };
+    std::function<bool(const coetcd::txn_response&)> never = [](const auto&) { return false; };
+    auto waiting = w.start(
+        waits.until_moved(std::move(look), std::move(never), coetcd::detail::time_point::max()));
+    w.env->pass(50ms);
+    REQUIRE(asked); // since the watch has begun
+    w.etcd->erase("ahead");
+    w.env->pass(50ms);
+    REQUIRE(waiting.get() == vigil::end::moved);
+    const std::size_t sent = w.env->calls.size();
+    w.env->pass(2s);
+    CHECK(w.env->calls.size() == sent);
 }
