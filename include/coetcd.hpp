@@ -3,12 +3,17 @@
 
 #include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
+#include <coetcd/counter.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/exactly_once.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
 #include <coetcd/lock_name.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 #include <coetcd/printable.hpp>
+#include <coetcd/sequence.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/stm.hpp>
+#include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>

@@ -31,6 +31,8 @@ enum class errc {
     login_failed,    ///< etcd refused the user or the password.
     cn_auth_unsupported, ///< The client certificate names a user, which the gateway refuses.
     revision_regressed,  ///< etcd's store is older than what was seen of it: it was restored.
+    conflict,            ///< Others changed the same keys each time; nothing was changed by us.
+    wrong_kind,          ///< What is stored under the name is not what this object keeps there.
 };
 
 /// Failures that etcd reports: its gRPC codes.

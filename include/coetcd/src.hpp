@@ -10,9 +10,14 @@
 
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
+#include <coetcd/impl/counter.hpp>
 #include <coetcd/impl/error.hpp>
+#include <coetcd/impl/exactly_once.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>
+#include <coetcd/impl/sequence.hpp>
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_options.hpp>
+#include <coetcd/impl/stm.hpp>
+#include <coetcd/impl/value.hpp>
 #include <coetcd/impl/watch.hpp>

@@ -28,7 +28,9 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::tls_failed,
                              errc::login_failed,
                              errc::cn_auth_unsupported,
-                             errc::revision_regressed};
+                             errc::revision_regressed,
+                             errc::conflict,
+                             errc::wrong_kind};
 constexpr int last_server_errc = 16;
 
 bool is_label(const std::string& text) {
@@ -97,6 +99,8 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::login_failed, false, false, false},
         {errc::cn_auth_unsupported, false, false, false},
         {errc::revision_regressed, false, false, false},
+        {errc::conflict, true, false, false},
+        {errc::wrong_kind, false, false, false},
         {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

@@ -46,6 +46,10 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::revision_regressed:
             return "etcd's store is older than what was seen of it, as after a snapshot was "
                    "restored; read the keys and watch again";
+        case errc::conflict:
+            return "others changed the same keys each time; nothing was changed, try again later";
+        case errc::wrong_kind:
+            return "what is stored under this name is of another kind; use another name";
         }
         return "unknown coetcd error";
     }
@@ -109,7 +113,7 @@ struct condition_category_impl final : boost::system::error_category {
         switch (static_cast<condition>(value)) {
         case condition::retryable:
             return code == errc::timed_out || code == errc::unavailable ||
-                   code == errc::protocol_error;
+                   code == errc::protocol_error || code == errc::conflict;
         case condition::outcome_unknown:
             return code == errc::outcome_unknown;
         case condition::ownership_lost:
@@ -154,6 +158,10 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "cn_auth_unsupported";
     case errc::revision_regressed:
         return "revision_regressed";
+    case errc::conflict:
+        return "conflict";
+    case errc::wrong_kind:
+        return "wrong_kind";
     }
     return "unknown";
 }

@@ -8,6 +8,7 @@
 #include <coetcd/detail/logic/held.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/leaving.hpp>
+#include <coetcd/detail/logic/once.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -131,6 +132,7 @@ public:
     lines wanted;                             ///< Who of this session wants what.
     kept_watches watches;                     ///< For waiters.
     logic::failing_time<time_point> cleanups; ///< Of places that are given up.
+    logic::marker_table markers;              ///< Of writes that are applied once.
 
     /// Lives of keys.
     using lives = std::set<std::pair<std::string, std::int64_t>>;

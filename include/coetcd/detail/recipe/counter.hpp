@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/logic/counter.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/once.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// A number in etcd, and what is known of it. Its users take turns: they would only refuse each
+/// other.
+class counter_impl {
+public:
+    counter_impl(std::shared_ptr<session_impl> s, std::string n)
+        : about("counter", std::move(s), std::move(n))
+        , free_(about.session->world) {}
+
+    const named_recipe about;
+
+    static asio::awaitable<std::int64_t> add(std::shared_ptr<counter_impl> self, std::int64_t by) {
+        const when in_time = self->about.within();
+        env& world = self->about.session->world;
+        while (self->busy_) {
+            const bool came = co_await self->free_.wait(in_time.deadline);
+            if (!came) {
+                throw error(errc::timed_out, self->about.title + ": others are before us");
+            }
+        }
+        const turn until_the_end(*self);
+        once_writer writer(self->about.session, self->about.name, self->about.title);
+        for (unsigned refusals = 0;; ++refusals) {
+            const std::int64_t next = self->raised(by);
+            txn what = logic::count(self->about.name, self->known_, next);
+            const once_end end =
+                co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
+            if (end.applied) {
+                self->known_ = {next, end.revision};
+                co_return next;
+            }
+            self->learn(logic::answers::range_at(*end.answered, 0));
+            if (refusals == 0) {
+                continue; // what we knew was old
+            }
+            const auto moment =
+                logic::backoff(refusals - 1, world.random(), first_pause, longest_pause);
+            const time_point next_time = after(world.now(), moment);
+            if (next_time >= in_time.deadline) {
+                throw error(errc::conflict, self->about.title);
+            }
+            notifier pause(world);
+            (void)co_await pause.wait(next_time);
+        }
+    }
+
+    static asio::awaitable<std::int64_t> get(std::shared_ptr<counter_impl> self) {
+        const range_request request(self->about.name);
+        const outcome<range_response> a =
+            co_await call(self->about.session->owner, request, self->about.within());
+        a.check();
+        const std::optional<logic::counted> now = self->read(a.response);
+        co_return now->value;
+    }
+
+private:
+    struct turn {
+        explicit turn(counter_impl& c)
+            : of(c) {
+            of.busy_ = true;
+        }
+        ~turn() {
+            of.busy_ = false;
+            of.free_.notify_one();
+        }
+        turn(const turn&) = delete;
+        turn& operator=(const turn&) = delete;
+        counter_impl& of;
+    };
+
+    std::int64_t raised(std::int64_t by) const {
+        const std::optional<std::int64_t> next = logic::sum(known_.value, by);
+        if (!next) {
+            throw std::overflow_error(about.title + ": the sum does not fit 64 bits");
+        }
+        return *next;
+    }
+    std::optional<logic::counted> read(const range_response& r) const {
+        const std::optional<logic::counted> now = logic::to_counted(r);
+        if (!now) {
+            throw error(errc::wrong_kind, about.title + ": the key holds no number");
+        }
+        return now;
+    }
+    void learn(const range_response& r) { known_ = *read(r); }
+
+    static constexpr std::chrono::milliseconds first_pause{1};
+    static constexpr std::chrono::milliseconds longest_pause{64};
+
+    logic::counted known_; // at first: that it does not exist
+    bool busy_ = false;
+    notifier free_;
+};
+
+} // namespace coetcd::detail

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/once.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/lease.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/encode.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace coetcd::detail {
+
+/// A transaction in a request of its own: etcd evaluates the conditions of all that share a request
+/// before it does anything, so that two might both write what each of them has ruled out.
+inline asio::awaitable<outcome<txn_response>>
+ask_alone(std::shared_ptr<client_impl> by, txn what, when how) {
+    outcome<txn_response> result;
+    decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
+        result.response = wire::decode<txn_response>(body);
+        if (result.response.header.revision <= 0 || !logic::fits(what, result.response)) {
+            throw error(errc::protocol_error, "txn: the answer is not one to this request");
+        }
+        return std::nullopt;
+    };
+    std::string body = wire::encode(what);
+    answer how_it_went =
+        co_await carry(by->cluster_router, rpc::txn, how, std::move(body), std::move(decode));
+    static_cast<answer&>(result) = std::move(how_it_went);
+    co_return result;
+}
+
+/// How a write ended that is applied once.
+struct once_end {
+    bool applied = false;      ///< Else a condition of its own did not hold, and it never will be.
+    std::int64_t revision = 0; ///< That it made; if it was refused, of the store then.
+    std::string mark;          ///< If it was applied: see `logic::marks`.
+    /// The answer, without what concerns the marker. If it was applied, it may be lost.
+    std::optional<txn_response> answered;
+};
+
+/// Writes of a session that are applied once each, however often they are sent. One at a time. Must
+/// live, and end, at home.
+class once_writer {
+public:
+    enum class form {
+        plain, ///< A write that may be refused.
+        either ///< A transaction that does something in either case.
+    };
+
+    /// @param name What the marker's key begins with.
+    /// @param title For messages.
+    once_writer(std::shared_ptr<session_impl> s, const std::string& name, std::string title)
+        : session_(std::move(s))
+        , title_(std::move(title))
+        , marker_(session_->markers.take(name, session_->lease(), session_->nonce())) {}
+    ~once_writer() {
+        const std::optional<logic::marker> old = session_->markers.give_back(std::move(marker_));
+        if (old && session_->reason() == session_end::none) {
+            const auto part = std::make_shared<lane_part>(logic::erase_marker(*old));
+            part->order = lane_part::rank::patient;
+            part->likely = true;
+            part->not_after = after(session_->world.now(), session_->request_timeout);
+            session_->owner->transactions->submit(part);
+        }
+    }
+    once_writer(const once_writer&) = delete;
+    once_writer& operator=(const once_writer&) = delete;
+
+    /// Makes a write, and sends it until there is an answer, or no time.
+    /// @throws error with `errc::outcome_unknown` if it may have been applied, or may still be
+    /// until
+    ///   the next write with this marker; else nothing was changed.
+    /// @par Cancellation
+    /// As with `outcome_unknown`, if it was sent.
+    asio::awaitable<once_end> apply(txn what, form how, when in_time) {
+        using end = logic::written::how;
+        ++marker_.number;
+        bool in_doubt = false; // a copy may still come
+        for (;;) {
+            require_session(in_doubt);
+            txn request = how == form::plain ? logic::write_once(marker_, what)
+                                             : logic::write_either_once(marker_, what);
+            outcome<txn_response> a = co_await send(std::move(request), in_time);
+            in_doubt = in_doubt || a.left == logic::effect::unresolved;
+            logic::written now;
+            if (a.ec) {
+                answer failed = a;
+                now = co_await look_after(std::move(failed), in_doubt, in_time);
+            } else {
+                now = logic::after_write(a.response, marker_);
+            }
+            once_end result;
+            if (now.end == end::refused) {
+                result.revision = a.response.header.revision;
+                result.answered = logic::without_marker(std::move(a.response));
+                if (!in_doubt) {
+                    co_return result;
+                }
+                // A copy that comes late may find what this one did not.
+                now = co_await make_void(in_time);
+                if (now.end == end::refused) {
+                    co_return result;
+                }
+                result.answered.reset();
+            }
+            switch (now.end) {
+            case end::applied:
+                result.answered = logic::without_marker(std::move(a.response));
+                [[fallthrough]];
+            case end::told:
+                marker_.value = now.mark;
+                result.applied = true;
+                result.revision = now.revision;
+                result.mark = now.mark;
+                co_return result;
+            case end::overtaken:
+                marker_.value = now.mark; // all copies so far are void
+                in_doubt = false;
+                break;
+            case end::vanished:
+                if (in_doubt) {
+                    throw_unknown("the key that tells was deleted");
+                }
+                take_another();
+                break;
+            case end::refused:
+                break; // is dealt with above
+            }
+        }
+    }
+
+private:
+    /// @throws error if the session has ended.
+    void require_session(bool in_doubt) {
+        if (in_doubt && !session_->alive()) {
+            throw_unknown(describe(session_->reason()));
+        }
+        session_->require_alive(title_);
+    }
+    [[noreturn]] void throw_unknown(const std::string& why) const {
+        throw error(errc::outcome_unknown, title_ + ": " + why);
+    }
+
+    asio::awaitable<outcome<txn_response>> send(txn request, when in_time) {
+        const bool erasable = marker_.erasable;
+        marker_.erasable = erasable && !marker_.value.empty(); // should we not hear of it
+        outcome<txn_response> a =
+            co_await ask_alone(session_->owner, std::move(request), in_time.as(impact::idempotent));
+        if (a.left != logic::effect::unresolved) {
+            marker_.erasable = erasable;
+        }
+        co_return a;
+    }
+
+    /// The request failed for good. Tells that it was applied all the same, if it was.
+    /// @throws error otherwise.
+    asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
+        if (failed.ec == server_errc::not_found) { // a lease, of ours or of what was to be written
+            const wire::lease_keep_alive_request renewal{session_->lease()};
+            const outcome<lease_keep_alive_response> renewed =
+                co_await call(session_->owner, renewal, in_time);
+            if (!renewed.ec && !is_there(renewed.response)) {
+                session_->lose(session_end::expired);
+            }
+            require_session(in_doubt);
+        }
+        const bool asks =
+            failed.left == logic::effect::settled || (in_doubt && !logic::is_passing(failed.ec));
+        if (asks) {
+            txn question = logic::read_marker(marker_);
+            const outcome<txn_response> a =
+                co_await ask_alone(session_->owner, std::move(question), in_time.as(impact::none));
+            if (a.ec) {
+                throw_unknown(failed.text + "; then " + a.text);
+            }
+            logic::written now =
+                logic::after_look(logic::answers::range_at(a.response, 0), marker_);
+            if (now.end == logic::written::how::told) {
+                co_return now;
+            }
+        }
+        if (in_doubt) {
+            throw_unknown(failed.text);
+        }
+        std::string text = title_ + ": " + failed.text;
+        if (failed.ec == server_errc::permission_denied) {
+            text += "; besides the keys that it writes, " +
+                    logic::needed_permission(wire::printable(marker_.name));
+        }
+        throw error(failed.ec, text);
+    }
+
+    /// Sees to it that no copy of the write is applied any more.
+    /// @returns `refused`: none was; `told`: one was, after all.
+    asio::awaitable<logic::written> make_void(when in_time) {
+        using end = logic::written::how;
+        const std::uint64_t write = marker_.number++;
+        for (;;) {
+            require_session(true);
+            txn request = logic::write_once(marker_, txn());
+            const outcome<txn_response> a = co_await send(std::move(request), in_time);
+            if (a.ec) {
+                throw_unknown(a.text);
+            }
+            logic::written now = logic::after_write(a.response, marker_);
+            if (now.end == end::vanished) {
+                throw_unknown("the key that tells was deleted");
+            }
+            if (now.end == end::applied || now.end == end::told) {
+                marker_.value = now.mark;
+                now.end = end::refused;
+                co_return now;
+            }
+            if (now.end == end::overtaken && logic::marks::number_of(now.mark) == write) {
+                now.end = end::told;
+                now.revision = logic::answers::range_at(a.response, 0).kvs.front().mod_revision;
+                co_return now;
+            }
+            marker_.value = now.mark;
+        }
+    }
+
+    void take_another() {
+        marker_ = session_->markers.fresh(marker_.name, session_->lease(), session_->nonce());
+        marker_.number = 1;
+    }
+
+    const std::shared_ptr<session_impl> session_;
+    const std::string title_;
+    logic::marker marker_;
+};
+
+/// What a recipe that writes once is about.
+struct named_recipe {
+    named_recipe(const char* word, std::shared_ptr<session_impl> s, std::string n)
+        : session(std::move(s))
+        , name(checked(std::move(n)))
+        , title(std::string(word) + " \"" + wire::printable(name) + "\"") {}
+
+    /// @throws std::invalid_argument
+    static std::string checked(std::string name) {
+        if (name.empty()) {
+            throw std::invalid_argument("name: is empty");
+        }
+        if (name.size() > 512) {
+            throw std::invalid_argument("name: is longer than 512 bytes");
+        }
+        return name;
+    }
+
+    when within() const { return session->owner->within(session->request_timeout); }
+
+    const std::shared_ptr<session_impl> session;
+    const std::string name;
+    const std::string title; ///< For messages.
+};
+
+} // namespace coetcd::detail
