@@ -6,6 +6,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <optional>
@@ -127,6 +128,39 @@ asio::awaitable<void> follow(coetcd::client client) {
     followed = true;
 }
 
+asio::awaitable<void> transfer_30(coetcd::session& session) {
+    auto transfer = [](coetcd::transaction& t) -> asio::awaitable<void> {
+        const auto from = co_await t.get("accounts/a");
+        const auto to = co_await t.get("accounts/b");
+        t.put("accounts/a", std::to_string(std::stoi(*from) - 30));
+        t.put("accounts/b", std::to_string(std::stoi(*to) + 30));
+    };
+    co_await coetcd::stm(session, transfer); // run again if somebody was faster; paid once
+}
+
+asio::awaitable<bool> once(coetcd::client client, coetcd::session& session) {
+    co_await client.put("accounts/a", "100");
+    co_await client.put("accounts/b", "0");
+    co_await transfer_30(session);
+    const auto b = co_await client.get("accounts/b");
+
+    coetcd::sequence invoices(session, "invoices");
+    const std::int64_t number = co_await invoices.next(); // 1, 2, 3 ... by whichever process
+
+    coetcd::counter visitors(session, "visitors");
+    co_await visitors.add();
+
+    coetcd::exactly_once writer(session, "shop");
+    coetcd::txn sale = coetcd::txn()
+                           .when(coetcd::compare::value("stock") == "7")
+                           .then(coetcd::op::put("stock", "6"));
+    const coetcd::txn_outcome sold = co_await writer.txn(std::move(sale));
+    for (const char* key : {"accounts/a", "accounts/b", "invoices", "visitors"}) {
+        co_await client.erase(key);
+    }
+    co_return b->value == "30" && number == 1 && !sold.succeeded;
+}
+
 void callback(coetcd::client client, coetcd::mutex& mutex) {
     asio::co_spawn(client.get_executor(), mutex.lock(), [](std::exception_ptr failure) {
         std::cout << (failure ? "failed\n" : "locked\n");
@@ -170,6 +204,7 @@ asio::awaitable<bool> run(std::string url) {
     coetcd::mutex handed_over(earlier, "orders/42");
     co_await handed_over.lock();
     const bool resumed = co_await successor(client, earlier.orphan());
+    const bool paid = co_await once(client, session);
     callback(client, other);
     co_await user(url);
 
@@ -179,7 +214,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await client.erase("shipped/42");
     co_await session.close();
     const coetcd::session_end why = co_await session.wait_lost();
-    co_return resumed&& shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
+    co_return resumed&& paid&& shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
 }
 
 } // namespace
