@@ -20,8 +20,8 @@ public:
 
     const std::shared_ptr<Impl>& get() const {
         if (!impl_) {
-            throw std::logic_error("coetcd: an empty client, session, mutex, held_lock or watcher "
-                                   "was used: it was moved from, or default-constructed");
+            throw std::logic_error("coetcd: an empty object was used: it was moved from, or "
+                                   "default-constructed");
         }
         return impl_;
     }

@@ -6,7 +6,6 @@
 #include <coetcd/detail/recipe/holder.hpp>
 #include <coetcd/mutex.hpp>
 
-#include <stdexcept>
 #include <utility>
 
 namespace coetcd {
@@ -83,12 +82,7 @@ COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
 }
 
 COETCD_DECL mutex::mutex(const session& owner, std::string name) {
-    if (name.empty()) {
-        throw std::invalid_argument("name: is empty");
-    }
-    if (name.size() > 512) {
-        throw std::invalid_argument("name: is longer than 512 bytes");
-    }
+    detail::logic::require_name(name);
     impl_ = std::make_shared<detail::holder>(
         detail::access::impl(owner), detail::mutex_recipe, std::move(name));
 }

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,16 @@
 /// of a key that is put where the outcome of a request was in doubt, and 0 before that. Each
 /// request that puts a key compares it.
 namespace coetcd::detail::logic {
+
+/// @throws std::invalid_argument if nothing can be called so.
+inline void require_name(const std::string& name) {
+    if (name.empty()) {
+        throw std::invalid_argument("name: is empty");
+    }
+    if (name.size() > 512) {
+        throw std::invalid_argument("name: is longer than 512 bytes");
+    }
+}
 
 /// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
 struct claim {

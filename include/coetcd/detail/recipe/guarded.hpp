@@ -35,6 +35,16 @@ auto start(Body& body, const Held& held) {
     }
 }
 
+/// Gives back what a body ran under, and waits until etcd knows.
+template<class Held>
+asio::awaitable<bool> give_back(Held& held) {
+    if constexpr (requires { held.unlock(); }) {
+        return held.unlock();
+    } else {
+        return held.resign();
+    }
+}
+
 /// A body that runs under a lock, on the caller's executor, or on a strand there: what cancels it
 /// must not run beside it. All else is done at home. Shared with the handler of its end, which may
 /// come later than the end of the coroutine that waits for it.
@@ -91,14 +101,14 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
 }
 
 /// Reports that the lock was lost under a body, and how the body ended.
-[[noreturn]] inline void throw_loss(const ownership& lost, const std::exception_ptr& failure) {
+[[noreturn]] inline void throw_loss(const error& loss, const std::exception_ptr& failure) {
     if (!failure) {
-        throw lost.loss();
+        throw loss;
     }
     try {
         std::rethrow_exception(failure);
     } catch (...) {
-        std::throw_with_nested(lost.loss());
+        std::throw_with_nested(loss);
     }
 }
 
@@ -148,17 +158,17 @@ guard_at_home(asio::any_io_executor here,
     co_await asio::this_coro::throw_if_cancelled(throws);
 
     if (!held->held()) {
-        throw_loss(*held, guarded->failure);
+        throw_loss(held->loss(), guarded->failure);
     }
     if (state.cancelled() == asio::cancellation_type::none) {
         bool was_ours = true;
         try {
-            was_ours = co_await guarded->held.unlock();
+            was_ours = co_await give_back(guarded->held);
         } catch (const boost::system::system_error&) {
             // It is being cleaned up; what `body` did stands.
         }
         if (!was_ours) {
-            throw_loss(*held, guarded->failure);
+            throw_loss(held->loss(), guarded->failure);
         }
     } else {
         held->abandon();

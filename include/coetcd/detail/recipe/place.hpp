@@ -34,6 +34,10 @@ struct recipe {
                           std::uint64_t nonce,
                           std::uint64_t slot,
                           std::int64_t epoch);
+    // Its calls, for messages.
+    const char* patiently = "try_lock_for";
+    const char* at_once = "try_lock";
+    const char* giving_back = "unlock";
 };
 
 /// One attempt's places in the queues of its names, from the first request to the last. Whatever
@@ -47,11 +51,15 @@ class place final : public ownership,
 
 public:
     /// Takes the last place in the session's own lines. With the last handle to it, it is given up.
-    static std::shared_ptr<place>
-    open(std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> names) {
+    /// @param value What is in its keys; nothing: the session's label.
+    static std::shared_ptr<place> open(std::shared_ptr<session_impl> s,
+                                       const recipe& how,
+                                       std::vector<std::string> names,
+                                       std::optional<std::string> value = {}) {
         auto world = s->owner->world;
         const auto made =
             make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(names));
+        made->value_ = std::move(value);
         made->turn_.emplace(made->session->wanted, made->names, static_cast<turn_taker&>(*made));
         return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
     }
@@ -141,8 +149,9 @@ public:
     void send_entry(bool taking) {
         taking_ = taking;
         const bool why = beginning_ == beginning::take_or_leave || !taking;
-        auto part = std::make_shared<lane_part>(taking ? logic::take(keys_, session->label())
-                                                       : logic::enter(keys_, session->label()));
+        const std::string& value = value_ ? *value_ : session->label();
+        auto part = std::make_shared<lane_part>(taking ? logic::take(keys_, value)
+                                                       : logic::enter(keys_, value));
         part->puts = names.front();
         part->likely = beginning_ != beginning::take_or_leave;
         part->asks_why = why;
@@ -175,10 +184,13 @@ public:
         require_session();
         phase_ = phase::held;
         holds_ = true;
+        not_after_ = time_point::max(); // the patience of who waited for it is over
         granted_ = session->world.now();
         session->look_after(*this);
     }
     bool held() const override { return holds_ && session->alive(); }
+    /// It was not lost, but is not wanted any more.
+    bool is_given_up() const { return !holds_ && !lost_; }
     error loss() const override {
         if (!session->alive()) {
             return session->loss(title());
@@ -265,6 +277,8 @@ private:
         held,    // they are, and we own what they stand for
         over,    // we want nothing any more
     };
+
+    std::string leaving_title() const { return title() + ", " + recipe_.giving_back + ": "; }
 
     /// How far the leaving of one claim is.
     struct leaving {
@@ -431,6 +445,7 @@ private:
                                             std::shared_ptr<const bool> was_held);
 
     const recipe& recipe_;
+    std::optional<std::string> value_;
     beginning beginning_ = beginning::enter;
     time_point not_after_ = time_point::max();
     bool begins_ = false;

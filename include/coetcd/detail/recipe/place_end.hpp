@@ -183,18 +183,18 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
     const time_point deadline = after(s.world.now(), s.request_timeout + grace);
     while (!self->is_left()) {
         if (self->trouble_) {
-            throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);
+            throw error(self->trouble_, self->leaving_title() + self->trouble_text_);
         }
         if (s.gives_lease_up()) {
             co_return false;
         }
         const bool in_time = co_await self->changed.wait(deadline);
         if (!in_time) {
-            throw error(errc::outcome_unknown, self->title() + ", unlock: no answer in time");
+            throw error(errc::outcome_unknown, self->leaving_title() + "no answer in time");
         }
     }
     if (self->trouble_) {
-        throw error(self->trouble_, self->title() + ", unlock: " + self->trouble_text_);
+        throw error(self->trouble_, self->leaving_title() + self->trouble_text_);
     }
     co_return !self->missing_ && std::all_of(self->leaving_.begin(),
                                              self->leaving_.end(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/recipe/missing_key.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 
@@ -28,33 +28,38 @@ public:
     place_wait(std::shared_ptr<session_impl> s,
                const recipe& how,
                std::vector<std::string> names,
+               std::optional<std::string> value,
                time_point deadline,
                asio::cancellation_state stop)
         : session_(std::move(s))
         , deadline_(deadline)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
-        , attempt_(place::open(session_, how, std::move(names))) {}
+        , attempt_(place::open(session_, how, std::move(names), std::move(value))) {}
 
     /// Waits until it is ours.
+    /// @param value See `place::open`.
     /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
     ///   place, or has told one to another coroutine of this session.
     /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
                        std::vector<std::string> names,
-                       time_point deadline) {
+                       time_point deadline,
+                       std::optional<std::string> value = {}) {
         std::string name = names.front();
-        auto work = follow_protocol(s, how, std::move(names), deadline);
+        auto work = follow_protocol(s, how, std::move(names), std::move(value), deadline);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
     /// Takes it if it is free.
     /// @returns Nothing if it is not.
-    static result
-    try_lock(std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> names) {
+    static result try_lock(std::shared_ptr<session_impl> s,
+                           const recipe& how,
+                           std::vector<std::string> names,
+                           std::optional<std::string> value = {}) {
         std::string name = names.front();
-        auto work = take_if_free(s, how, std::move(names));
+        auto work = take_if_free(s, how, std::move(names), std::move(value));
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -85,16 +90,20 @@ private:
     static result follow_protocol(std::shared_ptr<session_impl> s,
                                   const recipe& how,
                                   std::vector<std::string> names,
+                                  std::optional<std::string> value,
                                   time_point deadline) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(names), deadline, stop);
+        place_wait wait(std::move(s), how, std::move(names), std::move(value), deadline, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
         std::optional<logic::standing> now = co_await wait.enter();
         while (now && now->at != at::owner) {
             if (now->at == at::gone) {
-                co_await wait.explain_missing_key();
+                const bool known = co_await explain_missing_key(wait.attempt_, deadline);
+                if (known) {
+                    throw wait.attempt_->loss();
+                }
                 co_return taken;
             }
             if (now->at == at::taken || now->at == at::ended) {
@@ -113,21 +122,22 @@ private:
         if (now) {
             taken = wait.grant();
         } else if (!wait.refused_ && !wait.attempt_->is_behind_own()) {
-            wait.throw_timed_out("try_lock_for");
+            wait.throw_timed_out(how.patiently);
         }
         co_return taken;
     }
 
     static result take_if_free(std::shared_ptr<session_impl> s,
                                const recipe& how,
-                               std::vector<std::string> names) {
+                               std::vector<std::string> names,
+                               std::optional<std::string> value) {
         std::shared_ptr<place> taken;
         const time_point deadline = after(s->world.now(), s->request_timeout);
         const bool free_here = std::all_of(names.begin(), names.end(), [&](const auto& name) {
             return s->wanted.is_free_here(name);
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(names), deadline, stop);
+        place_wait wait(std::move(s), how, std::move(names), std::move(value), deadline, stop);
         wait.attempt_->require_session();
         if (!free_here) {
             co_return taken;
@@ -139,7 +149,7 @@ private:
             now = co_await wait.enter();
         }
         if (!now) {
-            wait.throw_timed_out("try_lock");
+            wait.throw_timed_out(how.at_once);
         }
         if (now->at == at::owner) {
             taken = wait.grant();
@@ -234,27 +244,6 @@ private:
         return attempt_;
     }
 
-    /// Our key is not there: either the lease is gone, or somebody deleted the key. A renewal tells
-    /// which; it goes on in the background if the deadline comes first. Throws, unless it does.
-    asio::awaitable<void> explain_missing_key() {
-        const auto renewed = std::make_shared<bool>(false);
-        spawn(session_->world, renew(session_, attempt_, renewed));
-        while (!*renewed && session_->world.now() < deadline_) {
-            (void)co_await attempt_->changed.wait(deadline_);
-        }
-        if (*renewed) {
-            throw attempt_->loss();
-        }
-    }
-    static asio::awaitable<void>
-    renew(std::shared_ptr<session_impl> s, std::weak_ptr<place> who, std::shared_ptr<bool> done) {
-        (void)co_await session_impl::renew(std::move(s));
-        *done = true;
-        if (const auto attempt = who.lock()) {
-            attempt->changed.notify_all();
-        }
-    }
-
     [[noreturn]] void throw_timed_out(const char* call) const {
         throw error(errc::timed_out, attempt_->title() + ", " + call + ": " + trouble_);
     }
@@ -289,8 +278,8 @@ private:
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
     std::unique_ptr<vigil> vigil_; // most wait in the session's line, without one
-    time_point told_{};    // when the request was sent whose answer says who is ahead
-    bool refused_ = false; // etcd has told us that others are before us
+    time_point told_{};            // when the request was sent whose answer says who is ahead
+    bool refused_ = false;         // etcd has told us that others are before us
     std::string trouble_ = "no answer";
 };
 
