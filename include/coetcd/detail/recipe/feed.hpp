@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/question.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/look_back.hpp>
+#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// The newest answer to a question: the present one first, then each newest one that differs. It
+/// holds one answer, however slow its reader is, and never goes back to an older one.
+///
+/// No final answer is missed. A change comes by the watch, if that is in force; what may have
+/// happened before that, a look finds; and since servers have lost events, it also looks from time
+/// to time. It begins with the first call of `next`, and looks only while somebody waits there.
+///
+/// Lives, and ends, at home.
+template<class T>
+class feed final : private watch_sink {
+public:
+    /// @param timeout Of one look.
+    feed(std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, logic::question<T> q)
+        : client_(std::move(c))
+        , timeout_(timeout)
+        , question_(std::move(q))
+        , changed_(*client_->world) {}
+    ~feed() { end(); }
+    feed(const feed&) = delete;
+    feed& operator=(const feed&) = delete;
+
+    env& world() const { return *client_->world; }
+
+    /// Waits until the answer differs from the last one that was returned.
+    static asio::awaitable<T> next(std::shared_ptr<feed> self) {
+        self->begin();
+        for (bool asked = false;;) {
+            if (self->over_) {
+                throw_aborted();
+            }
+            if (self->failure_) {
+                const error failure = *std::exchange(self->failure_, std::nullopt);
+                throw failure;
+            }
+            // The newest one; but not for ever, where there is always a newer one.
+            if (self->is_news() && !self->looking_ && (asked || !self->is_due())) {
+                self->told_ = self->now_;
+                co_return *self->told_;
+            }
+            if (self->is_due()) {
+                asked = true;
+                self->looking_ = true;
+                spawn(self->world(), look(self));
+            }
+            const time_point until = self->looking_ ? time_point::max() : self->due();
+            (void)co_await self->changed_.wait(until);
+        }
+    }
+
+    /// A waiter is told that it was aborted.
+    void end() {
+        over_ = true;
+        if (watching_) {
+            watching_ = false;
+            client_->hub->remove(id_);
+        }
+        changed_.notify_all();
+    }
+
+private:
+    // How long the first answer waits for the watch, which makes a second look unnecessary.
+    static constexpr std::chrono::milliseconds first_patience{250};
+    static constexpr std::chrono::seconds pause_after_end{1}; // before a watch begins anew
+    static constexpr std::chrono::seconds as_with_ttl{20};    // see `logic::recheck_interval`
+
+    // How often it asks whether the store is really older: a matter of seconds.
+    static constexpr int most_doubts = 3;
+
+    void begin() {
+        if (!begun_ && !over_) {
+            begun_ = true;
+            recheck_ = after(world().now(), first_patience);
+            watch();
+        }
+    }
+    void watch() {
+        watching_ = true;
+        id_ = client_->hub->add(question_.signs, *this);
+    }
+
+    bool is_news() const { return now_ && (!told_ || !(*told_ == *now_)); }
+    /// Something may have happened of which no event tells.
+    bool is_blind() const { return created_ != looked_; }
+    /// Something has happened of which only a look tells what comes of it.
+    bool is_behind() const { return happened_ != 0; }
+
+    /// When to look next.
+    time_point due() const {
+        return is_blind() || is_behind() ? not_before_ : std::max(recheck_, not_before_);
+    }
+    bool is_due() const { return !looking_ && world().now() >= due(); }
+
+    /// Goes on when nobody waits any more, so that no answer is lost.
+    static asio::awaitable<void> look(std::shared_ptr<feed> self) {
+        if (!self->watching_ && !self->over_) {
+            self->watch();
+        }
+        const std::uint64_t created = self->created_;
+        const std::int64_t known = self->as_of_;
+        const outcome<range_response> seen = co_await call(
+            self->client_, self->question_.read, self->client_->within(self->timeout_));
+        const bool older = !seen.ec && seen.response.header.revision < known;
+        std::optional<std::int64_t> regressed;
+        for (int doubts = 0; older && doubts != most_doubts; ++doubts) {
+            std::function<bool()> wanted = [of = self.get()] { return !of->over_; };
+            regressed = co_await look_back(
+                self->client_->cluster_router, self->question_.read, known, std::move(wanted));
+            if (!regressed) {
+                break;
+            }
+        }
+        self->looking_ = false;
+        if (regressed) {
+            self->forget(known, *regressed);
+        } else if (older) {
+            self->look_later();
+        } else {
+            self->take(seen, created);
+        }
+        self->changed_.notify_all();
+    }
+
+    /// What a look has found.
+    /// @param created How often the watch had come into force when it was asked.
+    void take(const outcome<range_response>& seen, std::uint64_t created) {
+        error_code ec = seen.ec;
+        std::string text = seen.text;
+        std::optional<T> answer;
+        try {
+            if (!ec) {
+                logic::answers::require_revision(seen.response.header.revision);
+                answer.emplace(question_.from(seen.response));
+            }
+        } catch (const error& e) { // it is none of etcd's
+            ec = e.code();
+            text = e.what();
+        }
+        if (ec) {
+            look_later();
+            if (!logic::is_passing(ec)) {
+                failure_.emplace(ec, question_.title + ": " + text);
+            }
+            return;
+        }
+        failures_ = 0;
+        recheck_ = after(world().now(), logic::recheck_interval(as_with_ttl, world().random()));
+        const std::int64_t revision = seen.response.header.revision;
+        if (revision >= as_of_) { // else events have told more meanwhile
+            now_ = std::move(answer);
+            as_of_ = revision;
+            looked_ = created;
+            happened_ = happened_ > revision ? happened_ : 0;
+        }
+    }
+
+    void look_later() {
+        not_before_ = after(world().now(), logic::backoff(failures_++, world().random()));
+        recheck_ = not_before_;
+    }
+
+    /// The store is another one. All begins anew with the next call.
+    void forget(std::int64_t known, std::int64_t found) {
+        now_.reset();
+        told_.reset();
+        as_of_ = 0;
+        happened_ = 0;
+        recheck_ = world().now();
+        failure_.emplace(errc::revision_regressed,
+                         question_.title + ": etcd is at revision " + std::to_string(found) +
+                             ", and revision " + std::to_string(known) + " was told of");
+    }
+
+    void on_created() override {
+        ++created_;
+        changed_.notify_all();
+    }
+    void on_events(std::vector<event>& events) override {
+        for (auto e = events.cbegin(); e != events.cend();) {
+            const std::int64_t revision = e->kv.mod_revision;
+            const bool is_known = revision <= as_of_;
+            std::optional<T> next;
+            if (!is_known && !is_blind() && !is_behind()) {
+                next = now_;
+            }
+            for (; e != events.cend() && e->kv.mod_revision == revision; ++e) {
+                if (next) {
+                    next = question_.follow(*next, *e);
+                }
+            }
+            if (next) {
+                now_ = std::move(next);
+                as_of_ = revision;
+            } else if (!is_known) {
+                happened_ = revision;
+            }
+        }
+        changed_.notify_all();
+    }
+    void on_ended(error_code, std::string, std::int64_t) override {
+        watching_ = false;
+        recheck_ = std::min(recheck_, after(world().now(), pause_after_end));
+        changed_.notify_all();
+    }
+
+    const std::shared_ptr<client_impl> client_;
+    const std::chrono::nanoseconds timeout_;
+    const logic::question<T> question_;
+    bool begun_ = false;
+    bool over_ = false;
+    bool watching_ = false;
+    std::int64_t id_ = 0;       // of the watch
+    std::uint64_t created_ = 0; // how often it came into force
+    std::uint64_t looked_ = 0;  // how often it had, when the last answer was asked for
+    std::optional<T> now_;
+    std::int64_t as_of_ = 0;    // the revision of `now_`
+    std::int64_t happened_ = 0; // a change that `now_` does not know of
+    std::optional<T> told_;
+    bool looking_ = false;
+    time_point recheck_{};
+    time_point not_before_ = time_point::min();
+    unsigned failures_ = 0; // of looks, in a row
+    std::optional<error> failure_;
+    notifier changed_;
+};
+
+} // namespace coetcd::detail
