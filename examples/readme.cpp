@@ -110,6 +110,40 @@ asio::awaitable<bool> successor(coetcd::client client, coetcd::lease_id lease) {
     co_return held;
 }
 
+asio::awaitable<void> schedule_jobs() {
+    ++shipped;
+    co_return;
+}
+
+asio::awaitable<void> elections(coetcd::client client, coetcd::session& session) {
+    coetcd::election election(session, "scheduler");
+    coetcd::leadership leadership = co_await election.campaign("10.0.0.7"); // waits its turn
+    co_await leadership.proclaim("10.0.0.7, ready"); // what the others are told
+    co_await leadership.resign();
+
+    // Cancels schedule_jobs if the term is lost, as with_lock does.
+    co_await coetcd::lead(election, "10.0.0.7", schedule_jobs);
+
+    // With sessions of its own: leads again whenever it has lost a term, until schedule_jobs ends.
+    co_await coetcd::lead(client, "scheduler", "10.0.0.7", schedule_jobs);
+    shipped -= 2;
+}
+
+asio::awaitable<void> listen(coetcd::client client) {
+    coetcd::leader_feed leaders = coetcd::observe(client, "scheduler");
+    for (;;) {
+        // The present one at once, then each change.
+        const std::optional<coetcd::leader> leader = co_await leaders.next();
+        std::cout << (leader ? coetcd::printable(leader->value) : "nobody") << " leads\n";
+    }
+}
+
+asio::awaitable<void> watched_elections(coetcd::client client, coetcd::session& session) {
+    using namespace asio::experimental::awaitable_operators;
+    auto how = co_await (listen(client) || elections(client, session));
+    shipped -= how.index() == 1 ? 0 : 1;
+}
+
 bool followed = false;
 
 asio::awaitable<void> follow(coetcd::client client) {
@@ -205,6 +239,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await handed_over.lock();
     const bool resumed = co_await successor(client, earlier.orphan());
     const bool paid = co_await once(client, session);
+    co_await watched_elections(client, session);
     callback(client, other);
     co_await user(url);
 

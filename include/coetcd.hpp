@@ -4,6 +4,7 @@
 #include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/counter.hpp>
+#include <coetcd/election.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/exactly_once.hpp>
 #include <coetcd/kv.hpp>

@@ -11,6 +11,7 @@
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
 #include <coetcd/impl/counter.hpp>
+#include <coetcd/impl/election.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/exactly_once.hpp>
 #include <coetcd/impl/mutex.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/handle.hpp>
+#include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/watch.hpp>
 
@@ -52,6 +53,10 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
     auto& [w, client, session, mutex] = all;
     coetcd::watcher watcher = w.await(client.watch("k"));
     const coetcd::watcher watcher_now = std::move(watcher);
+    coetcd::election election(session, "e");
+    const coetcd::election election_now = std::move(election);
+    coetcd::leadership nobody;
+    coetcd::leader_feed nothing;
     const coetcd::mutex mutex_now = std::move(mutex);
     const coetcd::session session_now = std::move(session);
     coetcd::client& c = client;
@@ -106,10 +111,31 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
         {"held_lock::fencing_token", [&] { (void)none.fencing_token(); }},
         {"held_lock::is_owner", [&] { (void)none.is_owner(); }},
         {"held_lock::key", [&] { (void)none.key(); }},
+        {"election", [&] { (void)coetcd::election(s, "e"); }},
+        {"election::name", [&] { (void)election.name(); }},
+        {"campaign", [&] { (void)election.campaign("v"); }},
+        {"try_campaign", [&] { (void)election.try_campaign("v"); }},
+        {"campaign_for", [&] { (void)election.campaign_for("v", 1s); }},
+        {"election::resume", [&] { (void)election.resume(); }},
+        {"election::resume of a term", [&] { (void)election.resume("e/1", 1); }},
+        {"leader", [&] { (void)election.leader(); }},
+        {"election::observe", [&] { (void)election.observe(); }},
+        {"observe", [&] { (void)coetcd::observe(c, "e"); }},
+        {"leader_of", [&] { (void)coetcd::leader_of(c, "e"); }},
+        {"leader_feed::next", [&] { (void)nothing.next(); }},
+        {"leadership::term", [&] { (void)nobody.term(); }},
+        {"leadership::is_leader", [&] { (void)nobody.is_leader(); }},
+        {"leadership::key", [&] { (void)nobody.key(); }},
+        {"leadership::proclaim", [&] { (void)nobody.proclaim("v"); }},
+        {"leadership::wait_lost", [&] { (void)nobody.wait_lost(); }},
     });
     CHECK(w.env->calls.size() == calls);
     // An empty guard holds nothing, which is no defect.
     CHECK_FALSE(none.owns_lock());
     CHECK_FALSE(w.await(none.unlock()));
     none = coetcd::held_lock();
+    CHECK_FALSE(nobody.leads());
+    CHECK_FALSE(w.await(nobody.resign()));
+    nobody = coetcd::leadership();
+    nothing = coetcd::leader_feed();
 }

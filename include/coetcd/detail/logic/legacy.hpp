@@ -35,6 +35,15 @@ inline range_request whole_queue(const std::string& name) {
     return range_request(key_range::prefix(name + "/"), oldest_first);
 }
 
+/// Whether a key of this id is a slot of some session object with this lease.
+inline bool is_slot(std::string_view id, lease_id lease) {
+    return id.starts_with(hex(static_cast<std::uint64_t>(lease)) + "-");
+}
+/// Whether it is one of the object with this nonce.
+inline bool is_own_slot(std::string_view id, lease_id lease, std::uint64_t nonce) {
+    return id.starts_with(hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-");
+}
+
 /// @param queue As it was read.
 /// @param nonce Of the session object that asks: what has it, is its own.
 inline legacy legacy_of(const std::vector<key_value>& queue,
@@ -42,14 +51,12 @@ inline legacy legacy_of(const std::vector<key_value>& queue,
                         lease_id lease,
                         std::uint64_t nonce) {
     const std::string of_lease = hex(static_cast<std::uint64_t>(lease));
-    const std::string of_slots = of_lease + "-";
-    const std::string own = of_slots + hex(nonce) + "-";
     legacy result;
     for (const key_value& kv : queue) {
         const std::string_view id =
             std::string_view(kv.key).substr(std::min(kv.key.size(), name.size() + 1));
-        const bool slot = id.starts_with(of_slots);
-        const bool of_legacy = (slot && !id.starts_with(own)) || id == of_lease;
+        const bool slot = is_slot(id, lease);
+        const bool of_legacy = (slot && !is_own_slot(id, lease, nonce)) || id == of_lease;
         if (kv.lease != lease || !of_legacy || id.find('/') != id.npos) {
             continue;
         }
@@ -65,6 +72,17 @@ legacy_claim(const std::string& name, const std::string& id, lease_id lease, std
     result.keys = {name + "/" + id};
     result.epoch_key = name + "." + id;
     return result;
+}
+
+/// As `confirm`, of a key that the lease must have, too.
+inline txn confirm_legacy(const attempt_keys& a, std::int64_t create_revision) {
+    txn t = confirm(a, create_revision);
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            t.compares.push_back(compare::lease(key) == a.lease);
+        }
+    }
+    return t;
 }
 
 /// Gives such a key up. Only that life of it; and what its first owner may still have under way to

@@ -45,15 +45,20 @@ private:
     bool accepted_ = false;
 };
 
-/// Tells whether a life of a key is the oldest of its queue, by a transaction that goes through
-/// etcd's consensus.
+/// Tells whether a life of a key of the session's lease is the oldest of its queue, by a
+/// transaction that goes through etcd's consensus.
 inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
-                                       logic::attempt_keys keys,
+                                       logic::claim where,
                                        std::int64_t create_revision,
                                        time_point deadline,
                                        std::string title) {
+    const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_type cancelled_before = stop.cancelled();
+    logic::attempt_keys keys;
+    keys.lease = s->lease();
+    keys.claims.push_back(std::move(where));
     notifier answered(s->world);
-    const auto part = std::make_shared<lane_part>(logic::confirm(keys, create_revision));
+    const auto part = std::make_shared<lane_part>(logic::confirm_legacy(keys, create_revision));
     part->likely = true;
     part->not_after = deadline;
     part->on_end = [&answered] { answered.notify_all(); };
@@ -66,6 +71,10 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
         throw error(part->ec, title + ": " + part->text);
     }
     const logic::standing now = logic::after_confirm(part->response, keys, create_revision);
+    s->require_alive(title);
+    if (stop.cancelled() != cancelled_before) {
+        throw_aborted();
+    }
     co_return now.at == logic::standing::place::owner;
 }
 
@@ -73,8 +82,6 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
 /// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
 inline asio::awaitable<std::shared_ptr<place>>
 resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
-    const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-    const asio::cancellation_type cancelled_before = stop.cancelled();
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     const when in_time = s->owner->within(s->request_timeout);
@@ -94,15 +101,7 @@ resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
         }
         bool holds = i == 0 && left.owns;
         if (holds) {
-            logic::attempt_keys keys;
-            keys.lease = s->lease();
-            keys.claims.push_back(claim);
-            holds =
-                co_await is_oldest(s, std::move(keys), k.create_revision, in_time.deadline, title);
-            s->require_alive(title);
-            if (stop.cancelled() != cancelled_before) {
-                throw_aborted();
-            }
+            holds = co_await is_oldest(s, claim, k.create_revision, in_time.deadline, title);
         }
         claimed.accept();
         // If it is not taken it is given up here.
@@ -112,6 +111,33 @@ resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
             inherited->grant();
             taken = inherited;
         }
+    }
+    co_return taken;
+}
+
+/// Takes over a certain life of a key, if it is the session's lease that holds it.
+/// @returns Nothing if it does not; nothing is changed then.
+inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<session_impl> s,
+                                                           const recipe& how,
+                                                           std::string name,
+                                                           std::string key,
+                                                           std::int64_t create_revision) {
+    const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
+    s->require_alive(title);
+    std::shared_ptr<place> taken;
+    const std::string id = key.substr(name.size() + 1);
+    legacy_claimed claimed(*s, key, create_revision);
+    if (!claimed || logic::is_own_slot(id, s->lease(), s->nonce())) {
+        co_return taken;
+    }
+    logic::claim claim = logic::legacy_claim(name, id, s->lease(), s->nonce());
+    const when in_time = s->owner->within(s->request_timeout);
+    const bool holds = co_await is_oldest(s, claim, create_revision, in_time.deadline, title);
+    if (holds) {
+        claimed.accept();
+        const bool has_epoch = logic::is_slot(id, s->lease());
+        taken = place::inherit(s, how, name, std::move(claim), create_revision, has_epoch);
+        taken->grant();
     }
     co_return taken;
 }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/question.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/leader.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+/// Elections: the queue is that of a lock, and the oldest key leads. Its value is what the leader
+/// proclaims. So in the Go client and in `etcdctl elect`.
+namespace coetcd::detail::logic {
+
+/// Reads the key that leads.
+inline range_request oldest_of(const std::string& name) {
+    range_options first;
+    first.limit = 1;
+    first.order = sort_order::ascend;
+    first.target = sort_target::create;
+    return range_request(key_range::prefix(name + "/"), first);
+}
+
+inline leader leader_by(const key_value& kv) {
+    leader l;
+    l.value = kv.value;
+    l.key = kv.key;
+    l.term = answers::require_revision(kv.create_revision);
+    l.revision = answers::require_revision(kv.mod_revision);
+    l.lease = kv.lease;
+    return l;
+}
+
+/// What the answer to `oldest_of` means.
+inline std::optional<leader> leader_in(const range_response& read) {
+    std::optional<leader> found;
+    if (!read.kvs.empty()) {
+        found = leader_by(read.kvs.front());
+    }
+    return found;
+}
+
+/// What a change in the queue makes of `now`; nothing if only a look can tell.
+inline std::optional<std::optional<leader>> leader_after(const std::optional<leader>& now,
+                                                         const event& e) {
+    const bool put = e.type == event_type::put;
+    const std::int64_t since = e.kv.create_revision;
+    bool leads = false;
+    bool is_clear = true;
+    if (!now) {
+        leads = put; // nobody was there: it is the oldest, if it has just come
+        is_clear = !put || since == e.kv.mod_revision;
+    } else if (e.kv.key == now->key) {
+        leads = put; // an end says nothing of who is next; another life has lost its place
+        is_clear = put && since == now->term;
+    } else {
+        is_clear = !put || since >= now->term; // else something was missed
+    }
+    std::optional<std::optional<leader>> next;
+    if (is_clear) {
+        next.emplace(leads ? leader_by(e.kv) : now);
+    }
+    return next;
+}
+
+/// Who leads, and who does from then on.
+inline question<std::optional<leader>> who_leads(const std::string& name) {
+    wire::watch_create_request queue(key_range::prefix(name + "/"));
+    return {"election \"" + wire::printable(name) + "\", observe",
+            oldest_of(name),
+            std::move(queue),
+            &leader_in,
+            &leader_after};
+}
+
+/// Proclaims a value. It compares the last change of the key, too, so that a copy that comes late
+/// does not undo a later one.
+/// @param last A mod_revision that the key has had in this term; 0 if none is known.
+inline txn proclaim(const std::string& key,
+                    lease_id lease,
+                    std::int64_t term,
+                    std::int64_t last,
+                    const std::string& value) {
+    put_options with_lease;
+    with_lease.lease = lease;
+    txn t;
+    t.compares.push_back(compare::create_revision(key) == term);
+    t.compares.push_back(compare::mod_revision(key) == last);
+    t.success.push_back(op::put(key, value, with_lease));
+    t.failure.push_back(op::range(key));
+    return t;
+}
+
+struct proclaimed {
+    enum class state {
+        done,  ///< The value is there, and no copy of an earlier request can change it.
+        moved, ///< The key has changed since. Ask again, with `last`.
+        gone,  ///< The term is over.
+    };
+    state now = state::gone;
+    std::int64_t last = 0; ///< The mod_revision of the key.
+};
+
+/// What the answer to `proclaim` means.
+inline proclaimed after_proclaim(const txn_response& response,
+                                 const std::string& key,
+                                 std::int64_t term,
+                                 std::int64_t last,
+                                 const std::string& value) {
+    using state = proclaimed::state;
+    if (response.succeeded) {
+        return {state::done, answers::require_revision(response.header.revision)};
+    }
+    const range_response& read = answers::range_at(response, 0);
+    if (is_gone(response.header, read, key, term)) {
+        return {};
+    }
+    const std::int64_t now = answers::holds(read, key, term) ? read.kvs.front().mod_revision : 0;
+    if (now == 0 || now == last) {
+        throw error(errc::protocol_error, "txn: the answer contradicts itself");
+    }
+    // From `last` on: by an earlier copy of this very request; or somebody else has put the same,
+    // and then no copy can be applied any more. Before, copies may be under way that are not known.
+    const bool there = last != 0 && now > last && read.kvs.front().value == value;
+    return {there ? state::done : state::moved, now};
+}
+
+/// Whether a campaign that failed so is to be made again, with another session if need be.
+inline bool may_campaign_again(const error_code& ec) {
+    return is_passing(ec) || ec == condition::ownership_lost;
+}
+
+} // namespace coetcd::detail::logic

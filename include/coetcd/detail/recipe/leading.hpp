@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/election.hpp>
+#include <coetcd/detail/logic/held.hpp>
+#include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/missing_key.hpp>
+#include <coetcd/detail/recipe/place_wait.hpp>
+#include <coetcd/detail/recipe/resume.hpp>
+#include <coetcd/detail/service/key_watch.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/session.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+inline constexpr recipe election_recipe{
+    "election", &logic::exclusive_claim, "campaign_for", "try_campaign", "resign"};
+
+/// How long a leader waits for a renewal to tell why its key has gone.
+inline constexpr std::chrono::seconds patience_with_lease{1};
+
+/// A key that has gone is the end of the term, and its reason, if a renewal tells that soon.
+inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
+    const time_point soon = after(held->session->world.now(), patience_with_lease);
+    (void)co_await explain_missing_key(held, soon);
+    if (held->held()) {
+        held->on_missing();
+    }
+}
+
+/// Whether the key of a place is gone for certain.
+inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
+    session_impl& s = *held->session;
+    std::vector<logic::held_life> lives;
+    lives.push_back({held->key(), held->create_revision()});
+    notifier answered(s.world);
+    const auto part = std::make_shared<lane_part>(logic::look_at(lives));
+    part->order = lane_part::rank::patient;
+    part->likely = true;
+    part->not_after = after(s.world.now(), logic::renewal_timeout(s.ttl()));
+    part->on_end = [&answered] { answered.notify_all(); };
+    const withdrawn_at_end unless_over{*s.owner->transactions, part};
+    s.owner->transactions->submit(part);
+    while (!part->over) {
+        (void)co_await answered.wait();
+    }
+    // If there is no answer, the next renewal looks again.
+    co_return !part->ec && !logic::missing(part->response, lives).empty();
+}
+
+/// Watches the key of a place while that is held, so that its end is noticed at once, and not with
+/// the next renewal.
+inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
+    struct own_watch {
+        session_impl& of;
+        std::unique_ptr<key_watch> watch;
+        ~own_watch() { of.watches.keep(std::move(watch)); }
+    };
+    session_impl& s = *held->session;
+    const own_watch own{s, s.watches.take(held->key())};
+    own.watch->attach(held->changed, held->create_revision(), time_point::min());
+    bool gone = false;
+    while (held->held() && !gone) {
+        gone = own.watch->erased();
+        if (!gone && own.watch->blind()) {
+            own.watch->look_taken();
+            gone = co_await is_key_gone(held);
+        } else if (!gone) {
+            own.watch->restart_if_ended();
+            const auto pause = logic::recheck_interval(s.ttl(), s.world.random());
+            (void)co_await held->changed.wait(after(s.world.now(), pause));
+        }
+    }
+    if (gone && held->held()) {
+        co_await lose_key(held);
+    }
+}
+
+/// What a `leadership` and the operations under way on it share: a term.
+class leading {
+public:
+    /// @param last A mod_revision that the key has had; 0 if none is known.
+    leading(std::shared_ptr<place> taken, std::int64_t last)
+        : held(std::move(taken))
+        , last_(last) {
+        spawn(held->world(), watch_over(held->shared_from_this()));
+    }
+
+    const std::shared_ptr<place> held;
+
+    /// What a place in an election comes to.
+    /// @param resumed Somebody else may have proclaimed something in it.
+    static asio::awaitable<std::shared_ptr<leading>>
+    begin(asio::awaitable<std::shared_ptr<place>> taking, bool resumed = false) {
+        std::shared_ptr<place> taken = co_await std::move(taking);
+        std::shared_ptr<leading> term;
+        if (taken) {
+            const std::int64_t last = resumed ? 0 : taken->create_revision();
+            term = std::make_shared<leading>(std::move(taken), last);
+        }
+        co_return term;
+    }
+
+    /// Proclaims, after all that were asked for before.
+    static asio::awaitable<void> proclaim(std::shared_ptr<leading> self, std::string value) {
+        place& mine = *self->held;
+        const turn own(*self);
+        while (!own.has_come()) {
+            self->require_leading();
+            (void)co_await mine.changed.wait(mine.session->certain_until());
+        }
+        for (;;) {
+            self->require_leading();
+            auto part = std::make_shared<lane_part>(logic::proclaim(
+                mine.key(), mine.session->lease(), mine.create_revision(), self->last_, value));
+            part->likely = true;
+            part = mine.submit(std::move(part));
+            const withdrawn_at_end unless_over{*mine.session->owner->transactions, part};
+            while (!part->over) {
+                self->require_leading();
+                (void)co_await mine.changed.wait(mine.session->certain_until());
+            }
+            if (part->ec) {
+                self->check(*part);
+                continue;
+            }
+            const logic::proclaimed now = logic::after_proclaim(
+                part->response, mine.key(), mine.create_revision(), self->last_, value);
+            if (now.now == logic::proclaimed::state::gone) {
+                co_await lose_key(self->held);
+                continue; // and say so
+            }
+            self->last_ = now.last;
+            if (now.now == logic::proclaimed::state::done) {
+                co_return;
+            }
+        }
+    }
+
+    /// Takes effect at the call; what is awaited is that etcd knows.
+    static asio::awaitable<bool> resign(const std::shared_ptr<leading>& self) {
+        return self ? self->held->release() : nothing();
+    }
+
+private:
+    /// A place among those who want to proclaim, in the order in which they came.
+    class turn {
+    public:
+        explicit turn(leading& of)
+            : of_(of)
+            , place_(of.line_.insert(of.line_.end(), this)) {}
+        ~turn() {
+            of_.line_.erase(place_);
+            of_.held->changed.notify_all();
+        }
+        turn(const turn&) = delete;
+        turn& operator=(const turn&) = delete;
+        bool has_come() const { return of_.line_.front() == this; }
+
+    private:
+        leading& of_;
+        const std::list<const turn*>::iterator place_;
+    };
+
+    void require_leading() const {
+        if (held->held()) {
+            return;
+        }
+        if (held->is_given_up()) {
+            throw error(errc::not_owner, held->title() + ", proclaim: it was resigned");
+        }
+        throw held->loss();
+    }
+
+    /// Throws if a request failed for good.
+    void check(const lane_part& part) const {
+        if (logic::is_passing(part.ec)) {
+            return;
+        }
+        if (part.ec == server_errc::not_found) { // the lease
+            held->session->lose(session_end::expired);
+            throw held->loss();
+        }
+        throw error(part.ec, held->title() + ", proclaim: " + part.text);
+    }
+
+    static asio::awaitable<bool> nothing() { co_return false; }
+
+    std::int64_t last_;
+    std::list<const turn*> line_;
+};
+
+/// What an `election` and the operations under way on it share.
+struct election_impl {
+    std::shared_ptr<session_impl> session;
+    std::string name;
+};
+
+/// Waits until it leads, or until the deadline.
+inline asio::awaitable<std::shared_ptr<leading>>
+campaign(std::shared_ptr<session_impl> s, std::string name, std::string value, time_point until) {
+    std::vector<std::string> names(1, std::move(name));
+    auto taking =
+        place_wait::lock(std::move(s), election_recipe, std::move(names), until, std::move(value));
+    return leading::begin(std::move(taking));
+}
+
+/// Leads if nobody does, or wants to.
+inline asio::awaitable<std::shared_ptr<leading>>
+try_campaign(std::shared_ptr<session_impl> s, std::string name, std::string value) {
+    std::vector<std::string> names(1, std::move(name));
+    auto taking =
+        place_wait::try_lock(std::move(s), election_recipe, std::move(names), std::move(value));
+    return leading::begin(std::move(taking));
+}
+
+/// Reads who leads.
+inline asio::awaitable<std::optional<leader>>
+read_leader(std::shared_ptr<client_impl> c, std::string name, std::chrono::nanoseconds timeout) {
+    const range_request oldest = logic::oldest_of(name);
+    const range_response read = co_await ask(c, oldest, c->within(timeout));
+    co_return logic::leader_in(read);
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
+#include <coetcd/detail/recipe/guarded.hpp>
+#include <coetcd/detail/recipe/lead.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/lead_options.hpp>
+#include <coetcd/leader.hpp>
+#include <coetcd/session.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd {
+
+class election;
+class leadership;
+
+namespace detail {
+class access;
+struct election_impl;
+class leading;
+template<class T>
+class feed;
+std::shared_ptr<ownership> ownership_of(const leadership& held);
+boost::asio::awaitable<leadership> win(std::shared_ptr<candidate> who);
+std::shared_ptr<candidate>
+make_candidate(const client& c, std::string name, std::string value, const lead_options& how);
+} // namespace detail
+
+/// A term of leading, from `election::campaign`. Its destruction resigns in the background, even if
+/// it is lost already; await `resign` to know that it happened.
+///
+/// It ends when it is resigned, when the session is lost, or when somebody deletes its key, which
+/// the leader watches: that is noticed in the time that an event takes, and at the latest with the
+/// next renewal.
+///
+/// **To lead is a strong hint, not a proof**, as to hold a lock: see `mutex`. Where something must
+/// not happen twice, write by a transaction with `is_leader()`, or to a resource that rejects a
+/// `term()` smaller than one it has seen.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] leadership {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// No term, as one that was moved from: `leads` and `resign` tell false, and it can be assigned
+    /// to; all else throws `std::logic_error`. Default-constructible because `co_spawn` requires it
+    /// of results.
+    leadership() noexcept = default;
+    leadership(leadership&&) noexcept = default;
+    leadership& operator=(leadership&&) noexcept;
+    ~leadership();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// Whether it lasts, as far as can be known without asking etcd. Looks at the clock, so that it
+    /// is right in the first instruction after a stall.
+    bool leads() const;
+    explicit operator bool() const { return leads(); }
+
+    /// A number that grows from leader to leader. Also available after a loss.
+    std::int64_t term() const;
+    /// A condition for a transaction, true only as long as this very term lasts.
+    compare is_leader() const;
+    /// The key in etcd that stands for this term. A later one of the same session may have the same
+    /// key: `is_leader` tells them apart.
+    const std::string& key() const;
+
+    /// Changes what those who observe are told. One round trip; two in a term that was resumed, and
+    /// whenever somebody else has changed the value.
+    ///
+    /// Goes on through network failures for as long as the term lasts: the outcome is never
+    /// unknown. Several calls take effect in their order, each once; no late copy of a request
+    /// undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
+    /// `errc::not_owner`.
+    ///
+    /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
+    ///   term is over: the value may have been proclaimed in its last moment. With
+    ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses.
+    /// @par Cancellation
+    /// `terminal`, at once. The value may be proclaimed all the same, but not after that of a
+    /// later call has been.
+    boost::asio::awaitable<void> proclaim(std::string value) const;
+
+    /// Ends the term. One round trip. It takes effect at the call: `leads` is false.
+    ///
+    /// @returns False if it was over before: nothing was touched.
+    /// @throws error as `client`, if no endpoint answers in time. The term is then ended in the
+    ///   background.
+    /// @par Cancellation
+    /// `terminal`. The term is ended in the background.
+    boost::asio::awaitable<bool> resign();
+
+    /// Waits until the term is lost.
+    /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
+    /// @throws boost::system::system_error with `operation_aborted` if it is resigned, or this
+    ///   object is destroyed. At once, if that was before.
+    /// @par Cancellation
+    /// `terminal`, without effect on the term.
+    boost::asio::awaitable<error_code> wait_lost() const;
+
+private:
+    friend class detail::access;
+    explicit leadership(std::shared_ptr<detail::leading> impl);
+
+    detail::handle<detail::leading> impl_;
+};
+
+/// Tells who leads, and then each change of that: of the leader, or of what it proclaims.
+///
+/// It survives compaction, restarts of members and the loss of any of them; it never ends by
+/// itself. A reader that is slow, or does not call, costs nothing: it is told the newest state, and
+/// what was in between it misses. It is never told an older state after a newer one. Destroying it
+/// leaves nothing in etcd.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] leader_feed {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// No feed: it can only be assigned to and destroyed. Default-constructible because `co_spawn`
+    /// requires it of results.
+    leader_feed() noexcept = default;
+    leader_feed(leader_feed&&) noexcept = default;
+    leader_feed& operator=(leader_feed&&) noexcept;
+    ~leader_feed();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// The first call tells the present state; later ones wait until it differs from the one that
+    /// was told last.
+    ///
+    /// To begin, a watch on the client's shared connection and one round trip. Then none for what
+    /// the leader proclaims, one for a change of the leader, and one about every 10 s in which
+    /// somebody waits here, since servers have lost events. One call at a time. This object may be
+    /// destroyed before it completes; it then throws `operation_aborted`.
+    ///
+    /// @returns Nothing: nobody leads.
+    /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
+    ///   older than what was told. The next call begins anew, with what is there then.
+    /// @throws error with a `server_errc` if etcd refuses; the next call asks again. Not for an
+    ///   outage: that it waits out.
+    /// @par Cancellation
+    /// `terminal`. Nothing is lost: the next call returns what this one would have.
+    boost::asio::awaitable<std::optional<leader>> next();
+
+private:
+    friend class detail::access;
+    using impl = detail::feed<std::optional<leader>>;
+    explicit leader_feed(std::shared_ptr<impl> made);
+
+    detail::handle<impl> impl_;
+};
+
+/// An election: of those who campaign for a name, the one who came first leads, in the whole etcd
+/// cluster; then the next one.
+///
+/// It is a queue as that of a `mutex`. All who campaign under one name take turns: coroutines that
+/// share one object or one session, other processes, the Go client's `concurrency.Election`,
+/// `etcdctl elect`; and those who lock a `mutex` of that name. So the names, and the keys that
+/// belong to them, are as there.
+///
+/// It holds nothing, and may be destroyed at any moment; calls under way complete.
+///
+/// All calls throw
+/// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
+///   `errc::session_closed` if this program has ended it; except `leader` and `observe`, which need
+///   the client only;
+/// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
+///
+/// @par Thread safety
+/// As `client`.
+class election {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// Names an election; no I/O. `owner` may be destroyed first: that loses the session.
+    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
+    election(const session& owner, std::string name);
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    const std::string& name() const;
+
+    /// Waits until it leads, retrying through network failures, for as long as the session lives.
+    /// One round trip if nobody leads; otherwise one after hand-over. In the background, a watch of
+    /// the key and one round trip more.
+    ///
+    /// @param value What those who observe are told, at first: an address, say.
+    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue; else
+    ///   see above.
+    /// @par Cancellation
+    /// As `mutex::lock`. A term that begins in the very moment of the cancellation is resigned.
+    boost::asio::awaitable<leadership> campaign(std::string value);
+
+    /// Leads if nobody does, and nobody waits. One round trip; none if this session leads, or
+    /// campaigns.
+    /// @returns Nothing if somebody does. Nothing is left in etcd.
+    /// @throws error Also as `client`, if no endpoint answers in time.
+    boost::asio::awaitable<std::optional<leadership>> try_campaign(std::string value);
+
+    /// As `campaign`, for at most `patience`; if that is not positive, as `try_campaign`.
+    /// @returns Nothing if others lead: etcd has told us a place behind them, or another coroutine
+    ///   of this session is before us.
+    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
+    ///   left in etcd in either case, and the session goes on.
+    boost::asio::awaitable<std::optional<leadership>>
+    campaign_for(std::string value, std::chrono::nanoseconds patience);
+
+    /// As `campaign_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<leadership>>
+    campaign_until(std::string value, std::chrono::time_point<Clock, Duration> deadline) {
+        return campaign_for(std::move(value), detail::logic::time_left(deadline, Clock::now()));
+    }
+
+    /// Goes on with a term that the session's lease has already, for a session that was adopted:
+    /// see `mutex::resume`, which is the same for a lock. It may have been Go's client that
+    /// campaigned. Two round trips; one if the lease does not lead.
+    ///
+    /// @returns Nothing if the lease does not lead, or this session has resumed that term before.
+    /// @throws error Also as `client`, if no endpoint answers in time.
+    /// @par Cancellation
+    /// `terminal`, at once. The term stays as it is.
+    boost::asio::awaitable<std::optional<leadership>> resume();
+
+    /// Goes on with one term, which was written down: `leadership::key` and `leadership::term`. One
+    /// round trip. Other keys of the lease are left as they are.
+    ///
+    /// @returns Nothing if that term is over or does not lead yet, if the key is not the session's
+    ///   lease's, or if this session has that term already.
+    /// @throws std::invalid_argument if `key` is none of this election, or `term` is not positive.
+    /// @throws error Also as `client`, if no endpoint answers in time.
+    /// @par Cancellation
+    /// `terminal`, at once. The term stays as it is.
+    boost::asio::awaitable<std::optional<leadership>> resume(std::string key, std::int64_t term);
+
+    /// Who leads now. One round trip.
+    boost::asio::awaitable<std::optional<coetcd::leader>> leader() const;
+
+    /// Who leads, now and from now on. No I/O before the first `next`.
+    leader_feed observe() const;
+
+private:
+    friend class detail::access;
+    detail::handle<detail::election_impl> impl_;
+};
+
+/// Who leads, now and from now on, without a session. See `election::observe`.
+/// @throws std::invalid_argument as `election`.
+leader_feed observe(const client& c, std::string name);
+
+/// Who leads now, without a session. One round trip.
+/// @throws std::invalid_argument as `election`.
+boost::asio::awaitable<std::optional<leader>> leader_of(const client& c, std::string name);
+
+/// Runs `body` while it leads: campaigns, awaits `body()` or `body(const leadership&)`, resigns.
+///
+/// If the term is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
+/// loss is reported, even if `body` succeeded: it may not have been alone. All else is as of
+/// `with_lock`.
+///
+/// @returns What `body` returns.
+/// @throws What `body` throws; as `election::campaign`; or error with `errc::session_lost`,
+///   `errc::session_closed` or `errc::lock_lost` if the term was lost. An exception of `body` is
+///   then nested in it.
+template<class Body>
+auto lead(election& e, std::string value, Body body) {
+    return detail::run_guarded(
+        e.get_executor(), e.campaign(std::move(value)), &detail::ownership_of, std::move(body));
+}
+
+/// Runs `body` whenever it leads: opens a session of its own, campaigns, awaits `body()` or
+/// `body(const leadership&)`, which returns `awaitable<void>`, and resigns. Then it goes on as
+/// `how.again` says, and at last closes the session.
+///
+/// A session that is lost is replaced, and a campaign that fails is made again, whatever may pass:
+/// an outage, a lost session, a key deleted by hand. If the term is lost, `body` is cancelled
+/// (`terminal`) and awaited to its end before anything else is done: in one process its terms never
+/// overlap. What it throws then is dropped, if there is to be another term.
+///
+/// @param c Its executor does all work but that of `body`, which runs on the caller's.
+/// @throws std::invalid_argument as `election` and `session::open`, at once.
+/// @throws What `body` throws while it leads. error if etcd refuses; with `again::never` also with
+///   `errc::session_lost` or `errc::lock_lost` if the term was lost, with an exception of `body`
+///   nested in it.
+/// @par Cancellation
+/// `terminal`: passed on to `body`, whose end is awaited; then this ends as `body` did. All else is
+/// done in the background.
+template<class Body>
+boost::asio::awaitable<void>
+lead(const client& c, std::string name, std::string value, Body body, lead_options how = {}) {
+    auto who = detail::make_candidate(c, std::move(name), std::move(value), how);
+    return detail::lead_on(std::move(who),
+                           c.get_executor(),
+                           &detail::win,
+                           static_cast<std::shared_ptr<detail::ownership> (*)(const leadership&)>(
+                               &detail::ownership_of),
+                           how.again,
+                           std::move(body));
+}
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/election.hpp>
+#endif
