@@ -338,7 +338,7 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
             int inside[2] = {};
             int most = 0; // at a time, of one of them
             std::vector<std::int64_t> terms;
-            coetcd::lease_id lease = 0;
+            coetcd::lease_id lease = 0; // of who leads, once that is known
         } seen;
         const client c(executor, server.url());
         const auto body_of = [&](std::size_t who) {
@@ -350,6 +350,7 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
                 seen.most = std::max(seen.most, ++seen.inside[who]);
                 const stay here{seen.inside[who]};
                 seen.terms.push_back(l.term());
+                seen.lease = 0;
                 const auto now = co_await coetcd::leader_of(c, name);
                 seen.lease = now ? now->lease : 0;
                 co_await sleep_for(1h);
@@ -365,7 +366,9 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
         }
         const auto leads = [&](std::size_t terms) {
             return [&seen, terms]() -> awaitable<bool> {
-                co_return seen.inside[0] + seen.inside[1] == 1 && seen.terms.size() >= terms;
+                const bool one = seen.inside[0] + seen.inside[1] == 1;
+                const bool known = seen.terms.size() >= terms && seen.lease != 0;
+                co_return one&& known;
             };
         };
         co_await eventually(leads(1), 5s, "somebody leads");
