@@ -16,5 +16,6 @@
 #include <coetcd/sequence.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/stm.hpp>
+#include <coetcd/task_group.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>

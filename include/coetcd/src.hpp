@@ -20,5 +20,6 @@
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_options.hpp>
 #include <coetcd/impl/stm.hpp>
+#include <coetcd/impl/task_group.hpp>
 #include <coetcd/impl/value.hpp>
 #include <coetcd/impl/watch.hpp>

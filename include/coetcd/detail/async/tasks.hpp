@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/home_executor.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// Work that runs by itself, counted, so that its end can be awaited and brought about.
+class tasks : public std::enable_shared_from_this<tasks> {
+public:
+    explicit tasks(env& w)
+        : world(w)
+        , changed_(world) {}
+
+    env& world;
+
+    // From anywhere.
+
+    /// @returns False if no more are taken: `work` does not begin then.
+    bool start(asio::any_io_executor where, asio::awaitable<void> work) {
+        const auto t = std::make_shared<task>(std::move(where));
+        auto begin = [self = shared_from_this(), t, w = std::move(work)]() mutable {
+            auto at_end = [self, t](std::exception_ptr failure) {
+                self->ended(*t);
+                rethrow_defect()(std::move(failure));
+            };
+            asio::co_spawn(t->where,
+                           std::move(w),
+                           asio::bind_cancellation_slot(t->stop.slot(), std::move(at_end)));
+        };
+        const std::lock_guard alone(access_);
+        if (stopped_) {
+            return false;
+        }
+        t->place = all_.insert(all_.end(), t);
+        asio::post(t->where, std::move(begin)); // before whatever cancels it
+        return true;
+    }
+
+    std::size_t size() const {
+        const std::lock_guard alone(access_);
+        return all_.size();
+    }
+
+    /// Takes no more from now on.
+    void stop() {
+        const std::lock_guard alone(access_);
+        stopped_ = true;
+    }
+
+    /// @returns How many there are.
+    std::size_t cancel() {
+        const std::lock_guard alone(access_);
+        for (const std::shared_ptr<task>& each : all_) {
+            asio::post(each->where,
+                       [t = each] { t->stop.emit(asio::cancellation_type::terminal); });
+        }
+        return all_.size();
+    }
+
+    /// Waits at home until all have ended; at the deadline it cancels those that have not.
+    /// @returns How many it has cancelled.
+    static asio::awaitable<std::size_t> until_over(std::shared_ptr<tasks> self,
+                                                   time_point deadline) {
+        std::size_t cancelled = 0;
+        while (self->size() != 0) {
+            const bool in_time = co_await self->changed_.wait(deadline);
+            if (!in_time) {
+                deadline = time_point::max();
+                cancelled = self->cancel();
+            }
+        }
+        co_return cancelled;
+    }
+
+private:
+    struct task {
+        explicit task(asio::any_io_executor given)
+            : where(home_executor(std::move(given)).get()) {}
+        const asio::any_io_executor where; // its cancellation must not run beside it
+        asio::cancellation_signal stop;
+        std::list<std::shared_ptr<task>>::iterator place;
+    };
+
+    void ended(const task& t) {
+        bool last = false;
+        {
+            const std::lock_guard alone(access_);
+            all_.erase(t.place); // the handler of its end has it, too
+            last = all_.empty();
+        }
+        if (last) {
+            at_home(world, [self = shared_from_this()] { self->changed_.notify_all(); });
+        }
+    }
+
+    mutable std::mutex access_;
+    std::list<std::shared_ptr<task>> all_;
+    bool stopped_ = false;
+
+    notifier changed_; // at home
+};
+
+} // namespace coetcd::detail
