@@ -144,6 +144,18 @@ asio::awaitable<void> watched_elections(coetcd::client client, coetcd::session& 
     shipped -= how.index() == 1 ? 0 : 1;
 }
 
+asio::awaitable<void> server(coetcd::client client) {
+    coetcd::session_keeper sessions(client);
+    const bool ran = co_await coetcd::with_lock_for(sessions, "orders/42", 2s, ship_order);
+
+    coetcd::task_group requests(client);
+    requests.spawn(client.get_executor(), ship_order());
+    // And when SIGTERM has come:
+    co_await requests.shutdown(10s); // takes no more, lets them finish, then cancels the rest
+    co_await sessions.close();
+    shipped -= ran ? 2 : 0;
+}
+
 bool followed = false;
 
 asio::awaitable<void> follow(coetcd::client client) {
@@ -240,6 +252,7 @@ asio::awaitable<bool> run(std::string url) {
     const bool resumed = co_await successor(client, earlier.orphan());
     const bool paid = co_await once(client, session);
     co_await watched_elections(client, session);
+    co_await server(client);
     callback(client, other);
     co_await user(url);
 

@@ -15,6 +15,7 @@
 #include <coetcd/printable.hpp>
 #include <coetcd/sequence.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/session_keeper.hpp>
 #include <coetcd/stm.hpp>
 #include <coetcd/task_group.hpp>
 #include <coetcd/value.hpp>

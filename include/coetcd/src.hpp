@@ -18,6 +18,7 @@
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/sequence.hpp>
 #include <coetcd/impl/session.hpp>
+#include <coetcd/impl/session_keeper.hpp>
 #include <coetcd/impl/session_options.hpp>
 #include <coetcd/impl/stm.hpp>
 #include <coetcd/impl/task_group.hpp>

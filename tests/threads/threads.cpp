@@ -196,6 +196,11 @@ private:
     const int id_;
 };
 
+/// Until it is cancelled.
+awaitable<void> forever() {
+    co_await sleep_for(1h);
+}
+
 /// Of keys that another coroutine writes meanwhile.
 awaitable<void> follow(client c, std::string key, std::promise<void>& ready) {
     coetcd::watcher w = co_await c.watch(key);
@@ -270,6 +275,125 @@ TEST_CASE("A body on the threads of a pool is cancelled where it runs", "[thread
         }
     }
     pool.join();
+}
+
+TEST_CASE("A keeper and a task group serve requests on all threads, and end in order",
+          "[threads][session_keeper]") {
+    asio::thread_pool pool(threads);
+    const std::string name = unique_name("kept") + '/';
+    std::vector<int> counts(3);
+    std::atomic<int> done{0};
+    std::atomic<int> lost{0};
+    {
+        const client c(pool.get_executor(), shared_etcd().url());
+        coetcd::session_keeper keeper(c, coetcd::session_keeper_options(2s));
+        coetcd::task_group requests(c);
+        const auto request = [&](int id) -> awaitable<void> {
+            const auto which = static_cast<std::size_t>(id) % counts.size();
+            const std::string lock = name + std::to_string(which);
+            auto body = [&]() -> awaitable<void> {
+                const int before = counts[which]; // no atomic: the lock orders
+                co_await yield();
+                counts[which] = before + 1;
+            };
+            try {
+                if (id % 2 == 0) {
+                    co_await coetcd::with_lock(keeper, lock, body);
+                } else {
+                    const bool ran = co_await coetcd::with_lock_for(keeper, lock, 60s, body);
+                    if (!ran) {
+                        throw std::logic_error("it took too long");
+                    }
+                }
+                ++done;
+            } catch (const coetcd::error& e) {
+                if (e.code() != coetcd::condition::ownership_lost) {
+                    throw;
+                }
+                ++lost; // the body may have ended or not
+            }
+        };
+        constexpr int all = 2 * clients * rounds;
+        for (int i = 0; i < all; ++i) {
+            const bool taken = i % 3 == 0 ? requests.spawn(pool.get_executor(), request(i))
+                                          : requests.spawn(asio::make_strand(pool), request(i));
+            CHECK(taken);
+        }
+        // Meanwhile sessions are lost, from elsewhere; and others look at what there is.
+        auto changes = asio::co_spawn(
+            pool,
+            [&]() -> awaitable<int> {
+                std::shared_ptr<const session> now;
+                int seen = 0;
+                try {
+                    for (;;) {
+                        now = co_await keeper.wait_changed(now);
+                        ++seen;
+                    }
+                } catch (const coetcd::error& e) {
+                    co_return e.code() == coetcd::errc::session_closed ? seen : -1;
+                }
+            },
+            asio::use_future);
+        for (int i = 0; i < 3; ++i) {
+            const auto now = asio::co_spawn(pool, keeper.wait_live(60s), asio::use_future).get();
+            (void)asio::co_spawn(pool, c.lease_revoke(now->lease()), asio::use_future).get();
+            while (now->state() != coetcd::session_state::lost) {
+                (void)keeper.current();
+                (void)keeper.trouble();
+                (void)requests.size();
+                std::this_thread::yield();
+            }
+        }
+        auto ending = asio::co_spawn(pool, requests.shutdown(60s), asio::use_future);
+        CHECK(ending.get() == 0);
+        CHECK_FALSE(requests.spawn(pool.get_executor(), request(0)));
+        CHECK(done + lost == all);
+        asio::co_spawn(pool, keeper.close(), asio::use_future).get();
+        CHECK(changes.get() >= 2);
+        CHECK(asio::co_spawn(pool, count(c, name), asio::use_future).get() == 0);
+    }
+    pool.join();
+    const int total = counts[0] + counts[1] + counts[2];
+    CHECK(total >= done);
+    CHECK(total <= done + lost);
+}
+
+TEST_CASE("A keeper and a task group are destroyed by another thread", "[threads][shutdown]") {
+    asio::thread_pool pool(threads);
+    const std::string name = unique_name("dropped");
+    std::atomic<int> ended{0};
+    int begun = 0;
+    {
+        const client c(pool.get_executor(), shared_etcd().url());
+        for (int i = 0; i < 3 * rounds; ++i) {
+            coetcd::session_keeper keeper(c);
+            coetcd::task_group requests(c);
+            auto waiting = asio::co_spawn(pool, keeper.wait_live(60s), asio::use_future);
+            auto queued = asio::co_spawn(
+                pool, ending_of(coetcd::with_lock(keeper, name, forever)), asio::use_future);
+            const auto request = [](std::atomic<int>& count) -> awaitable<void> {
+                try {
+                    co_await forever();
+                } catch (const boost::system::system_error&) {
+                    ++count;
+                }
+            };
+            begun += requests.spawn(asio::make_strand(pool), request(ended)) ? 1 : 0;
+            if (i % 3 == 0) {
+                (void)waiting.get();
+            } else if (i % 3 == 1) {
+                std::this_thread::yield();
+            }
+            {
+                const coetcd::session_keeper gone = std::move(keeper);
+                const coetcd::task_group gone_too = std::move(requests);
+            }
+            CHECK(queued.get().code == coetcd::errc::session_closed);
+        }
+    }
+    pool.join();
+    CHECK(ended == begun);
 }
 
 TEST_CASE("Clients on strands of their own share the threads of one context", "[threads]") {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/config.hpp>
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/reopening.hpp>
+#include <coetcd/detail/recipe/in_session.hpp>
+#include <coetcd/detail/service/lease.hpp>
+#include <coetcd/detail/service/session_keeper.hpp>
+#include <coetcd/session_keeper.hpp>
+
+#include <stdexcept>
+#include <utility>
+
+namespace coetcd {
+
+namespace detail {
+
+/// As `lock_in`, until a time; empty if others have the lock then.
+inline boost::asio::awaitable<std::optional<held_lock>>
+lock_in_until(const session_keeper& keeper, std::string name, time_point deadline) {
+    logic::require_name(name);
+    auto take = [name = std::move(name)](const session& in, std::chrono::nanoseconds patience) {
+        mutex m(in, name);
+        return lock_for(m, patience);
+    };
+    return in_session<held_lock>(access::impl(keeper), std::move(take), deadline);
+}
+
+COETCD_DECL boost::asio::awaitable<held_lock> lock_in(const session_keeper& keeper,
+                                                      std::string name) {
+    return the_one(lock_in_until(keeper, std::move(name), time_point::max()));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+lock_in(const session_keeper& keeper, std::string name, std::chrono::nanoseconds patience) {
+    const auto& impl = access::impl(keeper);
+    const time_point deadline = after(impl->world.now(), patience);
+    return impl->owner->home(lock_in_until(keeper, std::move(name), deadline));
+}
+
+inline const session_keeper_options& checked(const session_keeper_options& o) {
+    require_ttl(o.ttl);
+    if (o.pause.count() <= 0) {
+        throw std::invalid_argument("pause: must be positive");
+    }
+    if (o.max_pause < o.pause) {
+        throw std::invalid_argument("max_pause: must not be less than pause");
+    }
+    return o;
+}
+
+} // namespace detail
+
+COETCD_DECL session_keeper::session_keeper(const client& owner, session_keeper_options options) {
+    const detail::logic::reopening openings(detail::checked(options).pause, options.max_pause);
+    const auto& c = detail::access::impl(owner);
+    impl_ = detail::make_at_home<detail::session_keeper_impl>(
+        c->world, c, detail::access::timeout(owner), std::move(options), openings);
+    impl_->begin();
+}
+
+COETCD_DECL session_keeper& session_keeper::operator=(session_keeper&& other) noexcept {
+    session_keeper old(std::move(*this)); // closes what this one was
+    impl_ = std::move(other.impl_);
+    return *this;
+}
+
+COETCD_DECL session_keeper::~session_keeper() {
+    if (impl_) {
+        if (const auto last = impl_->stop()) {
+            detail::session_keeper_impl::end(*last);
+        }
+    }
+}
+
+COETCD_DECL session_keeper::executor_type session_keeper::get_executor() const {
+    return impl_->world.executor();
+}
+
+COETCD_DECL std::shared_ptr<const session> session_keeper::current() const {
+    return impl_->current();
+}
+
+COETCD_DECL boost::asio::awaitable<std::shared_ptr<const session>>
+session_keeper::wait_live(std::chrono::nanoseconds patience) const {
+    const auto deadline = detail::after(impl_->world.now(), patience);
+    return impl_->owner->home(detail::session_keeper_impl::wait_live(impl_, deadline));
+}
+
+COETCD_DECL boost::asio::awaitable<std::shared_ptr<const session>>
+session_keeper::wait_changed(std::shared_ptr<const session> seen) const {
+    return impl_->owner->home(detail::session_keeper_impl::wait_changed(impl_, std::move(seen)));
+}
+
+COETCD_DECL std::optional<error> session_keeper::trouble() const {
+    return impl_->trouble();
+}
+
+COETCD_DECL boost::asio::awaitable<void> session_keeper::close() {
+    using impl = detail::session_keeper_impl;
+    const auto last = impl_->stop();
+    auto ending = last ? detail::session_impl::close(last) : impl::nothing();
+    return impl_->owner->home(impl::until_ended(impl_, std::move(ending)));
+}
+
+} // namespace coetcd

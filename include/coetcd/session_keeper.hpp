@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/detail/recipe/guarded.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
+#include <coetcd/session_options.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd {
+
+class session_keeper;
+
+namespace detail {
+class session_keeper_impl;
+boost::asio::awaitable<held_lock> lock_in(const session_keeper& keeper, std::string name);
+boost::asio::awaitable<std::optional<held_lock>>
+lock_in(const session_keeper& keeper, std::string name, std::chrono::nanoseconds patience);
+} // namespace detail
+
+/// Options of a `session_keeper`: those of each of its sessions, and how it replaces them.
+class session_keeper_options : public session_options {
+public:
+    using session_options::session_options;
+
+    /// The pause after a session was lost, or could not be opened, before the next attempt; with a
+    /// jitter of a half. It doubles with each failure until a session is opened. Must be positive.
+    std::chrono::milliseconds pause = std::chrono::milliseconds(100);
+
+    /// The longest pause. Must not be less than `pause`.
+    std::chrono::milliseconds max_pause = std::chrono::seconds(5);
+};
+
+/// A session whenever there can be one: it opens a session, and another one whenever that is lost.
+/// For programs that outlive a session, as servers do.
+///
+/// It never stops trying. Each attempt takes at most the client's `request_timeout`; then it
+/// pauses. Calls that wait for a session go on waiting through an outage. An error that will hardly
+/// pass by itself, such as a password that etcd refuses, they throw at once: see `wait_live`.
+///
+/// Destroying it closes it: its session and the locks of that are lost at once, and calls that wait
+/// throw `errc::session_closed`. The lease is revoked in the background.
+///
+/// @par Thread safety
+/// As `client`; all functions but moves and the destructor may be called by any thread at any time.
+class [[nodiscard]] session_keeper {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// Begins to open the first session, in the background.
+    /// @throws std::invalid_argument naming the field, if an option is invalid.
+    explicit session_keeper(const client& owner, session_keeper_options options = {});
+
+    session_keeper(session_keeper&&) noexcept = default;
+    session_keeper& operator=(session_keeper&&) noexcept;
+    ~session_keeper();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// The session, or null if there is none that lives. Looks at the clock; no I/O.
+    ///
+    /// It may be lost at any time, and then stays lost: ask again for each use. To have it does not
+    /// keep it alive; the keeper ends it.
+    std::shared_ptr<const session> current() const;
+
+    /// Waits until there is a session, for at most `patience`; if that is not positive, it only
+    /// looks. No I/O.
+    /// @returns The session, as `current`; never null.
+    /// @throws error with `errc::timed_out` if there was none by then; `what()` says why.
+    /// @throws error with `errc::session_closed` if the keeper is closed, before or meanwhile.
+    /// @throws error as `session::open`, at once, if the last attempt failed for a reason that will
+    ///   hardly pass by itself: a `server_errc` such as `unauthenticated`, `errc::tls_failed`,
+    ///   `errc::login_failed` or `errc::cn_auth_unsupported`. The keeper goes on trying.
+    /// @par Cancellation
+    /// `terminal`, without effect on the keeper.
+    boost::asio::awaitable<std::shared_ptr<const session>>
+    wait_live(std::chrono::nanoseconds patience = std::chrono::nanoseconds::max()) const;
+
+    /// Waits until `current` differs from `seen`, which is what an earlier call returned, or null:
+    ///
+    ///     std::shared_ptr<const coetcd::session> now;
+    ///     for (;;) {
+    ///         now = co_await keeper.wait_changed(now);
+    ///         log(now ? "there is a session" : keeper.trouble()->what());
+    ///     }
+    ///
+    /// Changes that follow each other quickly may be told as one; the last one is always told.
+    /// @returns What is current then; null if there is none.
+    /// @throws error with `errc::session_closed` if the keeper is closed, and `seen` is null.
+    /// @par Cancellation
+    /// `terminal`, without effect on the keeper.
+    boost::asio::awaitable<std::shared_ptr<const session>>
+    wait_changed(std::shared_ptr<const session> seen = {}) const;
+
+    /// Why there is no session now: what `wait_live` would throw if its patience was over. For
+    /// logs and health checks; no I/O.
+    /// @returns Nothing if there is a session.
+    std::optional<error> trouble() const;
+
+    /// Ends the session and revokes its lease, and opens no more. One round trip; none if there is
+    /// no session. Takes as long as `session::close` at most.
+    ///
+    /// It takes effect at the call: the session and its locks are lost, and calls that wait throw
+    /// `errc::session_closed`. An attempt to open a session is cut off; if its lease was granted
+    /// already, that is revoked in the background. A second call waits for the same end.
+    ///
+    /// @throws error as `session::close`.
+    /// @par Cancellation
+    /// `terminal`. The lease is revoked in the background.
+    boost::asio::awaitable<void> close();
+
+private:
+    friend class detail::access;
+    detail::handle<detail::session_keeper_impl> impl_;
+};
+
+/// Runs `body` under a lock, as `with_lock(mutex&, Body)`, in whichever session there is: waits for
+/// a session, takes the lock in it, awaits `body()` or `body(const held_lock&)`, gives it back.
+///
+/// If the session is lost before the lock is acquired it goes on in the next one, at the end of
+/// the queue. Once `body` has begun it is not run again: if the session is lost then, `body` is
+/// cancelled, awaited to its end, and the loss is thrown.
+///
+/// @throws std::invalid_argument as the constructor of `mutex`; error as
+/// `session_keeper::wait_live`
+///   and `mutex::lock`; else as `with_lock(mutex&, Body)`.
+/// @par Cancellation
+/// As `with_lock(mutex&, Body)`.
+template<class Body>
+auto with_lock(const session_keeper& keeper, std::string name, Body body) {
+    return detail::run_guarded(keeper.get_executor(),
+                               detail::lock_in(keeper, std::move(name)),
+                               &detail::ownership_of,
+                               std::move(body));
+}
+
+/// The same, if there is a session and the lock can be had in it within `patience`, both together;
+/// if that is not positive, if both can be had now. The body may take longer.
+/// @returns An optional of what `body` returns, empty if others have the lock; for a `body` that
+///   returns nothing, whether it ran.
+/// @throws error Also with `errc::timed_out` if by then there is no session, or etcd has told
+///   nothing of the lock. `body` has not begun, and nothing is left in etcd.
+template<class Body>
+auto with_lock_for(const session_keeper& keeper,
+                   std::string name,
+                   std::chrono::nanoseconds patience,
+                   Body body) {
+    return detail::run_guarded_if(keeper.get_executor(),
+                                  detail::lock_in(keeper, std::move(name), patience),
+                                  &detail::ownership_of,
+                                  std::move(body));
+}
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/session_keeper.hpp>
+#endif

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/reopening.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace coetcd;
+using coetcd::detail::logic::reopening;
+using namespace std::chrono_literals;
+
+TEST_CASE("pauses between openings grow until one succeeds", "[logic][reopening]") {
+    const std::uint64_t least = 0;
+    reopening r(100ms, 1000ms);
+    for (int round = 0; round != 2; ++round) {
+        CHECK(r.pause(least) == 50ms);
+        CHECK(r.pause(least) == 100ms);
+        CHECK(r.pause(least) == 200ms);
+        CHECK(r.pause(least) == 400ms);
+        CHECK(r.pause(least) == 500ms); // half of the longest
+        for (int i = 0; i != 100; ++i) {
+            (void)r.pause(least);
+        }
+        CHECK(r.pause(least) == 500ms);
+        r.failed(error(errc::unavailable, "")); // that alone is no success
+        CHECK(r.pause(least) == 500ms);
+        r.opened();
+    }
+    // Never more than asked for, and not all at the same moment.
+    reopening other(100ms, 100ms);
+    CHECK(other.pause(50'000'000) == 100ms);
+    CHECK(other.pause(25'000'000) == 75ms);
+    CHECK(other.pause(~std::uint64_t{0}) <= 100ms);
+}
+
+TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening]") {
+    struct {
+        error_code failure;
+        bool may_pass;
+    } const rows[] = {
+        {errc::unavailable, true},
+        {errc::timed_out, true},
+        {errc::outcome_unknown, true},
+        {errc::protocol_error, true}, // etcd may be back behind what answers in its place
+        {server_errc::permission_denied, false},
+        {server_errc::unauthenticated, false},
+        {server_errc::invalid_argument, false},
+        {server_errc::resource_exhausted, false}, // no space: somebody has to act
+        {server_errc::unimplemented, false},
+        {errc::tls_failed, false},
+        {errc::login_failed, false},
+        {errc::cn_auth_unsupported, false},
+        {errc::too_large, false},
+    };
+    for (const auto& row : rows) {
+        INFO(row.failure);
+        reopening r(1ms, 1ms);
+        r.failed(error(row.failure, "lease_grant: this is why"));
+        CHECK(r.may_pass() == row.may_pass);
+        const error told = r.told();
+        CHECK(told.code() == (row.may_pass ? error_code(errc::timed_out) : row.failure));
+        CHECK_THAT(told.what(), support::contains("this is why"));
+        CHECK_THAT(told.what(), support::contains(row.failure.message()));
+
+        r.opened();
+        CHECK(r.may_pass());
+        CHECK_THAT(r.told().what(), !support::contains("this is why"));
+    }
+}
+
+TEST_CASE("what a waiter is told is also that nothing has failed", "[logic][reopening]") {
+    reopening r(1ms, 1ms);
+    CHECK(r.may_pass());
+    CHECK(r.told().code() == errc::timed_out);
+    CHECK_THAT(r.told().what(), support::contains("the first one is not open yet"));
+    r.opened();
+    r.lost(session_end::expired);
+    CHECK(r.may_pass());
+    CHECK(r.told().code() == errc::timed_out);
+    CHECK_THAT(r.told().what(), support::contains(describe(session_end::expired)));
+    // Why it cannot be replaced is more important.
+    r.failed(error(errc::unavailable, "this is why"));
+    CHECK_THAT(r.told().what(), support::contains("this is why"));
+    CHECK_THAT(r.told().what(), !support::contains(describe(session_end::expired)));
+}
