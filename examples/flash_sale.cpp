@@ -9,7 +9,7 @@
 // Run: flash_sale [http://127.0.0.1:2379]
 // Exit code 0 if it came out that way.
 //
-// This file is how the items are sold. flash_sale_stage.hpp starts, stops and kills the processes.
+// This file is how the items are sold. stage.hpp starts, stops and kills the processes.
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>
@@ -24,7 +24,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "flash_sale_stage.hpp"
+#include "stage.hpp"
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -55,12 +55,12 @@ public:
         : client(std::move(c))
         , name(std::move(own_name))
         , key(run)
-        , script_(client.get_executor(), ::dup(STDIN_FILENO))
-        , cue_(client.get_executor(), asio::steady_timer::time_point::max()) {}
+        , script(client.get_executor()) {}
 
     coetcd::client client;
     const std::string name;
     const keys key;
+    stage::script script;
     bool sold_out = false;
 
     std::string next_receipt() {
@@ -82,44 +82,13 @@ public:
     asio::awaitable<void> charge_the_card(int stock) {
         asio::steady_timer takes_a_while(client.get_executor(), 3ms);
         co_await takes_a_while.async_wait(asio::use_awaitable);
-        if (hold_) {
+        if (script.holds()) {
             tell("inside", "has read stock " + std::to_string(stock) + ", is selling");
-            hold_ = false;
-            co_await wait_for_cue();
+            co_await script.wait_for_cue();
         }
     }
-
-    /// Until "go" is read.
-    asio::awaitable<void> wait_for_cue() {
-        boost::system::error_code cancelled;
-        co_await cue_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-    }
-
-    asio::awaitable<void> follow_script() {
-        std::string text;
-        boost::system::error_code end;
-        while (!end) {
-            const std::size_t size =
-                co_await asio::async_read_until(script_,
-                                                asio::dynamic_buffer(text),
-                                                '\n',
-                                                asio::redirect_error(asio::use_awaitable, end));
-            const std::string line = text.substr(0, size);
-            text.erase(0, size);
-            if (line == "hold\n") {
-                hold_ = true;
-            } else if (line == "go\n") {
-                hold_ = false;
-                cue_.cancel();
-            }
-        }
-    }
-    void close_script() { script_.close(); }
 
 private:
-    asio::posix::stream_descriptor script_; // what the stage says, line by line
-    asio::steady_timer cue_;
-    bool hold_ = false;
     int receipts_ = 0;
 };
 
@@ -289,17 +258,17 @@ int sell(const std::string& url,
     auto work = [&]() -> asio::awaitable<void> {
         const bool naive = kind == "naive";
         s.tell("ready", "");
-        co_await s.wait_for_cue();
+        co_await s.script.wait_for_cue();
         auto selling = naive ? sell_naively(s) : sell_guarded(s);
         co_await std::move(selling);
-        s.close_script();
+        s.script.close();
     };
     const auto at_end = [](std::exception_ptr failure) {
         if (failure) {
             std::rethrow_exception(failure);
         }
     };
-    asio::co_spawn(context, s.follow_script(), at_end);
+    asio::co_spawn(context, s.script.follow(), at_end);
     asio::co_spawn(context, work(), at_end);
     context.run();
     return 0;

@@ -1,13 +1,18 @@
-// The processes of the flash sale: how they are started, directed, stopped and killed. Nothing here
-// knows etcd; Linux only.
+// The processes of an example: how they are started, directed, stopped, killed and cut off. Nothing
+// here knows etcd; Linux only.
 #pragma once
 
+#include <boost/asio.hpp>
+
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <deque>
 #include <fcntl.h>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <poll.h>
 #include <spawn.h>
@@ -16,11 +21,14 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 namespace stage {
+
+namespace asio = boost::asio;
 
 inline void check(bool ok, const char* what) {
     if (!ok) {
@@ -44,6 +52,53 @@ inline void report(const std::string& who, const std::string& kind, const std::s
     check(::write(STDOUT_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size()),
           "write");
 }
+
+/// What the director says to this process: "hold", "go", "end".
+class script {
+public:
+    explicit script(const asio::any_io_executor& executor)
+        : lines_(executor, ::dup(STDIN_FILENO))
+        , cue_(executor, asio::steady_timer::time_point::max()) {}
+
+    std::function<void()> on_end; ///< What "end" means.
+
+    /// Reads it to its end.
+    asio::awaitable<void> follow() {
+        std::string text;
+        boost::system::error_code end;
+        while (!end) {
+            const std::size_t size =
+                co_await asio::async_read_until(lines_,
+                                                asio::dynamic_buffer(text),
+                                                '\n',
+                                                asio::redirect_error(asio::use_awaitable, end));
+            const std::string line = text.substr(0, size);
+            text.erase(0, size);
+            if (line == "hold\n") {
+                hold_ = true;
+            } else if (line == "go\n") {
+                hold_ = false;
+                cue_.cancel();
+            } else if (line == "end\n") {
+                on_end();
+            }
+        }
+    }
+    void close() { lines_.close(); }
+
+    /// Whether to wait here, so that the process can be struck at the worst moment. Once.
+    bool holds() { return std::exchange(hold_, false); }
+    /// Until "go" is read.
+    asio::awaitable<void> wait_for_cue() {
+        boost::system::error_code cancelled;
+        co_await cue_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+    }
+
+private:
+    asio::posix::stream_descriptor lines_;
+    asio::steady_timer cue_;
+    bool hold_ = false;
+};
 
 // --- For who directs them -------------------------------------------------------------------
 
@@ -143,7 +198,7 @@ public:
         const pipe_ends told = make_pipe();
         told_ = told.out;
         for (const char* name : {"A", "B", "C"}) {
-            std::vector<std::string> argv = {"flash_sale", process_flag};
+            std::vector<std::string> argv = {"example", process_flag};
             argv.insert(argv.end(), arguments.begin(), arguments.end());
             argv.push_back(name);
             all_.emplace_back(name, std::move(argv), told.in);
@@ -202,10 +257,19 @@ public:
         }
         return wait_for("inside");
     }
+    event wait_for(const std::string& kind) {
+        for (;;) {
+            event e = next();
+            if (e.kind == kind) {
+                return e;
+            }
+        }
+    }
     /// Lets all go on, those that can.
-    void go() {
+    void go() { say("go"); }
+    void say(const std::string& line) {
         for (process& p : all_) {
-            p.say("go");
+            p.say(line);
         }
     }
 
@@ -252,14 +316,6 @@ private:
         }
     }
 
-    event wait_for(const std::string& kind) {
-        for (;;) {
-            event e = next();
-            if (e.kind == kind) {
-                return e;
-            }
-        }
-    }
     process& find(const std::string& name) {
         for (process& p : all_) {
             if (p.name() == name) {
@@ -274,6 +330,85 @@ private:
     std::string told_text_;
     std::deque<event> events_;
     clock::time_point began_ = clock::now();
+};
+
+/// A cable to a server that can be cut: a proxy on a loopback port, in a thread of its own.
+class cable {
+public:
+    explicit cable(const asio::ip::tcp::endpoint& server)
+        : server_(server)
+        , door_(context_, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0)) {
+        asio::co_spawn(context_, accept(), asio::detached);
+        thread_ = std::thread([this] { context_.run(); });
+    }
+    ~cable() {
+        context_.stop();
+        thread_.join();
+    }
+    cable(const cable&) = delete;
+    cable& operator=(const cable&) = delete;
+
+    std::uint16_t port() const { return door_.local_endpoint().port(); }
+
+    /// From now on nothing gets through, in either direction, and nobody is told.
+    void cut() { cut_ = true; }
+    /// Connections that were cut end; new ones get through.
+    void mend() {
+        asio::post(context_, [this] {
+            for (const std::weak_ptr<connection>& each : all_) {
+                if (const auto c = each.lock()) {
+                    c->client.close();
+                    c->server.close();
+                }
+            }
+            all_.clear();
+            cut_ = false;
+        });
+    }
+
+private:
+    using socket = asio::ip::tcp::socket;
+    struct connection {
+        explicit connection(socket from)
+            : client(std::move(from))
+            , server(client.get_executor()) {}
+        socket client;
+        socket server;
+    };
+
+    asio::awaitable<void> accept() {
+        for (;;) {
+            socket from = co_await door_.async_accept(asio::use_awaitable);
+            auto c = std::make_shared<connection>(std::move(from));
+            all_.push_back(c);
+            asio::co_spawn(context_, carry(std::move(c)), asio::detached);
+        }
+    }
+    asio::awaitable<void> carry(std::shared_ptr<connection> c) {
+        co_await c->server.async_connect(server_, asio::use_awaitable);
+        asio::co_spawn(context_, copy(c, c->client, c->server), asio::detached);
+        co_await copy(c, c->server, c->client);
+    }
+    asio::awaitable<void> copy(std::shared_ptr<connection> c, socket& from, socket& to) {
+        char some[8192];
+        for (boost::system::error_code end; !end;) {
+            const std::size_t size = co_await from.async_read_some(
+                asio::buffer(some), asio::redirect_error(asio::use_awaitable, end));
+            if (!end && !cut_) {
+                co_await asio::async_write(
+                    to, asio::buffer(some, size), asio::redirect_error(asio::use_awaitable, end));
+            }
+        }
+        c->client.close();
+        c->server.close();
+    }
+
+    const asio::ip::tcp::endpoint server_;
+    asio::io_context context_;
+    asio::ip::tcp::acceptor door_;
+    std::vector<std::weak_ptr<connection>> all_;
+    std::atomic<bool> cut_ = false;
+    std::thread thread_;
 };
 
 } // namespace stage
