@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSL-1.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The test of the judge itself: what can have happened, and what cannot. Calls are told one after
+// the other, with their token, and with "no" or "unknown" if they did not succeed. Those of a pair
+// of brackets overlap.
+var scripts = []struct {
+	object, calls string
+	possible      bool
+}{
+	{"mutex", "lock 5; owns 5; write 5; unlock 5; try_lock 9; unlock 9", true},
+	{"mutex", "lock 5; lock 9; unlock 9", true},                                         // the first lost it
+	{"mutex", "lock 5; lock 9; write 5 no; unlock 5 no; write 9; unlock 9", true},       // and was told
+	{"mutex", "lock 5; owns 5; lock 0 unknown; try_lock 0 no; unlock 5; lock 12", true}, // others failed
+	{"mutex", "lock 5; unlock 5 unknown; lock 9; unlock 9", true},                       // given back, or not
+	{"mutex", "lock 5; [ owns 5; lock 9 ]; owns 9", true},                               // in this order
+	{"mutex", "lock 5; [ lock 9; owns 5 ]; owns 9", true},                               // in the other one
+	{"mutex", "lock 5; owns 5 no; write 5; unlock 5", true},                             // it did not trust its clock
+	{"mutex", "lock 5; lock 9; owns 5", false},                                          // two hold it
+	{"mutex", "lock 5; lock 9; write 5", false},                                         // two write
+	{"mutex", "lock 5; lock 9; unlock 5", false},                                        // it gives back what it lost
+	{"mutex", "lock 5; [ lock 9; owns 5 ]; owns 9; owns 5", false},                      // no order helps
+	{"mutex", "lock 9; unlock 9; lock 5; unlock 5", false},                              // tokens fall
+	{"mutex", "lock 9; unlock 9; lock 5", false},                                        // the same, of a short one
+	{"mutex", "lock 5; unlock 5; lock 5; unlock 5", false},                              // a token again
+	{"mutex", "lock 5; unlock 5; write 5", false},                                       // after it was given back
+	{"mutex", "lock 5; write 5 no; write 5", false},                                     // lost, and not lost
+	{"mutex", "lock 5; write 5 no; owns 5", false},                                      // the clock is wrong
+	{"mutex", "lock 5; unlock 7", false},                                                // nobody was given that
+	{"shared_mutex", "lock_shared 5 shared; lock_shared 6 shared; owns 5 shared; owns 6 shared; unlock 6; unlock 5; lock 9; unlock 9", true},
+	{"shared_mutex", "lock 5; downgrade 5; lock_shared 9 shared; owns 5 shared; owns 9 shared; unlock 5; unlock 9", true},
+	{"shared_mutex", "lock_shared 5 shared; upgrade 5; write 5; unlock 5; lock_shared 9 shared", true},
+	{"shared_mutex", "lock_shared 6 shared; lock_shared 5 shared; unlock 6; unlock 5", true},   // readers overtake
+	{"shared_mutex", "lock 5; downgrade 5 unknown; lock_shared 9 shared; owns 5 shared", true}, // it was done
+	{"shared_mutex", "lock 5; downgrade 5 unknown; owns 5 shared; lock 9; write 5 no", true},   // either way
+	{"shared_mutex", "lock_shared 5 shared; upgrade 5 no; owns 5 shared; unlock 5", true},
+	{"shared_mutex", "lock 5; lock_shared 9 shared; write 5", false},                                // it reads beside a writer
+	{"shared_mutex", "lock_shared 5 shared; lock 9; owns 5 shared", false},                          // it writes beside a reader
+	{"shared_mutex", "lock 5; lock 9; write 5", false},                                              // two writers
+	{"shared_mutex", "lock 9; unlock 9; lock_shared 5 shared", false},                               // a reader before the last writer
+	{"shared_mutex", "lock_shared 9 shared; unlock 9; lock 5", false},                               // a writer before the last reader
+	{"shared_mutex", "lock 5; downgrade 5; write 5", false},                                         // it writes as a reader
+	{"shared_mutex", "lock_shared 5 shared; lock_shared 6 shared; upgrade 5; owns 6 shared", false}, // beside another reader
+	{"shared_mutex", "lock_shared 5 shared; upgrade 5; lock_shared 9 shared; write 5", false},       // a reader beside it
+	{"semaphore", "limit 3; acquire 5 amount=2; acquire 6 amount=1; owns 5; release 5; acquire 9 amount=2; owns 6; release 9; release 6", true},
+	{"semaphore", "limit 1; acquire 9 amount=1; release 9; acquire 5 amount=1; release 5", true}, // in any order
+	{"semaphore", "limit 2; acquire 5 amount=2; limit 1; owns 5; release 5; acquire 6 amount=1", true},
+	{"semaphore", "limit 1; limit 2 unknown; acquire 5 amount=2; release 5", true},              // it was done
+	{"semaphore", "limit 1; acquire 5 amount=1; acquire 6 amount=1; release 6", true},           // the first lost it
+	{"semaphore", "limit 1; acquire 5 amount=2", false},                                         // too much at once
+	{"semaphore", "limit 2; acquire 5 amount=2; acquire 6 amount=1; owns 5", false},             // too much in all
+	{"semaphore", "limit 2; acquire 5 amount=2; limit 1; release 5; acquire 6 amount=2", false}, // after it was lowered
+	{"semaphore", "limit 2; acquire 5 amount=1; acquire 5 amount=1", false},                     // a token again
+	{"semaphore", "limit 2; acquire 5 amount=1; release 5; owns 5", false},                      // after it was given back
+	{"election", "leader 0 no; campaign 5 value=a; leader 5 value=a; proclaim 5 value=b; leader 5 value=b; resign 5; leader 0 no; campaign 9 value=c", true},
+	{"election", "leader 5 value=a; campaign 5 value=a; leads 5; resign 5", true}, // it did not know yet
+	{"election", "campaign 5 value=a; leader 7 value=b; campaign 9 value=c; leader 9 value=c", true},
+	{"election", "campaign 5 value=a; proclaim 5 unknown value=b; leader 5 value=a; leader 5 value=b", true},
+	{"election", "campaign 5 value=a; campaign 9 value=b; resign 5 no; leader 9 value=b; leads 9", true},
+	{"election", "campaign 5 value=a; observe 5; observe 9; campaign 9 value=b", true},
+	{"election", "campaign 5 value=a; campaign 9 value=b; leads 5", false},                              // two lead
+	{"election", "campaign 5 value=a; leader 9 value=b; proclaim 5 value=c", false},                     // the same, to one who asks
+	{"election", "campaign 5 value=a; leader 0 no; leads 5", false},                                     // nobody, and somebody
+	{"election", "campaign 5 value=a; campaign 9 value=b; leader 5 value=a", false},                     // back to a former one
+	{"election", "campaign 5 value=a; resign 5; leader 5 value=a", false},                               // after it has resigned
+	{"election", "campaign 5 value=a; leader 5 value=b", false},                                         // what nobody said
+	{"election", "campaign 5 value=a; proclaim 5 value=b; proclaim 5 value=c; leader 5 value=b", false}, // an older one comes late
+	{"election", "campaign 9 value=a; resign 9; campaign 5 value=b", false},                             // terms fall
+	{"election", "campaign 5 value=a; campaign 9 value=b; observe 9; observe 5", false},                 // a feed goes back
+	{"stm", "txn 1 write=a:5 write=b:5; txn 2 read=a:5 read=b:5 write=a:4 write=b:6; txn 0 read=a:4 read=b:6", true},
+	{"stm", "txn 1 write=a:5; txn 0 unknown read=a:5 write=a:4; txn 0 read=a:5; txn 0 read=a:4", true}, // at any time
+	{"stm", "txn 1 write=a:5; txn 0 unknown read=a:5 write=a:4; txn 3 read=a:5 write=a:6; txn 0 read=a:6", true},
+	{"stm", "txn 0 read=a: ; [ txn 2 read=a: write=a:1; txn 0 read=a: ]", true},
+	{"stm", "txn 1 write=a:5; txn 2 read=a:5 write=a:4; txn 3 read=a:5 write=a:3", false},                                 // a lost update
+	{"stm", "txn 1 write=a:5 write=b:5; txn 2 write=a:4 write=b:6; txn 0 read=a:4 read=b:5", false},                       // half of it
+	{"stm", "txn 1 write=a:5; txn 2 write=a:6; txn 0 read=a:5", false},                                                    // an old state
+	{"stm", "txn 1 write=a:5; txn 0 unknown read=a:5 write=a:4; txn 0 read=a:4; txn 0 read=a:3", false},                   // twice
+	{"stm", "txn 1 write=a:1 write=b:1; [ txn 3 read=a:1 read=b:1 write=a:0; txn 2 read=a:1 read=b:1 write=b:0 ]", false}, // write skew
+	{"stm", "txn 2 write=a:5; txn 1 write=b:5", false},                                                                    // revisions fall
+	{"sequence", "next 1; next 2; [ next 4; next 3 ]; next 5", true},
+	{"sequence", "next 1; next 0 unknown; next 3", true},  // that took one
+	{"sequence", "next 1; next 0 unknown; next 2", true},  // or did not
+	{"sequence", "next 1; next 2; next 2", false},         // a number again
+	{"sequence", "next 1; next 3", false},                 // one is missing
+	{"sequence", "next 1; next 3; next 0 unknown", false}, // too late to have taken it
+	{"sequence", "next 2; next 1", false},                 // they fall
+}
+
+// read makes calls of a script. All that a call does happens in its middle, and it begins and ends
+// at most so far from there.
+func read(object, script string, spread func() int64) []call {
+	var all []call
+	middle, together := int64(1000), false
+	for _, text := range strings.Split(script, ";") {
+		c := call{ID: strconv.Itoa(len(all)), Process: "1", Object: object, Name: "x", Result: "yes"}
+		for _, word := range strings.Fields(text) {
+			name, value, set := strings.Cut(word, "=")
+			key, content, _ := strings.Cut(value, ":")
+			n, err := strconv.ParseInt(word, 10, 64)
+			switch {
+			case word == "[":
+				together = true
+				middle += 1000
+			case word == "]":
+				together = false
+			case word == "no" || word == "unknown":
+				c.Result = word
+			case word == "shared":
+				c.Shared = true
+			case set && name == "amount":
+				c.Amount, _ = strconv.ParseInt(value, 10, 64)
+			case set && name == "value":
+				c.Value = value
+			case set && name == "read":
+				c.Reads = put(c.Reads, key, content)
+			case set && name == "write":
+				c.Writes = put(c.Writes, key, content)
+			case err == nil && (c.Op == "limit" || c.Op == "next"):
+				c.Amount = n
+			case err == nil:
+				c.Token = n
+			case c.Op == "":
+				c.Op = word
+			default:
+				panic("what is " + word + " in " + script)
+			}
+		}
+		if !together && !strings.Contains(text, "]") {
+			middle += 1000
+		}
+		c.Call, c.Return = middle-spread(), middle+spread()
+		if c.Result == "unknown" {
+			c.Return = forever
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func put(all map[string]string, key, value string) map[string]string {
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = value
+	return all
+}
+
+// long is a script of many grants, one after the other.
+func long(take, give string) string {
+	var words []string
+	for i := range 3000 {
+		words = append(words, fmt.Sprintf("%s %d value=a", take, 2*i+1), fmt.Sprintf("%s %d", give, 2*i+1))
+	}
+	return strings.Join(words, ";")
+}
+
+func test() int {
+	passed, failed := 0, 0
+	check := func(ok bool, what string) {
+		if ok {
+			passed++
+		} else {
+			failed++
+			fmt.Println("FAILED: " + what)
+		}
+	}
+	random := rand.New(rand.NewSource(1))
+	narrow := func() int64 { return 100 }
+	wide := func() int64 { return random.Int63n(3000) }
+	for _, s := range scripts {
+		verdict := judge(read(s.object, s.calls, narrow), time.Minute)
+		if s.possible {
+			check(verdict == "", s.object+": "+s.calls+": "+verdict)
+			if !strings.Contains(s.calls, "[") {
+				verdict = judge(read(s.object, s.calls, wide), time.Minute)
+				check(verdict == "", "with calls that overlap, "+s.object+": "+s.calls+": "+verdict)
+			}
+		} else {
+			refused := verdict != "" && !strings.HasPrefix(verdict, "undecided") && !strings.HasPrefix(verdict, "no such")
+			check(refused, "not refused: "+s.object+": "+s.calls+": "+verdict)
+		}
+	}
+	for object, calls := range map[string]string{
+		"mutex":    long("lock", "unlock"),
+		"election": long("campaign", "resign"),
+	} {
+		verdict := judge(read(object, calls, wide), time.Minute)
+		check(verdict == "", "a long history of a "+object+": "+verdict)
+		verdict = judge(read(object, calls+"; "+strings.Split(calls, ";")[1], wide), time.Minute)
+		check(verdict != "", "not refused at the end of a long history of a "+object)
+	}
+
+	const begin = `{"id":"1","process":"1","call":5,"object":"mutex","name":"x","op":"lock"}` + "\n"
+	const end = `{"id":"1","process":"1","call":5,"object":"mutex","name":"x","op":"lock","return":7,"result":"yes","token":5}` + "\n"
+	for text, calls := range map[string]int{
+		begin:                1, // it died
+		begin + end:          1,
+		"":                   0,
+		end:                  -1,
+		begin + begin:        -1,
+		begin + end + end:    -1,
+		begin + "{}\n":       -1,
+		begin + end[:20]:     -1,
+		`{"token":"5"}`:      -1,
+		`{"knows":"better"}`: -1,
+		begin + strings.Replace(end, "yes", "maybe", 1):             -1,
+		begin + strings.Replace(end, `"return":7`, `"return":4`, 1): -1,
+	} {
+		all, err := parse(bufio.NewScanner(strings.NewReader(text)))
+		check(len(all) == max(calls, 0) && (err == nil) == (calls >= 0), "lines of a history: "+text)
+	}
+	fmt.Printf("the judge: %d passed, %d failed\n", passed, failed)
+	if failed != 0 {
+		return 1
+	}
+	return 0
+}
