@@ -13,10 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
-#include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <signal.h>
 #include <sstream>
@@ -32,8 +29,9 @@
 #include "support/catch.hpp"
 #include "support/etcd_cluster.hpp"
 #include "support/etcd_tools.hpp"
-#include "support/process.hpp"
 #include "support/run_test.hpp"
+#include "support/temporary_file.hpp"
+#include "writers.hpp"
 
 using namespace std::chrono_literals;
 using namespace faults;
@@ -41,9 +39,7 @@ using boost::system::system_error;
 using coetcd::client;
 using coetcd::op;
 using coetcd::session;
-using support::background_process;
 using support::etcd_cluster;
-using support::eventually;
 using support::sleep_for;
 using support::task;
 
@@ -53,30 +49,7 @@ using support::task;
 
 namespace {
 
-constexpr auto writer_ttl = 2s;
-
 // The process of a writer
-
-// What a writer of any kind is told on its command line.
-class writer_options {
-public:
-    explicit writer_options(const std::vector<std::string>& words) {
-        kind = words.at(0);
-        number = words.at(1);
-        lock = words.at(2);
-        target = words.at(3);
-        urls.assign(words.begin() + 4, words.end());
-    }
-    std::string kind;
-    std::string number;
-    std::string lock;
-    std::string target; ///< A key, or a file.
-    std::vector<std::string> urls;
-};
-
-void say(const std::string& line) {
-    std::cout << line << std::endl;
-}
 
 // Adds an element to a list in etcd, in a round trip to read it and another one to write it.
 awaitable<void> add_element(client c, writer_options how, coetcd::compare owner, int n) {
@@ -155,7 +128,9 @@ awaitable<void> write_on(writer_options how, const bool& stop) {
 awaitable<void> serve_writer(writer_options how) {
     const auto executor = co_await boost::asio::this_coro::executor;
     bool stop = false;
-    task<void> writing(executor, write_on(std::move(how), stop));
+    const bool judged = is_judged(how.kind);
+    task<void> writing(executor,
+                       judged ? judged_on(std::move(how), stop) : write_on(std::move(how), stop));
     boost::asio::signal_set told(executor, SIGTERM);
     (void)co_await told.async_wait(boost::asio::use_awaitable);
     stop = true;
@@ -163,200 +138,6 @@ awaitable<void> serve_writer(writer_options how) {
 }
 
 // The tests
-
-// A writer, and what it has said.
-class writer {
-public:
-    writer(boost::asio::any_io_executor executor, std::vector<std::string> words)
-        : process_(start(std::move(words))) {
-        reading_.emplace(executor, read());
-    }
-    writer(const writer&) = delete;
-    writer& operator=(const writer&) = delete;
-
-    std::vector<std::string> added;
-    std::vector<std::string> perhaps;
-    std::size_t refused = 0;
-    std::size_t held = 0;
-    clock::time_point held_at{};
-    bool ended = false;
-    std::string trouble; // the last
-
-    void signal(int number) { process_.signal(number); }
-    /// Kills it, and waits for all that it has said.
-    awaitable<void> kill() {
-        process_.signal(SIGKILL);
-        co_await reading_->result();
-    }
-    awaitable<void> end() {
-        process_.signal(SIGCONT);
-        process_.signal(SIGTERM);
-        co_await reading_->result();
-        const int code = co_await process_.async_wait();
-        CHECK(code == 0);
-    }
-
-private:
-    static background_process start(std::vector<std::string> words) {
-        const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
-        words.insert(words.begin(), {self, "--writer"});
-        support::process_options options;
-        options.capture = true;
-        return background_process(words, std::move(options));
-    }
-    awaitable<void> read() {
-        for (;;) {
-            const auto line = co_await process_.async_read_line();
-            if (!line) {
-                break;
-            }
-            const auto space = line->find(' ');
-            const auto what = line->substr(0, space);
-            const auto rest = space == line->npos ? std::string() : line->substr(space + 1);
-            if (what == "held") {
-                ++held;
-                held_at = clock::now();
-            } else if (what == "added") {
-                added.push_back(rest);
-            } else if (what == "perhaps") {
-                perhaps.push_back(rest);
-            } else if (what == "refused") {
-                ++refused;
-            } else if (what == "trouble") {
-                trouble = rest;
-            }
-        }
-        ended = true;
-    }
-
-    background_process process_;
-    std::optional<task<void>> reading_;
-};
-
-using writers = std::vector<std::unique_ptr<writer>>;
-
-writers start_writers(boost::asio::any_io_executor executor,
-                      const etcd_cluster& etcd,
-                      const std::string& kind,
-                      const std::string& lock,
-                      const std::string& target) {
-    writers all;
-    for (int i = 0; i < 3; ++i) {
-        std::vector<std::string> words{kind, std::to_string(i), lock, target};
-        auto urls = etcd.urls();
-        std::rotate(urls.begin(), urls.begin() + i, urls.end());
-        words.insert(words.end(), urls.begin(), urls.end());
-        all.push_back(std::make_unique<writer>(executor, std::move(words)));
-    }
-    return all;
-}
-
-std::size_t held_by(const writers& all) {
-    std::size_t sum = 0;
-    for (const auto& w : all) {
-        sum += w->held;
-    }
-    return sum;
-}
-
-// Strikes members, one at a time, until it is time to stop; leaves them healthy.
-class nemesis {
-public:
-    explicit nemesis(etcd_cluster& etcd)
-        : etcd_(etcd) {}
-
-    std::map<std::string, int> done;
-
-    awaitable<void> rage(const bool& stop) {
-        while (!stop) {
-            const std::size_t leader = co_await leads();
-            const bool strike_leader = random_() % 2 == 0;
-            const std::size_t victim = strike_leader ? leader : (leader + 1 + random_() % 2) % 3;
-            const auto what = random_() % 4;
-            const std::function<void()> begin = [&] { strike(what, victim); };
-            const std::function<void()> end = [&] {
-                undo(what, victim);
-                etcd_.wait_healthy();
-            };
-            co_await support::in_thread(begin);
-            co_await sleep_for(std::chrono::milliseconds(1000 + random_() % 3000));
-            co_await support::in_thread(end);
-            co_await sleep_for(std::chrono::milliseconds(200 + random_() % 1000));
-        }
-    }
-
-private:
-    awaitable<std::size_t> leads() {
-        std::size_t found = 0;
-        const std::function<void()> ask = [&] { found = etcd_.leader(); };
-        co_await support::in_thread(ask);
-        co_return found;
-    }
-    void strike(unsigned long what, std::size_t victim) {
-        switch (what) {
-        case 0:
-            ++done["killed"];
-            etcd_.kill(victim);
-            break;
-        case 1:
-            ++done["paused"];
-            etcd_.pause(victim);
-            break;
-        case 2:
-            ++done["isolated"];
-            etcd_.isolate(victim);
-            break;
-        default:
-            ++done["not heard"];
-            etcd_.isolate_answers(victim);
-            break;
-        }
-    }
-    void undo(unsigned long what, std::size_t victim) {
-        switch (what) {
-        case 0:
-            etcd_.start(victim);
-            break;
-        case 1:
-            etcd_.resume(victim);
-            break;
-        default:
-            etcd_.heal();
-            break;
-        }
-    }
-
-    etcd_cluster& etcd_;
-    std::minstd_rand random_{std::random_device{}()};
-};
-
-// Stops a writer while it holds the lock, until another one has had it.
-awaitable<void> overtake(writers& all) {
-    // The moment when one has just got it is the best one.
-    const auto before = held_by(all);
-    auto next = [&]() -> awaitable<bool> { co_return held_by(all) > before; };
-    co_await eventually(next, 30s, "somebody gets the lock");
-    const auto latest = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
-        return a->held_at < b->held_at;
-    });
-    writer& victim = **latest;
-    victim.signal(SIGSTOP);
-    const auto others = held_by(all) - victim.held;
-    auto overtaken = [&]() -> awaitable<bool> {
-        co_return held_by(all) - victim.held > others + 2;
-    };
-    co_await eventually(overtaken, 40s, "another one gets the lock of one that stands still");
-    victim.signal(SIGCONT);
-}
-
-awaitable<void> end_all(writers& all) {
-    for (const auto& w : all) {
-        task<void> ending(co_await boost::asio::this_coro::executor, w->end());
-        auto done = [&]() -> awaitable<bool> { co_return ending.done(); };
-        co_await eventually(done, 30s, "a writer ends; it says " + w->trouble);
-        co_await ending.result();
-    }
-}
 
 std::vector<std::string> words_of(const std::string& text) {
     std::istringstream in(text);
@@ -368,7 +149,7 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 // How many lines of a file are those of an older owner after a later one.
-std::size_t overtaken_lines(const std::string& file) {
+std::size_t overtaken_lines(const std::filesystem::path& file) {
     std::ifstream in(file);
     std::int64_t highest = 0;
     std::size_t found = 0;
@@ -380,32 +161,13 @@ std::size_t overtaken_lines(const std::string& file) {
     return found;
 }
 
-std::size_t count_lines(const std::string& file) {
+std::size_t count_lines(const std::filesystem::path& file) {
     std::ifstream in(file);
     std::size_t n = 0;
     for (std::string line; std::getline(in, line);) {
         ++n;
     }
     return n;
-}
-
-class temporary_file {
-public:
-    temporary_file()
-        : path_(std::filesystem::temp_directory_path() / support::unique_name("coetcd-resource")) {}
-    temporary_file(const temporary_file&) = delete;
-    temporary_file& operator=(const temporary_file&) = delete;
-    ~temporary_file() { std::filesystem::remove(path_); }
-    std::string path() const { return path_.string(); }
-
-private:
-    std::filesystem::path path_;
-};
-
-support::run_options for_seconds(std::chrono::seconds time) {
-    support::run_options options;
-    options.timeout = time + 180s;
-    return options;
 }
 
 void run_set(const std::string& kind, bool may_lose) {
@@ -418,18 +180,7 @@ void run_set(const std::string& kind, bool may_lose) {
         const auto key = support::unique_name("set");
         writers all = start_writers(executor, etcd, kind, lock, key);
         nemesis strikes(etcd);
-        bool stop = false;
-        task<void> raging(executor, strikes.rage(stop));
-        const auto until = clock::now() + time;
-        int stopped = 0;
-        while (clock::now() < until) {
-            co_await overtake(all);
-            ++stopped;
-            co_await sleep_for(300ms);
-        }
-        stop = true;
-        co_await raging.result();
-        co_await end_all(all);
+        const int stopped = co_await torment(strikes, all, time);
 
         const auto found = co_await c.get(key);
         const auto elements = words_of(found ? found->value : std::string());
@@ -493,22 +244,11 @@ TEST_CASE("fenced_file: nobody writes after a later owner", "[nemesis][short]") 
     etcd_cluster& etcd = shared_cluster();
     const auto body = [&]() -> awaitable<void> {
         const auto executor = co_await boost::asio::this_coro::executor;
-        const temporary_file file;
+        const support::temporary_file file("coetcd-resource");
         const auto lock = support::unique_name("file-lock");
-        writers all = start_writers(executor, etcd, "fenced_file", lock, file.path());
+        writers all = start_writers(executor, etcd, "fenced_file", lock, file.path().string());
         nemesis strikes(etcd);
-        bool stop = false;
-        task<void> raging(executor, strikes.rage(stop));
-        const auto until = clock::now() + time;
-        int stopped = 0;
-        while (clock::now() < until) {
-            co_await overtake(all);
-            ++stopped;
-            co_await sleep_for(300ms);
-        }
-        stop = true;
-        co_await raging.result();
-        co_await end_all(all);
+        const int stopped = co_await torment(strikes, all, time);
         std::size_t refused = 0;
         for (const auto& w : all) {
             refused += w->refused;
@@ -527,9 +267,9 @@ TEST_CASE("unfenced_file: an older owner writes after a later one, as a control"
     etcd_cluster& etcd = shared_cluster();
     const auto body = [&]() -> awaitable<void> {
         const auto executor = co_await boost::asio::this_coro::executor;
-        const temporary_file file;
+        const support::temporary_file file("coetcd-resource");
         const auto lock = support::unique_name("file-lock");
-        writers all = start_writers(executor, etcd, "unfenced_file", lock, file.path());
+        writers all = start_writers(executor, etcd, "unfenced_file", lock, file.path().string());
         int stopped = 0;
         const auto until = clock::now() + 60s;
         while (overtaken_lines(file.path()) == 0 && clock::now() < until) {

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "judged.hpp"
+
+#include <coetcd/mutex.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "harness.hpp"
+#include "support/catch.hpp"
+#include "support/etcd_cluster.hpp"
+#include "support/etcd_tools.hpp"
+#include "support/run_test.hpp"
+#include "support/temporary_file.hpp"
+
+using namespace std::chrono_literals;
+using boost::system::system_error;
+using coetcd::client;
+using coetcd::session;
+using support::grant;
+using support::recorder;
+
+namespace faults {
+
+namespace {
+
+std::map<std::string, judged_kind::factory>& kinds() {
+    static std::map<std::string, judged_kind::factory> all;
+    return all;
+}
+
+class mutex_party : public party {
+public:
+    mutex_party(client c, const session& owner, const writer_options& how)
+        : client_(std::move(c))
+        , lock_(owner, how.lock)
+        , believes_(how.kind == "judged_believer") {}
+
+    awaitable<void> turn(recorder& told, int n) override {
+        const bool tries = n % 4 == 0;
+        auto taking = told.begin("mutex", lock_.name(), tries ? "try_lock" : "lock");
+        bool taken = true;
+        if (tries) {
+            taken = co_await lock_.try_lock();
+        } else {
+            co_await lock_.lock();
+        }
+        if (!taken) {
+            taking.end("no");
+            co_return;
+        }
+        grant held;
+        held.object = "mutex";
+        held.name = lock_.name();
+        held.token = lock_.fencing_token();
+        held.guard = lock_.is_owner();
+        held.is_held = [this] { return believes_ || lock_.owns_lock(); };
+        held.leave = [this] { return lock_.unlock(); };
+        taking.with("token", held.token).end("yes");
+        co_await use_grant(told, client_, std::move(held), n);
+    }
+
+private:
+    client client_;
+    coetcd::mutex lock_;
+    bool believes_; ///< It does not look whether it has the lock still.
+};
+
+const judged_kind judged_mutex("judged_mutex", &make_party<mutex_party>);
+const judged_kind judged_believer("judged_believer", &make_party<mutex_party>);
+
+} // namespace
+
+judged_kind::judged_kind(const std::string& name, factory make) {
+    kinds().emplace(name, make);
+}
+
+bool is_judged(const std::string& kind) {
+    return kinds().contains(kind);
+}
+
+awaitable<void> judged_on(writer_options how, const bool& stop) {
+    const auto executor = co_await boost::asio::this_coro::executor;
+    const client c(executor, how.urls);
+    recorder told(how.target, how.number);
+    std::optional<session> lease;
+    std::unique_ptr<party> one;
+    for (int n = 1; !stop; ++n) {
+        try {
+            if (!lease || lease->state() == coetcd::session_state::lost) {
+                one.reset();
+                session s = co_await support::open_session(c, writer_ttl);
+                lease.emplace(std::move(s));
+                one = kinds().at(how.kind)(c, *lease, how);
+            }
+            co_await one->turn(told, n);
+        } catch (const system_error& e) {
+            say(std::string("trouble ") + e.what());
+        }
+        co_await support::sleep_for(5ms);
+    }
+    say("stopped");
+}
+
+awaitable<void> use_grant(recorder& told, client c, grant held, int n) {
+    const std::string key = held.name + "-data";
+    say("held");
+    const bool well = co_await support::use(told, c, key, std::move(held));
+    say((well ? "added " : "refused ") + std::to_string(n));
+}
+
+void run_judged(const std::string& kind, bool can_have_happened) {
+    const auto time = duration(60s) / 2;
+    support::etcd_cluster& etcd = shared_cluster();
+    const support::temporary_file file("coetcd-history");
+    const auto body = [&]() -> awaitable<void> {
+        const auto executor = co_await boost::asio::this_coro::executor;
+        const auto name = support::unique_name(kind);
+        writers all = start_writers(executor, etcd, kind, name, file.path().string());
+        nemesis strikes(etcd);
+        const int stopped = co_await torment(strikes, all, time);
+        std::size_t added = 0, refused = 0;
+        for (const auto& w : all) {
+            added += w->added.size();
+            refused += w->refused;
+        }
+        std::cout << kind << ": " << added << " turns went well, " << refused << " did not; "
+                  << stopped << " writers stopped" << std::endl;
+        CHECK(added > 20);
+        CHECK(!strikes.done.empty());
+        const client c(executor, etcd.urls());
+        co_await support::erase_all(c, name);
+    };
+    support::run_test(body, for_seconds(time));
+    const auto verdict = support::judge(file.path());
+    if (!verdict) {
+        std::cout << "skipped: the judge of " << kind << ": it is built with Go" << std::endl;
+        return;
+    }
+    std::cout << verdict->output << std::flush;
+    const int expected = can_have_happened ? 0 : 1;
+    CHECK(verdict->exit_code == expected);
+    if (verdict->exit_code != expected) {
+        std::filesystem::create_directory("build");
+        const auto kept = std::filesystem::absolute("build/" + kind + ".jsonl");
+        std::filesystem::copy_file(
+            file.path(), kept, std::filesystem::copy_options::overwrite_existing);
+        std::cout << "its history is in " << kept << std::endl;
+    }
+}
+
+} // namespace faults
+
+TEST_CASE("judged_mutex: what clients saw of a mutex can have happened",
+          "[nemesis][judge][short]") {
+    faults::run_judged("judged_mutex");
+}
+
+TEST_CASE("judged_believer: what clients saw that do not look cannot, as a control",
+          "[nemesis][judge]") {
+    faults::run_judged("judged_believer", false);
+}
