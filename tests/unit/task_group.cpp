@@ -272,6 +272,7 @@ TEST_CASE("a task may use its group", "[task_group]") {
 
 TEST_CASE("a task runs where no cancellation can run beside it", "[task_group]") {
     asio::thread_pool pool(1);
+    asio::thread_pool other(1);
     group_of_tasks all;
     auto& [w, group] = all;
     std::vector<asio::any_io_executor> seen;
@@ -282,7 +283,6 @@ TEST_CASE("a task runs where no cancellation can run beside it", "[task_group]")
     const asio::any_io_executor bare = pool.get_executor();
     REQUIRE(group.spawn(bare, look()));
     pool.join();
-    asio::thread_pool other(1);
     const asio::any_io_executor other_strand = asio::make_strand(other);
     REQUIRE(group.spawn(other_strand, look()));
     other.join();

@@ -134,8 +134,8 @@ inline txn write_either_once(const marker& m, txn what) {
     return t;
 }
 
-/// Tells the marker. It changes nothing, but erases a key that is not there, and so goes the way of a
-/// write: a member that has stalled cannot answer from memory.
+/// Tells the marker. It changes nothing, but erases a key that is not there, and so goes the way of
+/// a write: a member that has stalled cannot answer from memory.
 inline txn read_marker(const marker& m) {
     txn t;
     t.success.push_back(op::range(m.key));
