@@ -5,30 +5,18 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/txn_outcome.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace coetcd {
 
 namespace detail {
 struct named_recipe;
 } // namespace detail
-
-/// What a transaction came to that was carried out once.
-struct txn_outcome {
-    bool succeeded = false;    ///< Which list was done.
-    std::int64_t revision = 0; ///< Of the store after it, and of what it wrote.
-    /// One for each operation of that list. Nothing if the answer was lost and what it said cannot
-    /// be read again: the history is compacted already, or the list has a transaction in it, or a
-    /// read between two changes of the same keys.
-    std::optional<std::vector<op_response>> responses;
-};
 
 /// Carries out transactions once each, also when their answers are lost. `client::txn` would throw
 /// `errc::outcome_unknown` then.

@@ -4,8 +4,8 @@
 #include <coetcd/detail/logic/read_again.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/wire/encode.hpp>
-#include <coetcd/exactly_once.hpp>
 #include <coetcd/kv.hpp>
+#include <coetcd/txn_outcome.hpp>
 
 #include <algorithm>
 #include <cstddef>
