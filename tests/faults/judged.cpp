@@ -90,7 +90,9 @@ awaitable<void> judged_on(writer_options how, const bool& stop) {
     recorder told(how.target, how.number);
     std::optional<session> lease;
     std::unique_ptr<party> one;
-    for (int n = 1; !stop; ++n) {
+    int n = 0;
+    while (!stop) {
+        ++n;
         try {
             if (!lease || lease->state() == coetcd::session_state::lost) {
                 one.reset();

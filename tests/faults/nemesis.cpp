@@ -98,7 +98,9 @@ awaitable<void> write_on(writer_options how, const bool& stop) {
     const client c(executor, how.urls);
     std::optional<session> lease;
     std::optional<coetcd::mutex> lock;
-    for (int n = 1; !stop; ++n) {
+    int n = 0;
+    while (!stop) {
+        ++n;
         try {
             if (!lease || lease->state() == coetcd::session_state::lost) {
                 lock.reset();

@@ -305,7 +305,8 @@ TEST_CASE("What is observed is right in the end, whatever happens to the server"
         for (int round = 0; round != 2; ++round) {
             leadership mine = co_await e.campaign("round " + std::to_string(round));
             for (int i = 0; i != 20; ++i) {
-                co_await mine.proclaim(std::to_string(++proclaimed));
+                ++proclaimed;
+                co_await mine.proclaim(std::to_string(proclaimed));
                 const auto now = co_await c.get(mine.key());
                 REQUIRE(now);
                 (void)co_await c.compact(now->mod_revision);
