@@ -17,7 +17,7 @@ namespace detail {
 struct named_recipe;
 } // namespace detail
 
-/// Numbers 1, 2, 3 and so on, each of which is given once in the whole cluster.
+/// Numbers 1, 2, 3 and so on. Each is given once in the whole cluster.
 ///
 /// A number is the version of the key `<name>` after it was put; the key holds nothing else, and to
 /// erase it is to begin at 1 again. The keys that begin with `<name>.` are the sequence's, too:

@@ -133,9 +133,9 @@ private:
 /// the queue. Once `body` has begun it is not run again: if the session is lost then, `body` is
 /// cancelled, awaited to its end, and the loss is thrown.
 ///
-/// @throws std::invalid_argument as the constructor of `mutex`; error as
-/// `session_keeper::wait_live`
-///   and `mutex::lock`; else as `with_lock(mutex&, Body)`.
+/// @throws std::invalid_argument as the constructor of `mutex`.
+/// @throws error as `session_keeper::wait_live` and `mutex::lock`; else as `with_lock(mutex&,
+/// Body)`.
 /// @par Cancellation
 /// As `with_lock(mutex&, Body)`.
 template<class Body>

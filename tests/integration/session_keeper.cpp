@@ -69,7 +69,8 @@ TEST_CASE("A keeper has a session again after etcd was away for longer than its 
         auto begun = [&]() -> awaitable<bool> { co_return began == 1; };
         co_await eventually(begun, 5s, "the body runs");
 
-        co_await in_thread([&] { etcd.kill(); });
+        auto kill = [&etcd] { etcd.kill(); };
+        co_await in_thread(std::move(kill));
         const shared_session none = co_await keeper.wait_changed(before);
         CHECK(none == nullptr);
         CHECK(before->reason() == session_end::deadline);
@@ -85,7 +86,8 @@ TEST_CASE("A keeper has a session again after etcd was away for longer than its 
         CHECK(!queued.done());
         CHECK(!requested.done());
 
-        co_await in_thread([&] { etcd.start(); });
+        auto start = [&etcd] { etcd.start(); };
+        co_await in_thread(std::move(start));
         const bool first = co_await queued.result();
         const bool second = co_await requested.result();
         CHECK(first);
@@ -112,7 +114,8 @@ TEST_CASE("A keeper keeps its session through a restart of etcd", "[session_keep
         const shared_session before = co_await keeper.wait_live(10s);
         int runs = 0;
         co_await coetcd::with_lock(keeper, "m", counting(runs));
-        co_await in_thread([&] { etcd.restart(); });
+        auto restart = [&etcd] { etcd.restart(); };
+        co_await in_thread(std::move(restart));
         const bool ran = co_await coetcd::with_lock_for(keeper, "m", 20s, counting(runs));
         CHECK(ran);
         CHECK(keeper.current() == before);

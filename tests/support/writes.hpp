@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/env.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -16,6 +17,28 @@ namespace support {
 
 inline bool is_write(const coetcd::detail::call_request& r) {
     return r.what == coetcd::detail::rpc::txn && r.body.find("request_put") != std::string::npos;
+}
+
+/// What may become of a request.
+inline scripted_env::fate broken() {
+    scripted_env::fate f;
+    f.breaks = true;
+    return f;
+}
+inline scripted_env::fate lost() {
+    scripted_env::fate f;
+    f.arrives = false;
+    return f;
+}
+inline scripted_env::fate unanswered() {
+    scripted_env::fate f;
+    f.answered = false;
+    return f;
+}
+inline scripted_env::fate late(std::chrono::nanoseconds by) {
+    scripted_env::fate f;
+    f.late = by;
+    return f;
 }
 
 /// What becomes of the next requests that `which` picks; of later ones nothing special.

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 using coetcd::errc;
 using coetcd::detail::call_request;
 using support::background;
+using support::broken;
 using support::fate_of_copies;
 using support::scripted_env;
 using support::world;
@@ -42,12 +43,6 @@ struct tally {
     coetcd::session session;
     coetcd::counter counter;
 };
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
 
 } // namespace
 

@@ -20,6 +20,7 @@ using coetcd::errc;
 using coetcd::op;
 using coetcd::txn;
 using coetcd::txn_outcome;
+using support::broken;
 using support::fate_of_copies;
 using support::scripted_env;
 using support::world;
@@ -40,12 +41,6 @@ struct shop {
     coetcd::session session;
     coetcd::exactly_once once;
 };
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
 
 /// Sells the last but 4; else says what there is.
 txn sale() {

@@ -19,6 +19,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using coetcd::errc;
 using support::background;
+using support::broken;
 using support::fate_of_copies;
 using support::scripted_env;
 using support::world;
@@ -38,12 +39,6 @@ struct numbers {
     coetcd::session session;
     coetcd::sequence sequence;
 };
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
 
 } // namespace
 

@@ -32,7 +32,9 @@ using coetcd::txn;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
 using support::background;
+using support::broken;
 using support::fate_of_copies;
+using support::late;
 using support::scripted_env;
 using support::world;
 using fate = scripted_env::fate;
@@ -104,17 +106,6 @@ stm_options prefetching() {
     stm_options options;
     options.prefetch = {"a", "b"};
     return options;
-}
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
-fate late(std::chrono::nanoseconds by) {
-    fate f;
-    f.late = by;
-    return f;
 }
 
 } // namespace

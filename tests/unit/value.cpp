@@ -16,6 +16,7 @@
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using coetcd::errc;
+using support::broken;
 using support::fate_of_copies;
 using support::scripted_env;
 using support::world;
@@ -36,12 +37,6 @@ struct settings {
     coetcd::client client;
     coetcd::session session;
 };
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
 
 } // namespace
 

@@ -91,7 +91,7 @@ from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::a
     return there_and_back(std::move(home), std::move(work));
 }
 
-/// The same, for whoever awaits it.
+/// The same, wherever it is awaited.
 template<class T>
 asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
     const asio::any_io_executor here = co_await asio::this_coro::executor;

@@ -109,9 +109,9 @@ private:
     }
 
     bool is_news() const { return now_ && (!told_ || !(*told_ == *now_)); }
-    /// Something may have happened of which no event tells.
+    /// Something may have happened without an event.
     bool is_blind() const { return created_ != looked_; }
-    /// Something has happened of which only a look tells what comes of it.
+    /// Something has happened, and the event does not tell the answer: a look does.
     bool is_behind() const { return happened_ != 0; }
 
     /// When to look next.

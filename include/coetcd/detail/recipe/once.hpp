@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/once.hpp>
+#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/client.hpp>
@@ -254,12 +255,7 @@ struct named_recipe {
 
     /// @throws std::invalid_argument
     static std::string checked(std::string name) {
-        if (name.empty()) {
-            throw std::invalid_argument("name: is empty");
-        }
-        if (name.size() > 512) {
-            throw std::invalid_argument("name: is longer than 512 bytes");
-        }
+        logic::require_name(name);
         return name;
     }
 

@@ -167,8 +167,8 @@ public:
         at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
     }
 
-    /// Renews the lease, with as many attempts as there is time for. What is held is looked after
-    /// then, whoever asked for it: the next renewal is due later by that.
+    /// Renews the lease, with as many attempts as there is time for. Then it looks after what
+    /// is held: the next renewal, and the look with it, is due later by this one.
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 

@@ -195,7 +195,7 @@ private:
         shared_session last; // goes when the lock is given back
         note([&] {
             openings_.lost(why);
-            if (!stopped_) { // else whoever stops us has it
+            if (!stopped_) { // else `stop` has taken it
                 last.swap(session_);
             }
         });

@@ -32,8 +32,12 @@ using coetcd::txn;
 using coetcd::detail::once_end;
 using coetcd::detail::once_writer;
 using support::background;
+using support::broken;
 using support::fate_of_copies;
+using support::late;
+using support::lost;
 using support::scripted_env;
+using support::unanswered;
 using support::world;
 using fate = scripted_env::fate;
 
@@ -75,27 +79,6 @@ txn put(std::string value = "v") {
 }
 txn put_if_absent() {
     return txn().when(compare::version("k") == 0).then(op::put("k", "v")).otherwise(op::range("k"));
-}
-
-fate broken() {
-    fate f;
-    f.breaks = true;
-    return f;
-}
-fate lost() {
-    fate f;
-    f.arrives = false;
-    return f;
-}
-fate unanswered() {
-    fate f;
-    f.answered = false;
-    return f;
-}
-fate late(std::chrono::nanoseconds by) {
-    fate f;
-    f.late = by;
-    return f;
 }
 
 } // namespace
