@@ -162,10 +162,35 @@ TEST_CASE("A keeper that is closed at any moment leaves no lease", "[session_kee
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         etcd_server etcd;
-        const client c(executor, etcd.url());
-        for (int i = 0; i < 60; ++i) {
+        const client direct(executor, etcd.url());
+        const auto leases = [&]() -> awaitable<std::size_t> {
+            const auto left = co_await direct.lease_leases();
+            co_return left.leases.size();
+        };
+        auto one = [&]() -> awaitable<bool> { co_return co_await leases() == 1; };
+        auto none = [&]() -> awaitable<bool> { co_return co_await leases() == 0; };
+
+        tcp_proxy proxy(executor, etcd.port());
+        const client c(executor, proxy.url());
+        for (const bool orderly : {true, false}) {
+            proxy.answers(traffic::hold);
             std::optional<session_keeper> keeper;
             keeper.emplace(c, session_keeper_options(600s));
+            co_await eventually(one, 5s, "etcd has granted it");
+            if (orderly) {
+                task<void> closing(executor, keeper->close());
+                proxy.answers(traffic::pass);
+                co_await closing.result();
+            }
+            keeper.reset();
+            proxy.answers(traffic::pass);
+            co_await eventually(none, 10s, "the lease is revoked");
+        }
+
+        // At any moment. A grant that etcd carries out after the revoke ends by itself.
+        for (int i = 0; i < 60; ++i) {
+            std::optional<session_keeper> keeper;
+            keeper.emplace(c, session_keeper_options(2s));
             int runs = 0;
             task<void> working(executor, coetcd::with_lock(*keeper, "m", counting(runs)));
             co_await yield(i);
@@ -175,11 +200,6 @@ TEST_CASE("A keeper that is closed at any moment leaves no lease", "[session_kee
             keeper.reset();
             (void)co_await working.how_it_ended();
         }
-        // What was granted in the moment of the cancellation is revoked in the background.
-        auto none = [&]() -> awaitable<bool> {
-            const auto left = co_await c.lease_leases();
-            co_return left.leases.empty();
-        };
         co_await eventually(none, 10s, "no lease is left");
     });
 }

@@ -295,10 +295,10 @@ TEST_CASE("a feed never goes back", "[feed]") {
 
 TEST_CASE("an older answer is no answer", "[feed]") {
     // A look is under way when later news comes by the watch: it must not be undone.
+    bool first = true; // outlives the looks
     fixture f;
     f.put("a");
     CHECK(f.told() == "a");
-    bool first = true;
     f.env->on_call = [&, serve = f.env->on_call](const call_request& r,
                                                  coetcd::detail::reply& answer) {
         serve(r, answer);
