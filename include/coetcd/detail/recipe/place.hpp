@@ -286,6 +286,7 @@ private:
         bool bumps = false;
         bool over = false;
         bool was_there = false;
+        unsigned pauses = 0;
         int refusals = 0;                          // in a row
         logic::failing_time<time_point> failing{}; // with answers that say nothing
     };

@@ -5,6 +5,7 @@
 
 #include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 
 #include <algorithm>
@@ -108,7 +109,9 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size
     }
     if (next != logic::remedy::again) {
         notifier pause(s.world);
-        (void)co_await pause.wait(after(s.world.now(), std::chrono::milliseconds(100)));
+        const std::chrono::milliseconds first(100);
+        (void)co_await pause.wait(
+            after(s.world.now(), logic::backoff(l.pauses++, s.world.random(), first)));
     }
     self->send_leave();
 }

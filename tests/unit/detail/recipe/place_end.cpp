@@ -111,7 +111,9 @@ TEST_CASE("where there is no space the key goes at once, and the epoch changes l
           "[place_end]") {
     owner all;
     auto& [w, client, session, mutex] = all;
-    w.env->decide = [first = true](const call_request& r) mutable {
+    int sent = 0;
+    w.env->decide = [&sent, first = true](const call_request& r) mutable {
+        sent += r.what == rpc::txn;
         scripted_env::fate f;
         f.breaks = is_enter(r) && std::exchange(first, false);
         return f;
@@ -122,11 +124,13 @@ TEST_CASE("where there is no space the key goes at once, and the epoch changes l
     w.env->pass(50ms);
     REQUIRE(unlocking.code() == coetcd::server_errc::resource_exhausted);
     REQUIRE(w.etcd->under("m/").empty());
+    sent = 0;
     w.env->pass(60s); // many times its ttl
     REQUIRE(session.state() == session_state::active);
     REQUIRE(w.etcd->under("m.").empty());
+    REQUIRE(sent <= 250); // two each time, after pauses of up to a second
     w.etcd->no_space = false;
-    w.env->pass(1s);
+    w.env->pass(1100ms);
     REQUIRE(w.etcd->under("m.").size() == 1);
     w.await(mutex.lock());
 }
