@@ -32,20 +32,24 @@ public:
         nested, ///< By itself, and not asked why if it is refused.
     };
 
-    /// @param puts The name in whose queue it puts a key; empty if it does not.
+    /// @param puts The names in whose queues it puts keys.
     /// @returns False if it has no place in this request.
-    bool add(const txn& what, std::string_view puts, form how) {
+    bool add(const txn& what, const std::vector<std::string>& puts, form how) {
         const bool first = members_.empty();
         if (!first && (how == form::alone || members_.front().how == form::alone)) {
             return false;
         }
         count next = size_;
         next.add(what, how);
-        if (!first && (next.over() || members_.size() == most_members || !may_put(puts))) {
+        const auto may = [this](const std::string& name) { return may_put(name); };
+        if (!first && (next.over() || members_.size() == most_members ||
+                       !std::all_of(puts.begin(), puts.end(), may))) {
             return false;
         }
         size_ = next;
-        put(puts);
+        for (const std::string& name : puts) {
+            put(name);
+        }
         members_.push_back({&what, how});
         return true;
     }
@@ -126,15 +130,13 @@ private:
         }
     }
     bool may_put(std::string_view name) const {
-        bool free = name.empty() || (!names_.contains(name) && !above_.contains(name));
+        bool free = !names_.contains(name) && !above_.contains(name);
         for_each_above(name, [&](std::string_view n) { free = free && !names_.contains(n); });
         return free;
     }
     void put(std::string_view name) {
-        if (!name.empty()) {
-            names_.emplace(name);
-            for_each_above(name, [&](std::string_view n) { above_.emplace(n); });
-        }
+        names_.emplace(name);
+        for_each_above(name, [&](std::string_view n) { above_.emplace(n); });
     }
 
     std::vector<member> members_;

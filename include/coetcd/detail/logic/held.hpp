@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,11 +14,19 @@
 /// What a round of renewal asks of the keys that something is held by.
 namespace coetcd::detail::logic {
 
-/// One life of a key.
-struct held_life {
-    std::string key;
-    std::int64_t create_revision;
-};
+/// What a place is held by.
+/// @param create_revision Of the keys that it began with.
+inline std::vector<held_life> counted_on(const attempt_keys& a, std::int64_t create_revision) {
+    std::vector<held_life> all;
+    for (const claim& c : a.claims) {
+        for (held_life& life : transactions::all_keys(c, create_revision)) {
+            if (life.create_revision != 0) {
+                all.push_back(std::move(life));
+            }
+        }
+    }
+    return all;
+}
 
 /// All of them, as many at a time as one request may ask for.
 inline std::vector<std::vector<held_life>> rounds(std::vector<held_life> all) {

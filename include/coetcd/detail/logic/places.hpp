@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,15 +24,12 @@
 /// request that puts a key compares it.
 namespace coetcd::detail::logic {
 
-/// @throws std::invalid_argument if nothing can be called so.
-inline void require_name(const std::string& name) {
-    if (name.empty()) {
-        throw std::invalid_argument("name: is empty");
-    }
-    if (name.size() > 512) {
-        throw std::invalid_argument("name: is longer than 512 bytes");
-    }
-}
+/// One life of a key.
+struct held_life {
+    std::string key;
+    std::int64_t create_revision;
+    bool operator==(const held_life&) const = default;
+};
 
 /// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
 struct claim {
@@ -42,6 +39,10 @@ struct claim {
     std::string epoch_key;
     std::string void_key; ///< Never put by anybody.
     std::int64_t epoch = 0;
+    std::string write_key{}; ///< What one who writes is known by; empty where nobody just reads.
+    std::string base_key{};  ///< What he is known by while he reads; likewise.
+    /// Keys that were put later, or may have been; with 0 if we do not count on them.
+    std::vector<held_life> later{};
 };
 
 /// All the places that one attempt takes at once.
@@ -93,6 +94,7 @@ struct standing {
     std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
     std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
+    bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
 };
 
 namespace transactions {
@@ -135,17 +137,31 @@ inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
     }
 }
 
-inline void erase_keys(const claim& c, std::vector<op>& out) {
+/// All keys that may be there: those that the attempt began with, and later ones.
+inline std::vector<held_life> all_keys(const claim& c, std::int64_t create_revision) {
+    std::vector<held_life> all;
     for (const std::string& key : c.keys) {
-        out.push_back(op::erase(key));
+        all.push_back({key, create_revision});
+    }
+    all.insert(all.end(), c.later.begin(), c.later.end());
+    return all;
+}
+
+inline void erase_keys(const claim& c, erase_options how, std::vector<op>& out) {
+    for (const held_life& k : all_keys(c, 0)) {
+        out.push_back(op::erase(k.key, how));
     }
 }
 
 inline void ask_end(const claim& c, std::vector<op>& out) {
     out.push_back(op::range(c.epoch_key, keys_only()));
-    for (const std::string& key : c.keys) {
-        out.push_back(op::range(key, keys_only()));
+    for (const held_life& k : all_keys(c, 0)) {
+        out.push_back(op::range(k.key, keys_only()));
     }
+}
+
+inline bool covers(const key_range& prefix, const std::string& key) {
+    return prefix.key <= key && key < prefix.range_end;
 }
 
 } // namespace transactions
@@ -171,6 +187,11 @@ inline txn take(const attempt_keys& a, const std::string& label) {
     for (const claim& c : a.claims) {
         t.compares.push_back(transactions::epoch_holds(c));
         t.compares.push_back(compare::create_revision(c.before) == 0);
+        for (const std::string& key : c.keys) {
+            if (!transactions::covers(c.before, key)) { // an earlier copy may have put it
+                t.compares.push_back(compare::create_revision(key) == 0);
+            }
+        }
     }
     transactions::put_all(a, label, t.success);
     transactions::ask_all(a, t.failure);
@@ -205,13 +226,14 @@ inline txn look(const attempt_keys& a, const predecessor& ahead) {
     return t;
 }
 
-/// Gives a place up. We know its life, and no request that could put it is under way.
+/// Gives a place up. We know its life, and no request that could put it is under way. While the
+/// keys that it began with live, so does the attempt, and what else its slot has is its own.
 inline txn release(const claim& c, std::int64_t create_revision) {
     txn t;
     for (const std::string& key : c.keys) {
         t.compares.push_back(compare::create_revision(key) == create_revision);
     }
-    transactions::erase_keys(c, t.success);
+    transactions::erase_keys(c, {}, t.success);
     transactions::ask_end(c, t.failure);
     return t;
 }
@@ -224,9 +246,7 @@ inline txn end(const claim& c, lease_id lease) {
     what_was.prev_kv = true; // it erases any life
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
-    for (const std::string& key : c.keys) {
-        t.success.push_back(op::erase(key, what_was));
-    }
+    transactions::erase_keys(c, what_was, t.success);
     t.success.push_back(op::put(c.epoch_key, "", with_lease));
     transactions::ask_end(c, t.failure);
     return t;
@@ -236,7 +256,7 @@ inline txn end(const claim& c, lease_id lease) {
 inline txn erase_only(const claim& c) {
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
-    transactions::erase_keys(c, t.success);
+    transactions::erase_keys(c, {}, t.success);
     return t;
 }
 
@@ -257,6 +277,17 @@ inline const range_response& range_at(const txn_response& response, std::size_t 
                             : nullptr;
     if (!found) {
         throw error(errc::protocol_error, "txn: the answer lacks a read that was asked for");
+    }
+    return *found;
+}
+
+/// The answer to one erase.
+inline const erase_response& erase_at(const txn_response& response, std::size_t index) {
+    const auto* found = index < response.responses.size()
+                            ? std::get_if<erase_response>(&response.responses[index])
+                            : nullptr;
+    if (!found) {
+        throw error(errc::protocol_error, "txn: the answer lacks an erase that was asked for");
     }
     return *found;
 }
@@ -285,10 +316,12 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     standing result;
     std::size_t at = 0;
     bool all = true;
+    bool any = false;
     bool moved = false;
     for (const claim& c : a.claims) {
         for (const std::string& key : c.keys) {
             const range_response& own = range_at(response, at++);
+            any = any || holds(own, key, 0);
             if (!holds(own, key, 0)) {
                 all = false;
             } else if (result.create_revision == 0) {
@@ -308,6 +341,7 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     }
     result.at = moved ? standing::place::ended : standing::place::gone;
     result.create_revision = 0;
+    result.partly = any;
     return result;
 }
 
@@ -339,7 +373,8 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
     return result;
 }
 
-/// What the answer to `take` means: `owner`, `taken`, `ended` or `gone`.
+/// What the answer to `take` means: `owner`, `taken`, `ended`, or `gone` if only some of our keys
+/// are there.
 inline standing after_take(const txn_response& response, const attempt_keys& a) {
     if (response.succeeded) {
         standing result;
@@ -355,7 +390,7 @@ inline standing after_take(const txn_response& response, const attempt_keys& a) 
     standing result = answers::why_refused(response, a);
     if (result.at == standing::place::queued) {
         result.at = standing::place::owner; // it was put by an earlier copy: nobody was before it
-    } else if (result.at == standing::place::gone) {
+    } else if (result.at == standing::place::gone && !result.partly) {
         result.at = standing::place::taken;
     }
     return result;
@@ -408,7 +443,7 @@ inline bool has_moved(const txn_response& response,
 /// How far a place is given up.
 struct left_place {
     bool over = false;      ///< None of our keys is there, and none can come.
-    bool was_there = false; ///< They were deleted now.
+    bool was_there = false; ///< They were deleted now, all that we counted on.
     std::int64_t epoch = 0; ///< That counts now.
 };
 
@@ -420,12 +455,16 @@ inline left_place after_leaving(const txn_response& response,
                                 std::int64_t create_revision,
                                 bool bumps) {
     left_place result;
+    const std::vector<held_life> all = transactions::all_keys(c, create_revision);
     if (response.succeeded) {
         result.over = true;
-        for (const op_response& r : response.responses) {
-            const auto* erased = std::get_if<erase_response>(&r);
-            result.was_there = result.was_there ||
-                               (erased && answers::erased_life(*erased, create_revision, bumps));
+        result.was_there = true;
+        for (std::size_t i = 0; i != all.size(); ++i) {
+            const bool counted_on = i < c.keys.size() || all[i].create_revision != 0;
+            const erase_response& erased = answers::erase_at(response, i);
+            result.was_there =
+                result.was_there &&
+                (!counted_on || answers::erased_life(erased, all[i].create_revision, bumps));
         }
         result.epoch = bumps ? answers::require_revision(response.header.revision) : c.epoch;
         return result;
@@ -433,19 +472,12 @@ inline left_place after_leaving(const txn_response& response,
     result.epoch = answers::epoch_of(answers::range_at(response, 0), c.epoch_key);
     // An epoch that is gone was deleted by hand, and is put anew.
     result.over = result.epoch != 0 || (!bumps && c.epoch == 0);
-    for (std::size_t i = 0; i != c.keys.size(); ++i) {
-        if (answers::holds(answers::range_at(response, i + 1), c.keys[i], 0)) {
+    for (std::size_t i = 0; i != all.size(); ++i) {
+        if (answers::holds(answers::range_at(response, i + 1), all[i].key, 0)) {
             result.over = false;
         }
     }
     return result;
-}
-
-/// What a user needs who was denied the lock of a name: no more than the keys of its queue, and the
-/// epochs.
-inline std::string needed_permission(const std::string& name) {
-    return "its user needs to read and write the keys from \"" + name +
-           ".\" up to, but not including, \"" + name + "0\"";
 }
 
 } // namespace coetcd::detail::logic

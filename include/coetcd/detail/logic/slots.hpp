@@ -49,10 +49,11 @@ public:
         s.state = slot::use::free;
     }
 
-    bool any_closing() const {
-        return std::any_of(slots_.begin(), slots_.end(), [](const slot& s) {
-            return s.state == slot::use::closing;
-        });
+    /// Whether one is in use, or being given up, besides one that was just taken.
+    bool any_other() const {
+        return std::count_if(slots_.begin(), slots_.end(), [](const slot& s) {
+                   return s.state != slot::use::free;
+               }) > 1;
     }
     bool all_free() const {
         return std::all_of(

@@ -28,13 +28,17 @@ namespace coetcd::detail {
 class holder {
 public:
     holder(std::shared_ptr<session_impl> s, const recipe& h, std::string n)
+        : holder(std::move(s), h, one_name(std::move(n), h)) {}
+    holder(std::shared_ptr<session_impl> s, const recipe& h, std::vector<wanted_name> w)
         : session(std::move(s))
         , how(h)
-        , name(std::move(n)) {}
+        , wanted(std::move(w))
+        , name(wanted.front().name) {}
 
     const std::shared_ptr<session_impl> session;
     const recipe& how;
-    const std::string name;
+    const std::vector<wanted_name> wanted;
+    const std::string name; ///< The first of them.
 
     /// The one that was granted last, until it is unlocked.
     std::shared_ptr<place> current() const {
@@ -85,15 +89,15 @@ public:
     }
 
     static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
-        auto taking = place_wait::lock(self->session, self->how, self->names(), time_point::max());
+        auto taking = place_wait::lock(self->session, self->how, self->wanted, time_point::max());
         return keep<void>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
-        auto taking = place_wait::try_lock(self->session, self->how, self->names());
+        auto taking = place_wait::try_lock(self->session, self->how, self->wanted);
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
-        auto taking = place_wait::lock(self->session, self->how, self->names(), deadline);
+        auto taking = place_wait::lock(self->session, self->how, self->wanted, deadline);
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
@@ -104,7 +108,7 @@ public:
     template<class Held>
     static asio::awaitable<Held> scoped_lock(std::shared_ptr<holder> self) {
         std::shared_ptr<place> taken =
-            co_await place_wait::lock(self->session, self->how, self->names(), time_point::max());
+            co_await place_wait::lock(self->session, self->how, self->wanted, time_point::max());
         self->take(taken, true);
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
@@ -194,11 +198,6 @@ private:
         }
     }
 
-    std::vector<std::string> names() const {
-        std::vector<std::string> all;
-        all.push_back(name);
-        return all;
-    }
     static asio::awaitable<bool> nothing() { co_return false; }
 
     mutable std::mutex access_; // from anywhere

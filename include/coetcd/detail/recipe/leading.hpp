@@ -211,18 +211,18 @@ struct election_impl {
 /// Waits until it leads, or until the deadline.
 inline asio::awaitable<std::shared_ptr<leading>>
 campaign(std::shared_ptr<session_impl> s, std::string name, std::string value, time_point until) {
-    std::vector<std::string> names(1, std::move(name));
+    auto wanted = one_name(std::move(name), election_recipe);
     auto taking =
-        place_wait::lock(std::move(s), election_recipe, std::move(names), until, std::move(value));
+        place_wait::lock(std::move(s), election_recipe, std::move(wanted), until, std::move(value));
     return leading::begin(std::move(taking));
 }
 
 /// Leads if nobody does, or wants to.
 inline asio::awaitable<std::shared_ptr<leading>>
 try_campaign(std::shared_ptr<session_impl> s, std::string name, std::string value) {
-    std::vector<std::string> names(1, std::move(name));
+    auto wanted = one_name(std::move(name), election_recipe);
     auto taking =
-        place_wait::try_lock(std::move(s), election_recipe, std::move(names), std::move(value));
+        place_wait::try_lock(std::move(s), election_recipe, std::move(wanted), std::move(value));
     return leading::begin(std::move(taking));
 }
 

@@ -12,9 +12,11 @@
 #include <coetcd/detail/service/lines.hpp>
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/lock_mode.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,7 +40,21 @@ struct recipe {
     const char* patiently = "try_lock_for";
     const char* at_once = "try_lock";
     const char* giving_back = "unlock";
+    /// Several may hold at once: the next one of the session goes on as soon as etcd has our keys.
+    bool shares = false;
 };
+
+/// A name that an attempt wants, and how.
+struct wanted_name {
+    std::string name;
+    const recipe* how;
+};
+
+inline std::vector<wanted_name> one_name(std::string name, const recipe& how) {
+    std::vector<wanted_name> all;
+    all.push_back({std::move(name), &how});
+    return all;
+}
 
 /// One attempt's places in the queues of its names, from the first request to the last. Whatever
 /// ends it, nothing of it stays in etcd: what is left to do then is done in the background.
@@ -54,13 +70,18 @@ public:
     /// @param value What is in its keys; nothing: the session's label.
     static std::shared_ptr<place> open(std::shared_ptr<session_impl> s,
                                        const recipe& how,
-                                       std::vector<std::string> names,
+                                       std::vector<wanted_name> wanted,
                                        std::optional<std::string> value = {}) {
+        std::vector<bool> shares;
+        for (const wanted_name& w : wanted) {
+            shares.push_back(w.how->shares);
+        }
         auto world = s->owner->world;
         const auto made =
-            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(names));
+            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(wanted));
         made->value_ = std::move(value);
-        made->turn_.emplace(made->session->wanted, made->names, static_cast<turn_taker&>(*made));
+        made->turn_.emplace(
+            made->session->wanted, made->names, static_cast<turn_taker&>(*made), shares);
         return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
     }
     /// What an earlier object with the same lease has put. It stands in no line of the session's:
@@ -72,11 +93,10 @@ public:
                                           logic::claim claim,
                                           std::int64_t create_revision,
                                           bool unresolved) {
-        std::vector<std::string> names;
-        names.push_back(std::move(name));
+        std::vector<wanted_name> wanted = one_name(std::move(name), how);
         auto world = s->owner->world;
         const auto made =
-            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(names));
+            make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(wanted));
         made->keys_.lease = made->session->lease();
         made->keys_.claims.push_back(std::move(claim));
         made->slots_.push_back(&made->inherited_slot_);
@@ -86,11 +106,12 @@ public:
         made->phase_ = phase::entered;
         return {made.get(), [made](place*) { made->abandon(); }};
     }
-    place(passkey, std::shared_ptr<session_impl> s, const recipe& how, std::vector<std::string> n)
+    place(passkey, std::shared_ptr<session_impl> s, const recipe& how, std::vector<wanted_name> w)
         : session(std::move(s))
-        , names(std::move(n))
+        , names(names_of(w))
         , changed(session->world)
         , recipe_(how)
+        , wanted_(std::move(w))
         , loss_of_session_(session->losses, static_cast<loss_listener&>(*this)) {}
 
     const std::shared_ptr<session_impl> session;
@@ -99,7 +120,12 @@ public:
 
     /// For messages.
     std::string title() const {
-        return std::string(recipe_.word) + " \"" + wire::printable(names.front()) + "\"";
+        std::string text =
+            std::string(recipe_.word) + " \"" + wire::printable(names.front()) + "\"";
+        if (names.size() > 1) {
+            text += " and " + std::to_string(names.size() - 1) + " more";
+        }
+        return text;
     }
     /// @throws error if the session has ended.
     void require_session() const {
@@ -152,7 +178,7 @@ public:
         const std::string& value = value_ ? *value_ : session->label();
         auto part = std::make_shared<lane_part>(taking ? logic::take(keys_, value)
                                                        : logic::enter(keys_, value));
-        part->puts = names.front();
+        part->puts = names;
         part->likely = beginning_ != beginning::take_or_leave;
         part->asks_why = why;
         entry_ = submit(std::move(part));
@@ -165,7 +191,7 @@ public:
 
     /// A request of ours, on its way.
     std::shared_ptr<lane_part> submit(std::shared_ptr<lane_part> part) {
-        part->not_after = not_after_;
+        part->not_after = std::min(part->not_after, not_after_);
         part->on_end = [weak = weak_from_this()] {
             if (const auto self = weak.lock()) {
                 self->changed.notify_all();
@@ -183,6 +209,10 @@ public:
     void grant() {
         require_session();
         phase_ = phase::held;
+        const logic::claim& first = keys_.claims.front();
+        if (first.keys.front() == first.write_key) {
+            write_life_ = create_revision_;
+        }
         holds_ = true;
         not_after_ = time_point::max(); // the patience of who waited for it is over
         granted_ = session->world.now();
@@ -199,13 +229,17 @@ public:
     }
     env& world() const override { return session->world; }
 
-    const std::string& key() const override { return keys_.claims.front().keys.front(); }
-    std::int64_t create_revision() const override { return create_revision_; }
+    /// The fencing token.
+    std::int64_t create_revision() const { return create_revision_; }
+    std::vector<logic::held_life> held_by() const override {
+        return logic::counted_on(keys_, create_revision_);
+    }
     void on_missing() override {
         const auto self = shared_from_this(); // those who are told may let go of it
         holds_ = false;
-        if (!std::exchange(missing_, true) && unresolved_) {
-            leave_etcd(); // a late request must not put it again
+        const bool more = held_by().size() > 1;
+        if (!std::exchange(missing_, true) && (unresolved_ || more)) {
+            leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
         tell_loss();
         changed.notify_all();
@@ -225,6 +259,20 @@ public:
         }
         co_return self->loss().code();
     }
+
+    /// The key that stands for it; of several names, for the first.
+    const std::string& key() const;
+    /// The lives that stand for it: one of each name.
+    std::vector<logic::held_life> proof() const;
+
+    // Reading and writing, where that makes a difference. See place_mode.hpp.
+
+    lock_mode mode() const;
+    /// Goes on as a reader: here at once, in etcd in the background. From anywhere; what is awaited
+    /// is that etcd knows.
+    asio::awaitable<void> downgrade();
+    /// Goes on as a writer, if nobody is in the way. From anywhere.
+    asio::awaitable<bool> upgrade();
 
     // Leaving.
 
@@ -280,8 +328,11 @@ private:
 
     std::string leaving_title() const { return title() + ", " + recipe_.giving_back + ": "; }
 
-    /// How far the leaving of one claim is.
+    /// How far the giving up of keys of one claim is.
     struct leaving {
+        std::size_t of = 0;   ///< The index of the claim.
+        bool writing = false; ///< Only what makes us a writer is given up, not the place.
+        std::int64_t life = 0;
         std::shared_ptr<lane_part> part;
         bool bumps = false;
         bool over = false;
@@ -289,61 +340,24 @@ private:
         unsigned pauses = 0;
         int refusals = 0;                          // in a row
         logic::failing_time<time_point> failing{}; // with answers that say nothing
+        error_code trouble{};                      // with the last request
+        std::string trouble_text{};
     };
 
-    void on_turn() override {
-        const bool lives = session->reason() == session_end::none;
-        if (phase_ == phase::waiting && begins_ && lives && slots_.empty() && take_slots()) {
-            phase_ = phase::entered;
-            bool free = true;
-            for (std::size_t i = 0; i != names.size(); ++i) {
-                // What we are giving up is there when etcd looks, even in the same request.
-                free = free && turn_->at(i).was_free && !turn_->at(i).slots.any_closing();
-            }
-            send_entry(beginning_ == beginning::take_or_leave || free);
+    static std::vector<std::string> names_of(const std::vector<wanted_name>& wanted) {
+        std::vector<std::string> names;
+        for (const wanted_name& w : wanted) {
+            names.push_back(w.name);
         }
-        changed.notify_all();
+        return names;
     }
 
+    // See place_enter.hpp.
+
+    void on_turn() override;
     bool is_known() const override { return create_revision_ != 0; }
-
-    bool take_slots() {
-        for (std::size_t i = 0; i != names.size(); ++i) {
-            logic::slot_table::slot* s = turn_->at(i).slots.take();
-            if (!s) {
-                for (auto* taken : slots_) {
-                    logic::slot_table::free(*taken, taken->epoch);
-                }
-                slots_.clear();
-                return false;
-            }
-            slots_.push_back(s);
-        }
-        keys_.lease = session->lease();
-        for (std::size_t i = 0; i != names.size(); ++i) {
-            keys_.claims.push_back(recipe_.claim(
-                names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
-        }
-        return true;
-    }
-
-    void learn(const logic::standing& now) {
-        using at = logic::standing::place;
-        create_revision_ = now.create_revision;
-        if (now.at == at::owner || now.at == at::behind || now.at == at::taken) {
-            for (std::size_t i = 0; turn_ && i != names.size(); ++i) {
-                turn_->at(i).was_free = now.at == at::owner;
-            }
-        }
-        if (now.at == at::ended) {
-            for (std::size_t i = 0; i != names.size(); ++i) {
-                keys_.claims[i].epoch = slots_[i]->epoch = now.epochs[i];
-            }
-        }
-        if (now.at == at::gone) {
-            unresolved_ = true; // some of them may be there
-        }
-    }
+    bool take_slots();
+    void learn(const logic::standing& now);
 
     void on_loss() override { // of the session
         const auto self = shared_from_this();
@@ -370,83 +384,52 @@ private:
 
     // What happens in etcd; goes on when nobody has a handle any more. See place_end.hpp.
 
-    void leave_etcd() {
-        if (!leaving_.empty() || slots_.empty()) {
-            return;
-        }
-        not_after_ = time_point::max();
-        if (session->gives_lease_up()) {
-            leave_to_lease();
-            return;
-        }
-        leaving_.resize(slots_.size());
-        for (auto* s : slots_) {
-            logic::slot_table::close(*s);
-        }
-        withdraw_entry();
-        if (!entry_) {
-            send_leave(); // at once, so that the next one can go along
-        }
-        spawn(session->world, finish(shared_from_this()));
-    }
+    /// A request has a deadline of its own, and can tell more: that one first.
+    static constexpr std::chrono::milliseconds grace{100};
 
-    /// If it was not sent yet.
-    void withdraw_entry() {
-        if (entry_ && !entry_->in_flight && !entry_->over) {
-            session->owner->transactions->withdraw(entry_);
-            failed();
-        }
-    }
-
-    void send_leave() {
-        for (std::size_t i = 0; i != leaving_.size(); ++i) {
-            leaving& l = leaving_[i];
-            if (l.over || l.part) {
-                continue;
-            }
-            if (create_revision_ == 0 && !unresolved_ &&
-                !doubtful_) { // nothing was put, and nothing will be
-                left(i, keys_.claims[i].epoch);
-                continue;
-            }
-            l.bumps = unresolved_ || create_revision_ == 0;
-            auto part = std::make_shared<lane_part>(to_leave(keys_.claims[i], l.bumps));
-            part->likely = true;
-            l.part = submit(std::move(part));
-        }
-    }
-
-    txn to_leave(const logic::claim& c, bool bumps) const {
-        if (inherited_) {
-            return logic::end_legacy(c, keys_.lease, create_revision_, bumps);
-        }
-        return bumps ? logic::end(c, keys_.lease) : logic::release(c, create_revision_);
-    }
-
-    /// None of the keys of a claim is there, and none will be.
-    void left(std::size_t i, std::int64_t epoch) {
-        leaving_[i].over = true;
-        logic::slot_table::free(*slots_[i], epoch);
-        session->wanted.slot_freed(names[i]);
-    }
-
+    void leave_etcd();
+    void withdraw_entry();
+    void send_leave();
+    void send(leaving& l);
+    void send_again(leaving& l);
+    logic::claim what_of(const leaving& l) const;
+    txn to_leave(const leaving& l) const;
+    void given_up(leaving& l, std::int64_t epoch);
     bool is_left() const {
         return std::all_of(
             leaving_.begin(), leaving_.end(), [](const leaving& l) { return l.over; });
     }
+    void throw_trouble() const;
 
     static asio::awaitable<void> finish(std::shared_ptr<place> self);
-    static asio::awaitable<void> go_on(std::shared_ptr<place> self, std::size_t i);
+    static asio::awaitable<void> go_on(std::shared_ptr<place> self, leaving& l);
     bool may_go_on(leaving& l, logic::remedy next);
     void leave_to_lease();
     void give_lease_up();
     void all_over();
-    asio::awaitable<void> erase_meanwhile(std::size_t i);
+    asio::awaitable<void> erase_meanwhile(leaving& l);
     static asio::awaitable<bool> until_left(std::shared_ptr<place> self,
                                             std::shared_ptr<const bool> was_held);
 
+    // See place_mode.hpp.
+
+    static asio::awaitable<bool> try_upgrade(std::shared_ptr<place> self);
+    void require_shared_mutex() const;
+    void require_held(const char* call) const;
+    void lower(std::int64_t life);
+    void lowered(const leaving& l, std::int64_t epoch);
+    void not_raised(bool doubtful);
+    void cancel_changes();
+    [[noreturn]] void
+    throw_refused(const char* call, const error_code& ec, const std::string& text);
+    static asio::awaitable<void> finish_lowering(std::shared_ptr<place> self,
+                                                 std::shared_ptr<leaving> l);
+    static asio::awaitable<void> until_lowered(std::shared_ptr<place> self);
+    struct raise_guard;
+
     const recipe& recipe_;
     std::optional<std::string> value_;
+    const std::vector<wanted_name> wanted_;
     beginning beginning_ = beginning::enter;
     time_point not_after_ = time_point::max();
     bool begins_ = false;
@@ -464,8 +447,12 @@ private:
     bool lost_ = false;       // while it was held
     std::shared_ptr<lane_part> entry_;
     std::vector<leaving> leaving_; // of each name, once it is left
-    error_code trouble_;           // with leaving
-    std::string trouble_text_;
+    /// Of the write key, where readers and writers differ: that of a writer, or one of these.
+    static constexpr std::int64_t reads = 0;
+    static constexpr std::int64_t raising = -1; // it reads, and an upgrade is under way
+    std::atomic<std::int64_t> write_life_ = reads;
+    std::shared_ptr<lane_part> raise_;  // the upgrade that is under way
+    std::shared_ptr<leaving> lowering_; // the downgrade that is under way
     std::optional<time_point> granted_; // for the observer
     std::optional<lines::turn> turn_;
     const loss_source::subscription loss_of_session_;
@@ -474,3 +461,5 @@ private:
 } // namespace coetcd::detail
 
 #include <coetcd/detail/recipe/place_end.hpp>
+#include <coetcd/detail/recipe/place_enter.hpp>
+#include <coetcd/detail/recipe/place_mode.hpp>

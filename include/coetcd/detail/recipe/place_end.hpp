@@ -6,16 +6,95 @@
 #include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/logic/rw.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 namespace coetcd::detail {
+
+inline void place::leave_etcd() {
+    if (!leaving_.empty() || slots_.empty()) {
+        return;
+    }
+    not_after_ = time_point::max();
+    if (session->gives_lease_up()) {
+        leave_to_lease();
+        return;
+    }
+    leaving_.resize(slots_.size());
+    for (std::size_t i = 0; i != slots_.size(); ++i) {
+        leaving_[i].of = i;
+        logic::slot_table::close(*slots_[i]);
+    }
+    cancel_changes();
+    withdraw_entry();
+    if (!entry_) {
+        send_leave(); // at once, so that the next one can go along
+    }
+    spawn(session->world, finish(shared_from_this()));
+}
+
+/// If it was not sent yet.
+inline void place::withdraw_entry() {
+    if (entry_ && !entry_->in_flight && !entry_->over) {
+        session->owner->transactions->withdraw(entry_);
+        failed();
+    }
+}
+
+inline void place::send_leave() {
+    for (leaving& l : leaving_) {
+        if (l.over || l.part) {
+            continue;
+        }
+        if (create_revision_ == 0 && !unresolved_ &&
+            !doubtful_) { // nothing was put, and nothing will be
+            given_up(l, keys_.claims[l.of].epoch);
+            continue;
+        }
+        l.life = create_revision_;
+        l.bumps = unresolved_ || create_revision_ == 0;
+        send(l);
+    }
+}
+
+inline void place::send(leaving& l) {
+    auto part = std::make_shared<lane_part>(to_leave(l));
+    part->likely = true;
+    l.part = submit(std::move(part));
+}
+
+/// What is given up.
+inline logic::claim place::what_of(const leaving& l) const {
+    const logic::claim& c = keys_.claims[l.of];
+    return l.writing ? logic::writing_part(c) : c;
+}
+
+inline txn place::to_leave(const leaving& l) const {
+    if (inherited_) {
+        return logic::end_legacy(keys_.claims[l.of], keys_.lease, l.life, l.bumps);
+    }
+    const logic::claim what = what_of(l);
+    return l.bumps ? logic::end(what, keys_.lease) : logic::release(what, l.life);
+}
+
+/// Of what was to be given up nothing is there, and nothing will be.
+inline void place::given_up(leaving& l, std::int64_t epoch) {
+    l.over = true;
+    if (l.writing) {
+        lowered(l, epoch);
+        return;
+    }
+    logic::slot_table::free(*slots_[l.of], epoch);
+    session->wanted.slot_freed(names[l.of]);
+}
 
 /// Sees to it that nothing of it stays in etcd. If that cannot be achieved the session gives its
 /// lease up: a stray key would block everybody else for as long as the session lives.
@@ -46,11 +125,10 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
             break;
         }
         bool news = false;
-        for (std::size_t i = 0; i != self->leaving_.size(); ++i) {
-            const auto& part = self->leaving_[i].part;
-            if (part && part->over) {
+        for (leaving& l : self->leaving_) {
+            if (l.part && l.part->over) {
                 news = true;
-                co_await go_on(self, i);
+                co_await go_on(self, l);
             }
         }
         if (!news && !self->is_left()) {
@@ -61,9 +139,8 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
 }
 
 /// Reads an answer to `release` or `end`, and asks again if that is necessary.
-inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size_t i) {
+inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& l) {
     session_impl& s = *self->session;
-    leaving& l = self->leaving_[i];
     const auto part = std::exchange(l.part, nullptr);
     error_code ec = part->ec;
     std::string text = part->text;
@@ -73,18 +150,17 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size
             const logic::left_place done =
                 self->inherited_
                     ? logic::after_ending_legacy(part->response)
-                    : logic::after_leaving(
-                          part->response, self->keys_.claims[i], self->create_revision_, l.bumps);
+                    : logic::after_leaving(part->response, self->what_of(l), l.life, l.bumps);
             // If an answer was lost, it may have been our own first copy that deleted them.
             l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
             if (done.over) {
-                self->left(i, done.epoch);
+                self->given_up(l, done.epoch);
                 self->changed.notify_all();
                 co_return;
             }
-            self->keys_.claims[i].epoch = done.epoch;
+            self->keys_.claims[l.of].epoch = done.epoch;
             self->unresolved_ = true;
-            self->send_leave();
+            self->send_again(l);
             co_return;
         } catch (const error& e) {
             ec = e.code();
@@ -97,15 +173,15 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size
         self->all_over();
         co_return;
     }
-    self->trouble_ = ec;
-    self->trouble_text_ = std::move(text);
+    l.trouble = ec;
+    l.trouble_text = std::move(text);
     self->changed.notify_all();
     if (!self->may_go_on(l, next)) {
         self->give_lease_up();
         co_return;
     }
     if (next == logic::remedy::erase) {
-        co_await self->erase_meanwhile(i);
+        co_await self->erase_meanwhile(l);
     }
     if (next != logic::remedy::again) {
         notifier pause(s.world);
@@ -113,7 +189,16 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, std::size
         (void)co_await pause.wait(
             after(s.world.now(), logic::backoff(l.pauses++, s.world.random(), first)));
     }
-    self->send_leave();
+    self->send_again(l);
+}
+
+inline void place::send_again(leaving& l) {
+    if (!l.writing) {
+        send_leave();
+    } else if (!l.over) {
+        l.bumps = unresolved_;
+        send(l);
+    }
 }
 
 /// Whether there is still hope after one more failure.
@@ -140,8 +225,8 @@ inline bool place::may_go_on(leaving& l, logic::remedy next) {
 }
 
 /// There is no space for an epoch. Nothing can be put either: so let the others get on.
-inline asio::awaitable<void> place::erase_meanwhile(std::size_t i) {
-    auto part = std::make_shared<lane_part>(logic::erase_only(keys_.claims[i]));
+inline asio::awaitable<void> place::erase_meanwhile(leaving& l) {
+    auto part = std::make_shared<lane_part>(logic::erase_only(what_of(l)));
     part->likely = true;
     part = submit(std::move(part));
     while (!part->over) {
@@ -159,6 +244,7 @@ inline void place::give_lease_up() {
 /// The keys go, or have gone, with the lease: one request for all of them.
 inline void place::leave_to_lease() {
     session->revoke();
+    cancel_changes();
     withdraw_entry();
     for (const leaving& l : leaving_) {
         if (l.part) {
@@ -172,7 +258,17 @@ inline void place::all_over() {
     for (leaving& l : leaving_) {
         l.over = true;
     }
+    cancel_changes();
     changed.notify_all();
+}
+
+/// @throws error if giving it up has failed, perhaps not for good.
+inline void place::throw_trouble() const {
+    for (const leaving& l : leaving_) {
+        if (l.trouble) {
+            throw error(l.trouble, leaving_title() + l.trouble_text);
+        }
+    }
 }
 
 inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
@@ -181,13 +277,9 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
         co_return false;
     }
     session_impl& s = *self->session;
-    // The request has a deadline of its own, and can tell more: that one first.
-    constexpr std::chrono::milliseconds grace(100);
     const time_point deadline = after(s.world.now(), s.request_timeout + grace);
     while (!self->is_left()) {
-        if (self->trouble_) {
-            throw error(self->trouble_, self->leaving_title() + self->trouble_text_);
-        }
+        self->throw_trouble();
         if (s.gives_lease_up()) {
             co_return false;
         }
@@ -196,9 +288,7 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
             throw error(errc::outcome_unknown, self->leaving_title() + "no answer in time");
         }
     }
-    if (self->trouble_) {
-        throw error(self->trouble_, self->leaving_title() + self->trouble_text_);
-    }
+    self->throw_trouble();
     co_return !self->missing_ && std::all_of(self->leaving_.begin(),
                                              self->leaving_.end(),
                                              [](const leaving& l) { return l.was_there; });

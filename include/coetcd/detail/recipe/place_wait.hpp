@@ -27,7 +27,7 @@ class place_wait final {
 public:
     place_wait(std::shared_ptr<session_impl> s,
                const recipe& how,
-               std::vector<std::string> names,
+               std::vector<wanted_name> wanted,
                std::optional<std::string> value,
                time_point deadline,
                asio::cancellation_state stop)
@@ -35,7 +35,7 @@ public:
         , deadline_(deadline)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
-        , attempt_(place::open(session_, how, std::move(names), std::move(value))) {}
+        , attempt_(place::open(session_, how, std::move(wanted), std::move(value))) {}
 
     /// Waits until it is ours.
     /// @param value See `place::open`.
@@ -44,11 +44,11 @@ public:
     /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
-                       std::vector<std::string> names,
+                       std::vector<wanted_name> wanted,
                        time_point deadline,
                        std::optional<std::string> value = {}) {
-        std::string name = names.front();
-        auto work = follow_protocol(s, how, std::move(names), std::move(value), deadline);
+        std::string name = wanted.front().name;
+        auto work = follow_protocol(s, how, std::move(wanted), std::move(value), deadline);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -56,10 +56,10 @@ public:
     /// @returns Nothing if it is not.
     static result try_lock(std::shared_ptr<session_impl> s,
                            const recipe& how,
-                           std::vector<std::string> names,
+                           std::vector<wanted_name> wanted,
                            std::optional<std::string> value = {}) {
-        std::string name = names.front();
-        auto work = take_if_free(s, how, std::move(names), std::move(value));
+        std::string name = wanted.front().name;
+        auto work = take_if_free(s, how, std::move(wanted), std::move(value));
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -89,11 +89,11 @@ private:
 
     static result follow_protocol(std::shared_ptr<session_impl> s,
                                   const recipe& how,
-                                  std::vector<std::string> names,
+                                  std::vector<wanted_name> wanted,
                                   std::optional<std::string> value,
                                   time_point deadline) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(names), std::move(value), deadline, stop);
+        place_wait wait(std::move(s), how, std::move(wanted), std::move(value), deadline, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
@@ -129,15 +129,15 @@ private:
 
     static result take_if_free(std::shared_ptr<session_impl> s,
                                const recipe& how,
-                               std::vector<std::string> names,
+                               std::vector<wanted_name> wanted,
                                std::optional<std::string> value) {
         std::shared_ptr<place> taken;
         const time_point deadline = after(s->world.now(), s->request_timeout);
-        const bool free_here = std::all_of(names.begin(), names.end(), [&](const auto& name) {
-            return s->wanted.is_free_here(name);
+        const bool free_here = std::all_of(wanted.begin(), wanted.end(), [&](const auto& w) {
+            return s->wanted.is_free_here(w.name, w.how->shares);
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(names), std::move(value), deadline, stop);
+        place_wait wait(std::move(s), how, std::move(wanted), std::move(value), deadline, stop);
         wait.attempt_->require_session();
         if (!free_here) {
             co_return taken;
@@ -186,12 +186,12 @@ private:
         co_return now;
     }
 
-    /// 3. Wait until the one ahead of us is gone, or our own key is.
+    /// 3. Wait until the one ahead of us is gone, or one of our own keys is.
     /// @returns False if the deadline came first.
     asio::awaitable<bool> until_moved(logic::predecessor ahead) {
         if (!vigil_) {
             vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
-            vigil_->watch_later(attempt_->key(), attempt_->create_revision());
+            vigil_->watch_later(attempt_->held_by());
         }
         vigil_->watch(ahead.key, ahead.create_revision, told_);
         std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
@@ -268,6 +268,7 @@ private:
         std::string text = attempt_->title() + ": " + trouble_;
         if (ec == server_errc::permission_denied) {
             text += "; " + logic::needed_permission(wire::printable(attempt_->names.front()));
+            text += attempt_->names.size() > 1 ? ", and so on for each name" : "";
         }
         throw error(ec, text);
     }

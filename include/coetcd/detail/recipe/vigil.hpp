@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail {
 
@@ -45,11 +47,9 @@ public:
         main_ = session_->watches.take(key);
         main_->attach(wake_, create_revision, known);
     }
-    /// If the wait takes long, also for this: our own key, which goes only if somebody deletes it.
-    void watch_later(std::string key, std::int64_t create_revision) {
-        own_key_ = std::move(key);
-        own_life_ = create_revision;
-    }
+    /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
+    /// deletes them.
+    void watch_later(std::vector<logic::held_life> own) { own_lives_ = std::move(own); }
 
     /// @param look Makes what to read; most waits never ask. `moved` tells whether the answer says
     ///   that the wait is over.
@@ -60,7 +60,7 @@ public:
         time_point own_due = after(world.now(), own_patience);
         time_point recheck = next_recheck();
         while (session_->alive()) {
-            if (main_->erased() || (own_ && own_->erased())) {
+            if (main_->erased() || any_own(&key_watch::erased)) {
                 withdraw_question();
                 co_return end::moved;
             }
@@ -68,21 +68,21 @@ public:
             if (now >= deadline) {
                 co_return end::late;
             }
-            if (!own_ && now >= own_due) {
-                own_ = session_->watches.take(own_key_);
-                own_->attach(wake_, own_life_, now);
+            const bool watches_own = own_.size() == own_lives_.size();
+            if (!watches_own && now >= own_due) {
+                watch_own(now);
                 continue; // one that was kept may have been told already
             }
-            const bool blind = main_->blind() || (own_ && own_->blind());
+            const bool blind = main_->blind() || any_own(&key_watch::blind);
             if (!blind && now < recheck) {
-                const time_point next = own_ ? recheck : std::min(recheck, own_due);
+                const time_point next = watches_own ? recheck : std::min(recheck, own_due);
                 (void)co_await wake_.wait(std::min(deadline, next));
                 continue;
             }
             recheck = next_recheck();
             main_->look_taken();
-            if (own_) {
-                own_->look_taken();
+            for (const auto& own : own_) {
+                own->look_taken();
             }
             const bool answered = co_await ask(look, deadline);
             if (!answered) {
@@ -108,6 +108,17 @@ public:
 private:
     // A wait that is over sooner does not watch its own key.
     static constexpr std::chrono::milliseconds own_patience{250};
+
+    void watch_own(time_point now) {
+        for (const logic::held_life& life : own_lives_) {
+            own_.push_back(session_->watches.take(life.key));
+            own_.back()->attach(wake_, life.create_revision, now);
+        }
+    }
+    bool any_own(bool (key_watch::*is)() const) const {
+        return std::any_of(
+            own_.begin(), own_.end(), [is](const auto& own) { return ((*own).*is)(); });
+    }
 
     time_point next_recheck() const {
         env& world = session_->world;
@@ -153,9 +164,8 @@ private:
     const std::shared_ptr<session_impl> session_;
     notifier& wake_;
     std::unique_ptr<key_watch> main_;
-    std::unique_ptr<key_watch> own_;
-    std::string own_key_;
-    std::int64_t own_life_ = 0;
+    std::vector<std::unique_ptr<key_watch>> own_;
+    std::vector<logic::held_life> own_lives_;
     std::shared_ptr<lane_part> question_;
 };
 

@@ -35,7 +35,7 @@ public:
         : what(std::move(w)) {}
 
     const txn what;
-    std::string puts; ///< The name in whose queue it puts a key, if it does.
+    std::vector<std::string> puts; ///< The names in whose queues it puts keys.
     rank order = rank::pressing;
     bool likely = false;  ///< Its conditions are expected to hold.
     bool asks_why = true; ///< If they do not, do what is to be done then, at one more request.

@@ -26,7 +26,8 @@ protected:
 };
 
 /// Who of one session wants which names, in order of arrival. The first of each line has, or is to
-/// have, keys in etcd; the others wait here.
+/// have, keys in etcd; the others wait here. A turn that shares its name with others leaves the
+/// line as soon as etcd knows its place: from then on the order is etcd's.
 class lines {
 public:
     class turn;
@@ -35,16 +36,15 @@ public:
     struct line {
         std::string name;
         std::list<turn*> queue;
+        std::size_t turns = 0; ///< Of the queue, and those that were passed on and still last.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
         bool idle = false;
         std::list<std::string>::iterator place; ///< Among the idle ones.
     };
 
-    bool is_free_here(const std::string& name) const {
-        const auto found = lines_.find(name);
-        return found == lines_.end() || found->second.queue.empty();
-    }
+    /// Whether nobody is in the line of this name but those who share it with us.
+    bool is_free_here(const std::string& name, bool shares = false) const;
 
     /// A slot of this name is free again.
     void slot_freed(const std::string& name);
@@ -60,24 +60,84 @@ private:
     std::list<std::string> idle_; // the last one first
 };
 
-/// A place in the lines of some names, from its creation on.
+/// A place in the lines of some names, from its creation on. All are joined, and left, in one step,
+/// so that those who want several names cannot lock each other up.
 class lines::turn {
 public:
-    turn(lines& of, const std::vector<std::string>& names, turn_taker& taker)
+    /// @param shares Of each name whether it is wanted together with others: see `pass_on`. Empty:
+    ///   none is.
+    turn(lines& of,
+         const std::vector<std::string>& names,
+         turn_taker& taker,
+         const std::vector<bool>& shares = {})
         : lines_(of)
         , taker_(taker) {
         for (const std::string& name : names) {
             line& l = lines_.join(name);
-            joined_.push_back({&l, l.queue.insert(l.queue.end(), this)});
+            const bool shared = !shares.empty() && shares[joined_.size()];
+            ++l.turns;
+            joined_.push_back({&l, l.queue.insert(l.queue.end(), this), shared});
         }
     }
     ~turn() {
+        leave([](const joined&) { return true; });
+        for (const joined& j : joined_) {
+            --j.of->turns;
+            lines_.let_go(*j.of);
+        }
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+    /// Lets the next ones go on, where the name is shared: etcd knows our place.
+    void pass_on() {
+        leave([](const joined& j) { return j.shares; });
+    }
+    /// From now on all names are shared.
+    void share() {
+        for (joined& j : joined_) {
+            j.shares = true;
+        }
+    }
+
+    bool has_come() const {
+        return std::all_of(joined_.begin(), joined_.end(), [&](const joined& j) {
+            return !j.waits || j.of->queue.front() == this;
+        });
+    }
+    /// Whether somebody stands before it of whom etcd knows.
+    bool is_behind_known() const {
+        return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
+            const turn* first = j.waits ? j.of->queue.front() : this;
+            return first != this && first->taker_.is_known();
+        });
+    }
+    /// In order of the names.
+    line& at(std::size_t index) const { return *joined_[index].of; }
+
+private:
+    friend class lines;
+
+    struct joined {
+        line* of;
+        std::list<turn*>::iterator place; ///< While it waits.
+        bool shares;
+        bool waits = true; ///< Or is the first.
+    };
+
+    /// All lines at once, before anybody else goes on: who wants several must not see half of it.
+    template<class Which>
+    void leave(Which which) {
         std::vector<turn*> next;
-        for (const auto& [l, place] : joined_) {
-            const bool was_first = l->queue.front() == this;
-            l->queue.erase(place);
-            if (was_first && !l->queue.empty()) {
-                next.push_back(l->queue.front());
+        for (joined& j : joined_) {
+            if (!j.waits || !which(j)) {
+                continue;
+            }
+            j.waits = false;
+            const bool was_first = j.of->queue.front() == this;
+            j.of->queue.erase(j.place);
+            if (was_first && !j.of->queue.empty()) {
+                next.push_back(j.of->queue.front());
             }
         }
         for (turn* t : next) {
@@ -85,34 +145,27 @@ public:
                 t->taker_.on_turn();
             }
         }
-        for (const auto& [l, place] : joined_) {
-            lines_.let_go(*l);
-        }
     }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-
-    bool has_come() const {
-        return std::all_of(joined_.begin(), joined_.end(), [&](const auto& j) {
-            return j.first->queue.front() == this;
+    bool shares(const line& l) const {
+        return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
+            return j.of == &l && j.shares;
         });
     }
-    /// Whether somebody stands before it of whom etcd knows.
-    bool is_behind_known() const {
-        return std::any_of(joined_.begin(), joined_.end(), [&](const auto& j) {
-            const turn* first = j.first->queue.front();
-            return first != this && first->taker_.is_known();
-        });
-    }
-    /// In order of the names.
-    line& at(std::size_t index) const { return *joined_[index].first; }
 
-private:
-    friend class lines;
     lines& lines_;
     turn_taker& taker_;
-    std::vector<std::pair<line*, std::list<turn*>::iterator>> joined_;
+    std::vector<joined> joined_;
 };
+
+inline bool lines::is_free_here(const std::string& name, bool shares) const {
+    const auto found = lines_.find(name);
+    if (found == lines_.end()) {
+        return true;
+    }
+    const line& l = found->second;
+    return std::all_of(
+        l.queue.begin(), l.queue.end(), [&](const turn* t) { return shares && t->shares(l); });
+}
 
 inline void lines::slot_freed(const std::string& name) {
     const auto found = lines_.find(name);
@@ -139,7 +192,7 @@ inline lines::line& lines::join(const std::string& name) {
 }
 
 inline void lines::let_go(line& l) {
-    if (l.idle || !l.queue.empty() || !l.slots.all_free()) {
+    if (l.idle || l.turns != 0 || !l.slots.all_free()) {
         return;
     }
     l.idle = true;

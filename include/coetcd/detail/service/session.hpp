@@ -29,11 +29,11 @@
 
 namespace coetcd::detail {
 
-/// A key that something is held by; each round of renewal looks whether it is still there.
+/// Something that is held by keys; each round of renewal looks whether they are still there.
 class looked_after {
 public:
-    virtual const std::string& key() const = 0;
-    virtual std::int64_t create_revision() const = 0;
+    virtual std::vector<logic::held_life> held_by() const = 0;
+    /// One of them is not there any more.
     virtual void on_missing() = 0;
 
 protected:
@@ -299,7 +299,9 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     const looking until_the_end{*self};
     std::vector<logic::held_life> all;
     for (const looked_after* k : self->held_) {
-        all.push_back({k->key(), k->create_revision()});
+        for (logic::held_life& life : k->held_by()) {
+            all.push_back(std::move(life));
+        }
     }
     notifier answered(self->world);
     for (const std::vector<logic::held_life>& some : logic::rounds(std::move(all))) {
@@ -320,7 +322,8 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
             // It may have been released while the answer was on its way.
             const auto found =
                 std::find_if(self->held_.begin(), self->held_.end(), [&](const looked_after* k) {
-                    return k->create_revision() == gone.create_revision && k->key() == gone.key;
+                    const std::vector<logic::held_life> lives = k->held_by();
+                    return std::find(lives.begin(), lives.end(), gone) != lives.end();
                 });
             if (found != self->held_.end()) {
                 (*found)->on_missing();

@@ -33,17 +33,19 @@ txn sized(std::size_t compares, std::size_t operations) {
 /// How many of this kind fit into one request.
 std::size_t room(const txn& what, form how) {
     group g;
-    while (g.add(what, "", how)) {
+    while (g.add(what, {}, how)) {
     }
     return g.size();
 }
 
-/// Whether transactions that put into the queues of these names share a request.
+/// Whether transactions that put into the queues of these names share a request. Without a name:
+/// one that puts nothing.
 bool share(const std::vector<std::string>& names) {
     const txn t = sized(1, 1);
     group g;
     for (const std::string& name : names) {
-        if (!g.add(t, name, form::flat)) {
+        const std::vector<std::string> puts(name.empty() ? 0 : 1, name);
+        if (!g.add(t, puts, form::flat)) {
             return false;
         }
     }
@@ -107,8 +109,8 @@ const char* const nested_b =
 /// A request of `a` and `b`.
 std::string body(form how_a, form how_b) {
     group g;
-    REQUIRE(g.add(a, "", how_a));
-    REQUIRE(g.add(b, "", how_b));
+    REQUIRE(g.add(a, {}, how_a));
+    REQUIRE(g.add(b, {}, how_b));
     return g.body();
 }
 
@@ -118,12 +120,12 @@ TEST_CASE("one that is to be alone is the only one of its request", "[logic][gro
     const txn t = sized(1, 1);
     for (const form other : {form::alone, form::flat, form::nested}) {
         group first;
-        CHECK(first.add(t, "", form::alone));
-        CHECK_FALSE(first.add(t, "", other));
+        CHECK(first.add(t, {}, form::alone));
+        CHECK_FALSE(first.add(t, {}, other));
         CHECK(first.size() == 1);
         group last;
-        CHECK(last.add(t, "", other));
-        CHECK_FALSE(last.add(t, "", form::alone));
+        CHECK(last.add(t, {}, other));
+        CHECK_FALSE(last.add(t, {}, form::alone));
         CHECK(last.size() == 1);
     }
 }
@@ -189,15 +191,15 @@ TEST_CASE("a request keeps below what etcd takes", "[logic][group]") {
     const txn nested = sized(1, 20);
     const txn small = sized(0, 1);
     group g; // 50, then 50 + 1 + 20, ...
-    CHECK(g.add(flat, "", form::flat));
-    CHECK(g.add(nested, "", form::nested));
-    CHECK_FALSE(g.add(flat, "", form::flat));
+    CHECK(g.add(flat, {}, form::flat));
+    CHECK(g.add(nested, {}, form::nested));
+    CHECK_FALSE(g.add(flat, {}, form::flat));
     for (int i = 0; i != 49; ++i) {
-        CHECK(g.add(small, "", form::flat)); // what did not fit takes no room
+        CHECK(g.add(small, {}, form::flat)); // what did not fit takes no room
     }
-    CHECK_FALSE(g.add(small, "", form::flat));
-    CHECK_FALSE(g.add(small, "", form::nested));
-    CHECK(g.add(sized(1, 0), "", form::flat));
+    CHECK_FALSE(g.add(small, {}, form::flat));
+    CHECK_FALSE(g.add(small, {}, form::nested));
+    CHECK(g.add(sized(1, 0), {}, form::flat));
 }
 
 TEST_CASE("a request has 256 KiB at the most, or one transaction", "[logic][group]") {
@@ -221,26 +223,47 @@ TEST_CASE("a request has 256 KiB at the most, or one transaction", "[logic][grou
     CHECK(room(small, form::nested) == 60);
 }
 
+TEST_CASE("what puts under several names shares a request with nothing under any of them",
+          "[logic][group]") {
+    const txn t = sized(1, 1);
+    const std::vector<std::string> several{"a", "m/x", "z"};
+    for (const char* name : {"a", "m", "m/x", "m/x/y", "z"}) {
+        CAPTURE(name);
+        group after;
+        CHECK(after.add(t, several, form::flat));
+        CHECK_FALSE(after.add(t, {name}, form::nested));
+        CHECK(after.add(t, {"m/y", "n"}, form::flat)); // what did not fit has put nothing there
+        group before;
+        CHECK(before.add(t, {name}, form::flat));
+        CHECK_FALSE(before.add(t, several, form::nested));
+    }
+    // Its own names may lie in one another's queues: it is one transaction.
+    group own;
+    CHECK(own.add(t, {"a", "a/b"}, form::flat));
+    CHECK_FALSE(own.add(t, {"a/b/c"}, form::flat));
+    CHECK(own.add(t, {"b"}, form::flat));
+}
+
 TEST_CASE("what has no place in a request leaves no trace in it", "[logic][group]") {
     const txn t = sized(1, 1);
     const txn large = sized(1, 119);
     group g;
-    CHECK(g.add(t, "a", form::flat));
-    CHECK(g.add(t, "b", form::flat));
-    CHECK_FALSE(g.add(large, "c", form::flat));
-    CHECK_FALSE(g.add(t, "a", form::flat));
+    CHECK(g.add(t, {"a"}, form::flat));
+    CHECK(g.add(t, {"b"}, form::flat));
+    CHECK_FALSE(g.add(large, {"c"}, form::flat));
+    CHECK_FALSE(g.add(t, {"a"}, form::flat));
     CHECK(g.size() == 2);
-    CHECK(g.add(t, "c", form::flat));
+    CHECK(g.add(t, {"c"}, form::flat));
     CHECK(g.size() == 3);
 }
 
 TEST_CASE("a request is written with each transaction in its form", "[logic][group]") {
     group alone;
-    REQUIRE(alone.add(a, "", form::alone));
+    REQUIRE(alone.add(a, {}, form::alone));
     CHECK(alone.body() == alone_a);
     // one that is asked no more than whether its conditions hold
     group one;
-    REQUIRE(one.add(a, "", form::flat));
+    REQUIRE(one.add(a, {}, form::flat));
     CHECK(one.body() ==
           R"({"compare":[{"key":"YQ=="}],"success":[{"request_range":{"key":"YQ=="}}]})");
 
@@ -263,7 +286,7 @@ TEST_CASE("a request is written with each transaction in its form", "[logic][gro
 
 TEST_CASE("the answer to one alone is its own", "[logic][group]") {
     group g;
-    REQUIRE(g.add(a, "", form::alone));
+    REQUIRE(g.add(a, {}, form::alone));
     for (const bool succeeded : {true, false}) {
         const auto parts = g.split(whole(succeeded, {read("1")}));
         REQUIRE(parts);
@@ -278,11 +301,11 @@ TEST_CASE("an answer is split into those of its transactions", "[logic][group]")
     const txn two = sized(1, 2);
     const txn none = sized(1, 0);
     group g;
-    REQUIRE(g.add(two, "", form::flat));
-    REQUIRE(g.add(two, "", form::nested));
-    REQUIRE(g.add(none, "", form::flat));
-    REQUIRE(g.add(two, "", form::nested));
-    REQUIRE(g.add(a, "", form::flat));
+    REQUIRE(g.add(two, {}, form::flat));
+    REQUIRE(g.add(two, {}, form::nested));
+    REQUIRE(g.add(none, {}, form::flat));
+    REQUIRE(g.add(two, {}, form::nested));
+    REQUIRE(g.add(a, {}, form::flat));
     const auto parts = g.split(whole(
         true,
         {read("1"), read("2"), answer(true, {read("3"), read("4")}), answer(false), read("5")}));
@@ -302,19 +325,19 @@ TEST_CASE("an answer is split into those of its transactions", "[logic][group]")
 
 TEST_CASE("a condition that does not hold refuses all", "[logic][group]") {
     group g;
-    REQUIRE(g.add(a, "", form::flat));
-    REQUIRE(g.add(a, "", form::nested));
+    REQUIRE(g.add(a, {}, form::flat));
+    REQUIRE(g.add(a, {}, form::nested));
     CHECK_FALSE(g.split(whole(false)));
     group one;
-    REQUIRE(one.add(a, "", form::flat));
+    REQUIRE(one.add(a, {}, form::flat));
     CHECK_FALSE(one.split(whole(false)));
 }
 
 TEST_CASE("an answer with fewer parts than were asked for, or others, is none", "[logic][group]") {
     const txn two = sized(1, 2);
     group g;
-    REQUIRE(g.add(two, "", form::flat));
-    REQUIRE(g.add(a, "", form::nested));
+    REQUIRE(g.add(two, {}, form::flat));
+    REQUIRE(g.add(a, {}, form::nested));
     const op_response one = read("1");
     const op_response inner = answer(true, {read("1")});
     const std::vector<op_response> bad[] = {
@@ -335,7 +358,7 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
     // Of one alone, or nested, by the list that was done.
     const op_response put = put_response();
     group alone;
-    REQUIRE(alone.add(b, "", form::alone));
+    REQUIRE(alone.add(b, {}, form::alone));
     CHECK(alone.split(whole(true, {put, erase_response()})));
     CHECK(alone.split(whole(false, {one})));
     CHECK(refused([&] { (void)alone.split(whole(true, {put})); }));
@@ -344,7 +367,7 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
     CHECK(refused([&] { (void)alone.split(whole(false, {put})); }));
     CHECK(refused([&] { (void)alone.split(answer(false, {one})); })); // no header to speak of
     group nested;
-    REQUIRE(nested.add(b, "", form::nested));
+    REQUIRE(nested.add(b, {}, form::nested));
     CHECK(nested.split(whole(true, {answer(true, {put, erase_response()})})));
     CHECK(nested.split(whole(true, {answer(false)})));
     CHECK(refused([&] { (void)nested.split(whole(true, {answer(true)})); }));

@@ -86,6 +86,18 @@ TEST_CASE("all slots are free when none is in use or being given up", "[logic][s
     CHECK(table.all_free());
 }
 
+TEST_CASE("who has just taken a slot can tell whether it is the only one", "[logic][slots]") {
+    slot_table table;
+    const auto slots = take(table, 2);
+    CHECK(table.any_other());
+    slot_table::close(*slots[0]);
+    CHECK(table.any_other());
+    slot_table::free(*slots[0], 0);
+    CHECK_FALSE(table.any_other());
+    CHECK(table.take() == slots[0]);
+    CHECK(table.any_other());
+}
+
 TEST_CASE("a slot stays where it is when others are added", "[logic][slots]") {
     slot_table table;
     slot_table::slot* const first = table.take();

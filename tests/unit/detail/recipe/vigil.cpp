@@ -36,7 +36,7 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
     }
     vigil waits(impl, wake);
     waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
-    waits.watch_later("own", life);
+    waits.watch_later({{"own", life}});
     std::function<coetcd::txn()> look = [] {
         return coetcd::txn().then(coetcd::op::range("ahead"));
     };

@@ -66,7 +66,7 @@ part_ptr put_new(const std::string& key) {
 }
 part_ptr put_new(const std::string& key, const std::string& queue) {
     const auto part = put_new(key);
-    part->puts = queue;
+    part->puts = {queue};
     return part;
 }
 
@@ -237,19 +237,19 @@ TEST_CASE("whoever leaves makes room for the next one in the same request", "[se
     fixture f;
     const logic::attempt_keys first{0, {logic::exclusive_claim("m", 1, 1, 0, 0)}};
     const logic::attempt_keys second{0, {logic::exclusive_claim("m", 1, 1, 1, 0)}};
-    const auto submit = [&f](txn what, const char* puts) {
+    const auto submit = [&f](txn what, strings puts) {
         const auto part = std::make_shared<lane_part>(std::move(what));
-        part->puts = puts;
+        part->puts = std::move(puts);
         part->likely = true;
         f.submit(part);
         return part;
     };
-    const part_ptr held = submit(logic::enter(first, ""), "m");
+    const part_ptr held = submit(logic::enter(first, ""), {"m"});
     f.finish();
     const auto life = logic::after_enter(held->response, first).create_revision;
     f.occupy();
-    const part_ptr released = submit(logic::release(first.claims[0], life), "");
-    const part_ptr entered = submit(logic::enter(second, ""), "m");
+    const part_ptr released = submit(logic::release(first.claims[0], life), {});
+    const part_ptr entered = submit(logic::enter(second, ""), {"m"});
     f.finish();
     CHECK(f.requests() == strings{"-m/1-1-0 ?m/ m/1-1-1"});
     CHECK(logic::after_leaving(released->response, first.claims[0], life, false).was_there);

@@ -17,15 +17,22 @@ using names = std::vector<std::string>;
 /// Somebody in line; counts what he is told.
 class waiter final : public turn_taker {
 public:
-    waiter(lines& of, const names& wanted) { turn_.emplace(of, wanted, *this); }
+    waiter(lines& of, const names& wanted, const std::vector<bool>& shares = {}) {
+        turn_.emplace(of, wanted, *this, shares);
+    }
 
     bool has_come() const { return turn_->has_come(); }
+    bool is_behind_known() const { return turn_->is_behind_known(); }
     lines::line& at(std::size_t index) { return turn_->at(index); }
+    void pass_on() { turn_->pass_on(); }
+    void share() { turn_->share(); }
     void leave() { turn_.reset(); }
     int told = 0;
+    bool known = false;
 
 private:
     void on_turn() override { ++told; }
+    bool is_known() const override { return known; }
     std::optional<lines::turn> turn_;
 };
 
@@ -126,6 +133,111 @@ TEST_CASE("who leaves several lines gives way in each of them", "[service][lines
     CHECK(bd.told == 1);
     CHECK(d.told == 0);
     CHECK(all.is_free_here("c"));
+}
+
+TEST_CASE("who shares a name lets the next one go on before it leaves", "[service][lines]") {
+    lines all;
+    waiter first(all, {"a"}, {true});
+    waiter second(all, {"a"}, {true});
+    waiter writer(all, {"a"});
+    waiter third(all, {"a"}, {true});
+    CHECK_FALSE(second.has_come());
+    first.pass_on();
+    CHECK(second.told == 1);
+    CHECK(second.has_come());
+    CHECK(first.has_come());
+    CHECK(first.at(0).name == "a"); // what is known of the name is still its own
+    CHECK_FALSE(writer.has_come());
+    first.pass_on(); // once more changes nothing
+    CHECK(second.told == 1);
+    second.pass_on();
+    CHECK(writer.told == 1);
+    writer.pass_on(); // shares nothing
+    CHECK(third.told == 0);
+    first.leave();
+    second.leave();
+    CHECK(writer.told == 1);
+    CHECK_FALSE(third.has_come());
+    writer.share(); // as one that goes on as a reader
+    writer.pass_on();
+    CHECK(third.told == 1);
+    writer.leave();
+    CHECK(third.told == 1);
+}
+
+TEST_CASE("of several names only those are passed on that are shared", "[service][lines]") {
+    lines all;
+    waiter both(all, {"a", "b"}, {true, false});
+    waiter a(all, {"a"}, {true});
+    waiter b(all, {"b"}, {true});
+    waiter ab(all, {"a", "b"}, {false, true});
+    both.pass_on();
+    CHECK(a.told == 1);
+    CHECK(b.told == 0);
+    a.pass_on();
+    CHECK(ab.told == 0); // the first of one line only
+    CHECK_FALSE(ab.has_come());
+    both.leave();
+    CHECK(b.told == 1);
+    b.pass_on();
+    CHECK(ab.told == 1);
+    CHECK(ab.has_come());
+}
+
+TEST_CASE("who has passed a turn on is nobody's predecessor", "[service][lines]") {
+    lines all;
+    waiter first(all, {"a"}, {true});
+    first.known = true;
+    waiter second(all, {"a"});
+    CHECK(second.is_behind_known());
+    first.pass_on();
+    CHECK_FALSE(second.is_behind_known());
+    CHECK_FALSE(first.is_behind_known());
+    waiter third(all, {"a"});
+    CHECK_FALSE(third.is_behind_known());
+    second.known = true;
+    CHECK(third.is_behind_known());
+}
+
+TEST_CASE("a name is free to be shared while only those are in its line who share it",
+          "[service][lines]") {
+    lines all;
+    waiter other(all, {"b"}, {true});
+    waiter first(all, {"a"}, {true});
+    CHECK_FALSE(all.is_free_here("a"));
+    CHECK(all.is_free_here("a", true));
+    waiter second(all, {"b", "a"}, {true, false});
+    CHECK_FALSE(all.is_free_here("a", true));
+    CHECK(all.is_free_here("b", true));
+    second.leave();
+    CHECK(all.is_free_here("a", true));
+    first.pass_on();
+    CHECK(all.is_free_here("a"));
+}
+
+TEST_CASE("a name is not forgotten while somebody lasts who has passed it on, or a slot of it",
+          "[service][lines]") {
+    for (const bool slot_first : {true, false}) {
+        lines all;
+        waiter reader(all, {"a"}, {true});
+        auto* const slot = reader.at(0).slots.take();
+        reader.pass_on();
+        visit(all, "x", 2 * most_idle);
+        if (slot_first) {
+            logic::slot_table::free(*slot, 7);
+            all.slot_freed("a");
+            visit(all, "y", 2 * most_idle);
+            reader.leave();
+        } else {
+            reader.leave();
+            visit(all, "y", 2 * most_idle);
+            logic::slot_table::free(*slot, 7);
+            all.slot_freed("a");
+        }
+        CHECK(epoch(all, "a") == 7);
+        visit(all, "z", 2 * most_idle);
+        CHECK(epoch(all, "a") == 0);
+    }
 }
 
 TEST_CASE("a slot that is free again is told to the first, while it is his turn",

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// How a place is entered: what it asks for when its turn has come, and what it learns.
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/slots.hpp>
+#include <coetcd/detail/recipe/place.hpp>
+
+#include <cstddef>
+
+namespace coetcd::detail {
+
+inline void place::on_turn() {
+    const bool lives = session->reason() == session_end::none;
+    if (phase_ == phase::waiting && begins_ && lives && slots_.empty() && take_slots()) {
+        phase_ = phase::entered;
+        bool free = true;
+        for (std::size_t i = 0; i != names.size(); ++i) {
+            // What we have is there when etcd looks, and what we are giving up, even if that
+            // goes in the same request.
+            free = free && turn_->at(i).was_free && !turn_->at(i).slots.any_other();
+        }
+        send_entry(beginning_ == beginning::take_or_leave || free);
+    }
+    changed.notify_all();
+}
+
+inline bool place::take_slots() {
+    for (std::size_t i = 0; i != names.size(); ++i) {
+        logic::slot_table::slot* s = turn_->at(i).slots.take();
+        if (!s) {
+            for (auto* taken : slots_) {
+                logic::slot_table::free(*taken, taken->epoch);
+            }
+            slots_.clear();
+            return false;
+        }
+        slots_.push_back(s);
+    }
+    keys_.lease = session->lease();
+    for (std::size_t i = 0; i != names.size(); ++i) {
+        keys_.claims.push_back(wanted_[i].how->claim(
+            names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
+    }
+    return true;
+}
+
+inline void place::learn(const logic::standing& now) {
+    using at = logic::standing::place;
+    create_revision_ = now.create_revision;
+    if (now.at == at::owner || now.at == at::behind || now.at == at::taken) {
+        for (std::size_t i = 0; turn_ && i != names.size(); ++i) {
+            turn_->at(i).was_free = now.at == at::owner;
+        }
+    }
+    if (now.at == at::ended) {
+        for (std::size_t i = 0; i != names.size(); ++i) {
+            keys_.claims[i].epoch = slots_[i]->epoch = now.epochs[i];
+        }
+    }
+    if (now.at == at::gone || now.partly) {
+        unresolved_ = true; // some of them may be there
+    }
+    if (create_revision_ != 0 && turn_) {
+        turn_->pass_on();
+    }
+}
+
+} // namespace coetcd::detail
