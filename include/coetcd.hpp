@@ -9,6 +9,7 @@
 #include <coetcd/exactly_once.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
@@ -16,6 +17,7 @@
 #include <coetcd/sequence.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/session_keeper.hpp>
+#include <coetcd/shared_mutex.hpp>
 #include <coetcd/stm.hpp>
 #include <coetcd/task_group.hpp>
 #include <coetcd/value.hpp>

@@ -7,6 +7,7 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lock_entry.hpp>
+#include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
 #include <coetcd/session.hpp>
 
@@ -39,8 +40,9 @@ boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
                                                           std::chrono::nanoseconds patience);
 } // namespace detail
 
-/// A lock that is held, from `mutex::scoped_lock`. Its destruction gives the lock back in the
-/// background, even if it is lost already; await `unlock` to know that it happened.
+/// A lock that is held, from `mutex::scoped_lock` or a `shared_mutex`. Its destruction gives the
+/// lock back in the background, even if it is lost already; await `unlock` to know that it
+/// happened.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -80,8 +82,41 @@ public:
     std::int64_t fencing_token() const;
     /// See `mutex::is_owner`.
     compare is_owner() const;
-    /// See `mutex::key`.
+    /// See `mutex::key`. With the mode, the key changes.
     const std::string& key() const;
+
+    /// `exclusive`, unless a `shared_mutex` was locked to be shared.
+    lock_mode mode() const;
+    /// Goes on reading, with the place in the queue and the fencing token that it has: so nobody
+    /// writes in between, and writers who wait do not lose their turn. One round trip; none if it
+    /// is shared already.
+    ///
+    /// It takes effect at the call: `mode` is `shared`, whatever happens then, and other readers of
+    /// this session may enter in the same request. Await the result to know that etcd lets those
+    /// of others in.
+    ///
+    /// @throws std::logic_error if this is the lock of a `mutex`.
+    /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
+    ///   `mutex::unlock`. It is then lowered in the background.
+    /// @par Cancellation
+    /// `terminal`. It is lowered in the background.
+    boost::asio::awaitable<void> downgrade();
+    /// Goes on writing, if nobody else reads or waits to read, and nobody who is still there came
+    /// before us. Those who wait to write go on waiting. One round trip; none if it is exclusive
+    /// already. One change of the mode at a time: it waits for the end of an earlier one.
+    ///
+    /// The fencing token stays the same: it is smaller than those of writers who wait. A reader
+    /// that came and went meanwhile may have had a greater one: let a resource remember those of
+    /// writers only.
+    ///
+    /// @returns False if it cannot be, or `downgrade` was called meanwhile. It is still shared.
+    /// @throws std::logic_error if this is the lock of a `mutex`.
+    /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
+    ///   `mutex::try_lock`. It is still shared, and what may still be under way is made void in the
+    ///   background.
+    /// @par Cancellation
+    /// `terminal`, likewise.
+    boost::asio::awaitable<bool> try_upgrade();
 
     /// See `mutex::unlock`; only ever touches what this object held.
     boost::asio::awaitable<bool> unlock();

@@ -20,6 +20,7 @@
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_keeper.hpp>
 #include <coetcd/impl/session_options.hpp>
+#include <coetcd/impl/shared_mutex.hpp>
 #include <coetcd/impl/stm.hpp>
 #include <coetcd/impl/task_group.hpp>
 #include <coetcd/impl/value.hpp>

@@ -14,6 +14,15 @@ namespace detail {
 
 inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_claim};
 
+/// As `mutex::try_lock_for`.
+inline boost::asio::awaitable<bool> try_lock_for(const std::shared_ptr<holder>& by,
+                                                 std::chrono::nanoseconds patience) {
+    if (patience.count() <= 0) {
+        return holder::try_lock(by);
+    }
+    return holder::try_lock_until(by, after(by->session->world.now(), patience));
+}
+
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::held(held);
 }
@@ -70,11 +79,24 @@ COETCD_DECL std::int64_t held_lock::fencing_token() const {
 }
 
 COETCD_DECL compare held_lock::is_owner() const {
-    return compare::create_revision(held_->key()) == held_->create_revision();
+    const detail::logic::held_life life = held_->proof().front();
+    return compare::create_revision(life.key) == life.create_revision;
 }
 
 COETCD_DECL const std::string& held_lock::key() const {
     return held_->key();
+}
+
+COETCD_DECL lock_mode held_lock::mode() const {
+    return held_->mode();
+}
+
+COETCD_DECL boost::asio::awaitable<void> held_lock::downgrade() {
+    return held_->downgrade();
+}
+
+COETCD_DECL boost::asio::awaitable<bool> held_lock::try_upgrade() {
+    return held_->upgrade();
 }
 
 COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
@@ -112,11 +134,7 @@ COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock() {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds patience) {
-    if (patience.count() <= 0) {
-        return try_lock();
-    }
-    const auto deadline = detail::after(impl_->session->world.now(), patience);
-    return detail::holder::try_lock_until(impl_, deadline);
+    return detail::try_lock_for(impl_, patience);
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
@@ -141,8 +159,8 @@ COETCD_DECL std::int64_t mutex::fencing_token() const {
 }
 
 COETCD_DECL compare mutex::is_owner() const {
-    const auto a = impl_->require_held();
-    return compare::create_revision(a->key()) == a->create_revision();
+    const detail::logic::held_life life = impl_->require_held()->proof().front();
+    return compare::create_revision(life.key) == life.create_revision;
 }
 
 COETCD_DECL const std::string& mutex::key() const {

@@ -2,6 +2,7 @@
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/shared_mutex.hpp>
 #include <coetcd/watch.hpp>
 
 #include <functional>
@@ -58,6 +59,8 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
     coetcd::leadership nobody;
     coetcd::leader_feed nothing;
     const coetcd::mutex mutex_now = std::move(mutex);
+    coetcd::shared_mutex rw(session, "rw");
+    const coetcd::shared_mutex rw_now = std::move(rw);
     const coetcd::session session_now = std::move(session);
     coetcd::client& c = client;
     const coetcd::client client_now = std::move(client);
@@ -128,6 +131,26 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
         {"leadership::key", [&] { (void)nobody.key(); }},
         {"leadership::proclaim", [&] { (void)nobody.proclaim("v"); }},
         {"leadership::wait_lost", [&] { (void)nobody.wait_lost(); }},
+        {"held_lock::mode", [&] { (void)none.mode(); }},
+        {"held_lock::downgrade", [&] { (void)none.downgrade(); }},
+        {"held_lock::try_upgrade", [&] { (void)none.try_upgrade(); }},
+        {"shared_mutex", [&] { (void)coetcd::shared_mutex(s, "m"); }},
+        {"shared_mutex::get_executor", [&] { (void)rw.get_executor(); }},
+        {"shared_mutex::lock", [&] { (void)rw.lock(); }},
+        {"shared_mutex::try_lock", [&] { (void)rw.try_lock(); }},
+        {"shared_mutex::try_lock_for", [&] { (void)rw.try_lock_for(1s); }},
+        {"shared_mutex::scoped_lock", [&] { (void)rw.scoped_lock(); }},
+        {"shared_mutex::unlock", [&] { (void)rw.unlock(); }},
+        {"shared_mutex::owns_lock", [&] { (void)rw.owns_lock(); }},
+        {"shared_mutex::fencing_token", [&] { (void)rw.fencing_token(); }},
+        {"shared_mutex::is_owner", [&] { (void)rw.is_owner(); }},
+        {"shared_mutex::lock_shared", [&] { (void)rw.lock_shared(); }},
+        {"shared_mutex::try_lock_shared", [&] { (void)rw.try_lock_shared(); }},
+        {"shared_mutex::try_lock_shared_for", [&] { (void)rw.try_lock_shared_for(1s); }},
+        {"shared_mutex::scoped_lock_shared", [&] { (void)rw.scoped_lock_shared(); }},
+        {"shared_mutex::unlock_shared", [&] { (void)rw.unlock_shared(); }},
+        {"shared_mutex::owns_lock_shared", [&] { (void)rw.owns_lock_shared(); }},
+        {"shared_mutex::name", [&] { (void)rw.name(); }},
     });
     CHECK(w.env->calls.size() == calls);
     // An empty guard holds nothing, which is no defect.
