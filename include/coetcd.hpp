@@ -11,6 +11,7 @@
 #include <coetcd/lease.hpp>
 #include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 #include <coetcd/printable.hpp>

@@ -14,6 +14,7 @@
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/exactly_once.hpp>
+#include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/sequence.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/watch.hpp>
@@ -60,13 +61,16 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
     coetcd::leader_feed nothing;
     const coetcd::mutex mutex_now = std::move(mutex);
     coetcd::shared_mutex rw(session, "rw");
+    coetcd::multi_lock all_of(session, {coetcd::shared("a")});
     const coetcd::shared_mutex rw_now = std::move(rw);
+    const coetcd::multi_lock all_of_now = std::move(all_of);
     const coetcd::session session_now = std::move(session);
     coetcd::client& c = client;
     const coetcd::client client_now = std::move(client);
     coetcd::session& s = session;
     coetcd::mutex& m = mutex;
     coetcd::held_lock none;
+    coetcd::held_locks none_of_all;
     const std::size_t calls = w.env->calls.size();
     check_refused({
         {"get_executor", [&] { (void)c.get_executor(); }},
@@ -151,6 +155,21 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
         {"shared_mutex::unlock_shared", [&] { (void)rw.unlock_shared(); }},
         {"shared_mutex::owns_lock_shared", [&] { (void)rw.owns_lock_shared(); }},
         {"shared_mutex::name", [&] { (void)rw.name(); }},
+        {"multi_lock", [&] { (void)coetcd::multi_lock(s, {coetcd::shared("a")}); }},
+        {"multi_lock::get_executor", [&] { (void)all_of.get_executor(); }},
+        {"multi_lock::lock", [&] { (void)all_of.lock(); }},
+        {"multi_lock::try_lock", [&] { (void)all_of.try_lock(); }},
+        {"multi_lock::try_lock_for", [&] { (void)all_of.try_lock_for(1s); }},
+        {"multi_lock::scoped_lock", [&] { (void)all_of.scoped_lock(); }},
+        {"multi_lock::unlock", [&] { (void)all_of.unlock(); }},
+        {"multi_lock::owns_lock", [&] { (void)all_of.owns_lock(); }},
+        {"multi_lock::fencing_token", [&] { (void)all_of.fencing_token(); }},
+        {"multi_lock::is_owner", [&] { (void)all_of.is_owner(); }},
+        {"multi_lock::parts", [&] { (void)all_of.parts(); }},
+        {"held_locks::get_executor", [&] { (void)none_of_all.get_executor(); }},
+        {"held_locks::wait_lost", [&] { (void)none_of_all.wait_lost(); }},
+        {"held_locks::fencing_token", [&] { (void)none_of_all.fencing_token(); }},
+        {"held_locks::is_owner", [&] { (void)none_of_all.is_owner(); }},
     });
     CHECK(w.env->calls.size() == calls);
     // An empty guard holds nothing, which is no defect.
@@ -161,4 +180,6 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
     CHECK_FALSE(w.await(nobody.resign()));
     nobody = coetcd::leadership();
     nothing = coetcd::leader_feed();
+    CHECK_FALSE(none_of_all.owns_lock());
+    CHECK_FALSE(w.await(none_of_all.unlock()));
 }

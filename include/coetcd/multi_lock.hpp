@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/lock_mode.hpp>
+#include <coetcd/mutex.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd {
+
+class held_locks;
+class multi_lock;
+
+namespace detail {
+std::shared_ptr<ownership> ownership_of_all(const held_locks& held);
+boost::asio::awaitable<std::optional<held_locks>> lock_for(multi_lock& m,
+                                                           std::chrono::nanoseconds patience);
+} // namespace detail
+
+/// One of the locks that a `multi_lock` takes.
+struct lock_part {
+    std::string name;
+    lock_mode mode;
+};
+
+/// Nobody else is to hold the lock of this name: no `mutex`, and no `shared_mutex`.
+inline lock_part exclusive(std::string name) {
+    return {std::move(name), lock_mode::exclusive};
+}
+/// Others may read with us: nobody else is to hold a `shared_mutex` of this name to write.
+inline lock_part shared(std::string name) {
+    return {std::move(name), lock_mode::shared};
+}
+
+/// Locks that are held together, from `multi_lock::scoped_lock`. To `multi_lock` it is what
+/// `held_lock` is to `mutex`.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] held_locks {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// No locks: see `held_lock`.
+    held_locks() noexcept = default;
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// See `multi_lock::owns_lock`.
+    bool owns_lock() const;
+    explicit operator bool() const { return owns_lock(); }
+
+    /// Waits until one of them is lost: see `held_lock::wait_lost`.
+    boost::asio::awaitable<error_code> wait_lost() const;
+
+    /// See `multi_lock::fencing_token`. Also available after a loss.
+    std::int64_t fencing_token() const;
+    /// See `multi_lock::is_owner`.
+    std::vector<compare> is_owner() const;
+
+    /// See `multi_lock::unlock`; only ever touches what this object held.
+    boost::asio::awaitable<bool> unlock();
+
+private:
+    friend class detail::access;
+    friend std::shared_ptr<detail::ownership> detail::ownership_of_all(const held_locks& held);
+    held_locks(std::shared_ptr<detail::holder> m, std::shared_ptr<detail::place> a);
+
+    held_lock all_;
+};
+
+/// Several locks at once, each of them exclusive or shared. They are held all together, or none is.
+///
+/// One transaction takes a place in all their queues. So they have one age everywhere, and who
+/// waits, waits for older ones only: there is no deadlock, nobody starves, and each lock is granted
+/// in order of arrival, also among those who want only one of them. They may use a `mutex`, a
+/// `shared_mutex`, Go's client or `etcdctl lock`, and do not need to know.
+///
+/// While it waits for one of its locks, those behind it wait, in the queues of all of them. What a
+/// program holds already does not take part in this: who holds `a`, and then waits for `b`, can
+/// still lock itself up with somebody who holds `b` and waits for `a`. Ask for both at once.
+///
+/// What is said of `mutex` holds here, too: of what ends a lock, of names and their keys, of
+/// executors, cancellation and errors. If one of the locks is lost all of them are, and what is
+/// left of them in etcd is given back. Reports to an `observer` name the first one.
+///
+/// @par Thread safety
+/// As `client`.
+class multi_lock {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// Names the locks; no I/O. Their order does not matter. A name that is there twice counts
+    /// once, as exclusive if one of both is. `owner` may be destroyed first: that loses the
+    /// session.
+    /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
+    ///   a name is empty or longer than 512 bytes, or a mode is none.
+    multi_lock(const session& owner, std::vector<lock_part> parts);
+
+    multi_lock(multi_lock&&) noexcept = default;
+    multi_lock& operator=(multi_lock&&) noexcept;
+    ~multi_lock();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// As `mutex::lock`, for all of them: one round trip if they are free. Else it waits for the
+    /// one ahead that came last, of all queues; each time that this one goes and others are left,
+    /// it takes one more round trip.
+    boost::asio::awaitable<void> lock();
+    /// Takes all of them if they are free right now. One round trip; none if this session has one
+    /// of them, or waits for it. As `mutex::try_lock`.
+    boost::asio::awaitable<bool> try_lock();
+    /// As `mutex::try_lock_for`.
+    boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
+    /// As `try_lock_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<bool> try_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
+        return try_lock_for(detail::logic::time_left(deadline, Clock::now()));
+    }
+    /// As `lock`; returns an object that gives the locks back when it is destroyed.
+    boost::asio::awaitable<held_locks> scoped_lock();
+    /// Gives all of them back. One round trip. As `mutex::unlock`.
+    /// @returns False if one of them was not ours any more, or they never were.
+    boost::asio::awaitable<bool> unlock();
+
+    /// Whether all of them are held. As `mutex::owns_lock`.
+    bool owns_lock() const;
+    /// One number for all of them. As `mutex::fencing_token`.
+    /// @throws error with `errc::not_owner` if they are not held.
+    std::int64_t fencing_token() const;
+    /// Conditions for a transaction, one for each lock, that are true only as long as this very
+    /// ownership lasts. `txn::compares` takes them.
+    /// @throws error with `errc::not_owner` if they are not held.
+    std::vector<compare> is_owner() const;
+
+    /// What is locked: sorted by names, each once.
+    const std::vector<lock_part>& parts() const;
+
+private:
+    friend class detail::access;
+    detail::handle<detail::holder> impl_;
+    std::vector<lock_part> parts_;
+};
+
+/// Runs `body` under all these locks: `body()` or `body(const held_locks&)`. As `with_lock` of a
+/// `mutex`.
+template<class Body>
+auto with_lock(multi_lock& m, Body body) {
+    return detail::run_guarded(
+        m.get_executor(), m.scoped_lock(), &detail::ownership_of_all, std::move(body));
+}
+
+/// The same, if they can be had within `patience`. As `with_lock_for` of a `mutex`.
+template<class Body>
+auto with_lock_for(multi_lock& m, std::chrono::nanoseconds patience, Body body) {
+    return detail::run_guarded_if(m.get_executor(),
+                                  detail::lock_for(m, patience),
+                                  &detail::ownership_of_all,
+                                  std::move(body));
+}
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/multi_lock.hpp>
+#endif
