@@ -45,6 +45,41 @@ asio::awaitable<void> three_shapes(coetcd::mutex& mutex) {
     shipped -= ran ? 1 : 0;
 }
 
+int prices = 0;
+
+asio::awaitable<void> read_prices() {
+    ++prices;
+    co_return;
+}
+
+asio::awaitable<void> write_prices() {
+    return read_prices();
+}
+
+asio::awaitable<void> readers_and_writers(coetcd::session& session) {
+    coetcd::shared_mutex catalog(session, "catalog");
+    co_await coetcd::with_lock_shared(catalog, read_prices); // beside any number of others
+    {
+        coetcd::held_lock held = co_await catalog.scoped_lock(); // alone
+        co_await write_prices();
+        co_await held.downgrade(); // the others may read now, and nobody has written in between
+        co_await read_prices();
+    }
+}
+
+bool moved = false;
+
+asio::awaitable<void> move_money() {
+    moved = true;
+    co_return;
+}
+
+asio::awaitable<void> several(coetcd::session& session) {
+    coetcd::multi_lock both(session,
+                            {coetcd::exclusive("accounts/1"), coetcd::exclusive("accounts/2")});
+    co_await coetcd::with_lock(both, move_money);
+}
+
 asio::awaitable<void> timer() {
     asio::steady_timer wait(co_await asio::this_coro::executor, 5s);
     co_await wait.async_wait(asio::use_awaitable);
@@ -239,6 +274,8 @@ asio::awaitable<bool> run(std::string url) {
     });
     co_await three_shapes(mutex);
     co_await composed(mutex);
+    co_await readers_and_writers(session);
+    co_await several(session);
     co_await patience(mutex);
     co_await patience(mutex);
     co_await guarded(client, mutex);
@@ -262,7 +299,8 @@ asio::awaitable<bool> run(std::string url) {
     co_await client.erase("shipped/42");
     co_await session.close();
     const coetcd::session_end why = co_await session.wait_lost();
-    co_return resumed&& paid&& shipped == 4 && locked&& note&& why == coetcd::session_end::closed;
+    const bool all_done = paid && shipped == 4 && prices == 3 && moved;
+    co_return resumed&& all_done&& locked&& note&& why == coetcd::session_end::closed;
 }
 
 } // namespace
