@@ -122,6 +122,9 @@ struct totals {
     std::uint64_t violations = 0;
     std::uint64_t calls = 0;
     std::uint64_t grants = 0;
+    std::uint64_t shared_grants = 0;
+    std::uint64_t upgrades = 0;
+    std::uint64_t downgrades = 0;
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
@@ -161,6 +164,9 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     ++t.schedules;
     t.calls += o.calls;
     t.grants += o.grants;
+    t.shared_grants += o.shared_grants;
+    t.upgrades += o.upgrades;
+    t.downgrades += o.downgrades;
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
@@ -269,9 +275,10 @@ int simulate(const arguments& a) {
     std::cout << "seeds " << a.seed << " to " << seed - 1 << "; " << t.schedules << " schedules in "
               << took << " s, " << static_cast<double>(t.schedules) / busy
               << " a second of the processor's, " << t.replays << " of them run twice\n"
-              << t.calls << " calls, " << t.grants << " locks granted, " << t.told
-              << " changes told to watchers, " << t.compactions << " compactions, "
-              << t.cancellations << " cancellations, " << t.points
+              << t.calls << " calls, " << t.grants << " locks granted, " << t.shared_grants
+              << " shared or several (" << t.upgrades << " upgrades, " << t.downgrades
+              << " downgrades), " << t.told << " changes told to watchers, " << t.compactions
+              << " compactions, " << t.cancellations << " cancellations, " << t.points
               << " points of cancellation and failure, " << t.virtual_seconds / 3600
               << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "

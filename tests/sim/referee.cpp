@@ -15,6 +15,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         } else if (c.key.starts_with(data_prefix)) {
             check_once(c);
         }
+        sharing.changed(c, why);
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }
@@ -325,6 +326,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     look_for_unnoticed(healed_at);
     look_for_robbed_waiters(healed_at);
     look_for_surplus(healed_at, bound);
+    sharing.look_for_stuck(healed_at, bound);
     for (const auto& [id, when] : crashed_) {
         const nanoseconds limit =
             world::longest_delay + 2 * nanoseconds(longest_ttl) + etcd::election_timeout + 2s;
@@ -383,11 +385,9 @@ bool referee::has_unnoticed() const {
 }
 
 bool referee::excused(const hold& h) const {
-    const auto lease = ended_.find(h.lease);
-    const bool revoked = lease != ended_.end() && lease->second.how != etcd::lease_end::expired;
     const auto gone = gone_.find({h.key, h.fence});
     const bool robbed = gone != gone_.end() && gone->second.why == etcd::cause::operator_;
-    return !h.sound_clock || revoked || robbed;
+    return !h.sound_clock || was_revoked(h.lease) || robbed;
 }
 
 void referee::look_for_untold_loss(lease_id id, going_on which) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/sharing.hpp"
 #include "sim/slots.hpp"
 #include "sim/world.hpp"
 
@@ -82,6 +83,7 @@ class referee final : public etcd::witness, public wiretap {
 public:
     explicit referee(world& w)
         : slots(w)
+        , sharing(w, [this](lease_id id) { return was_revoked(id); })
         , herd(w)
         , rates(w)
         , world_(w) {
@@ -90,6 +92,7 @@ public:
     }
 
     slot_rules slots;
+    sharing_rules sharing;
     herd_counter herd;
     rate_meter rates;
 
@@ -121,6 +124,11 @@ public:
 
     /// Once; a request to grant it that is repeated on the way may bring it back.
     bool has_ended(lease_id id) const { return ended_.contains(id); }
+    /// By something else than its ttl.
+    bool was_revoked(lease_id id) const {
+        const auto found = ended_.find(id);
+        return found != ended_.end() && found->second.how != etcd::lease_end::expired;
+    }
 
     // What clients do.
 

@@ -36,6 +36,7 @@ outcome run(const plan& p) {
     for (int lock = 0; lock != std::max(2, s.locks); ++lock) {
         w.operator_prefixes.push_back(name_of(lock) + "/");
     }
+    s.shares = chance(chance::derive(p.seed, 5)).one_in(3);
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
@@ -200,6 +201,9 @@ outcome run(const plan& p) {
         std::erase_if(keys, [](const std::string& key) {
             return key.find('/', queue_prefix.size()) == std::string::npos;
         });
+        for (std::string& key : s.judge.sharing.left_behind()) {
+            keys.push_back(std::move(key));
+        }
         return keys;
     };
     const auto dirty = [&] {
@@ -265,6 +269,9 @@ outcome run(const plan& p) {
     result.faults = w.counts();
     result.cancellations = s.cancellations;
     result.grants = s.judge.grants;
+    result.shared_grants = s.judge.sharing.grants;
+    result.upgrades = s.judge.sharing.upgrades;
+    result.downgrades = s.judge.sharing.downgrades;
     result.late_entries = s.judge.slots.late_entries;
     result.ends_told = s.judge.herd.events;
     result.wakes = s.judge.herd.wakes;

@@ -35,6 +35,9 @@ struct outcome {
     std::array<std::uint64_t, fault_kinds> faults{};
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
+    std::uint64_t shared_grants = 0; ///< To read, to write, or of several locks.
+    std::uint64_t upgrades = 0;
+    std::uint64_t downgrades = 0;
     std::uint64_t told = 0;         ///< Changes, to those who watch.
     std::uint64_t compactions = 0;  ///< That they were told of.
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.

@@ -67,6 +67,7 @@ struct stage {
     chance taste; ///< Of what clients do.
 
     int locks = 1;
+    bool shares = false; ///< Some want locks that are shared, or several at once.
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
     bool crowded = false;   ///< Hundreds wait, each of them for a short use.

@@ -2,6 +2,7 @@
 #include "sim/users.hpp"
 
 #include <coetcd/detail/access.hpp>
+#include <coetcd/detail/recipe/shared_holds.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -199,7 +200,8 @@ asio::awaitable<void> actor::job(int rounds) {
         std::string name =
             name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
         current_ = p_->number() == 0 ? o : nullptr;
-        asio::awaitable<void> work = attempt(o, std::move(name), how, taste);
+        asio::awaitable<void> work =
+            s_.shares && taste.one_in(2) ? share(taste) : attempt(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
         if (taste.one_in(2)) { // else at once
@@ -491,6 +493,164 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
     v.give_back();
     if (!taste.one_in(8)) { // else it goes with the mutex
         co_await unlock(v, m);
+    }
+}
+
+/// From the request for shared locks to the end of their use, in the referee's books.
+class actor::sharer {
+public:
+    sharer(actor& a, std::vector<std::string> names)
+        : actor_(a)
+        , session_(coetcd::detail::access::impl(*a.session_))
+        , names_(std::move(names)) {
+        touch();
+    }
+    ~sharer() {
+        give_back();
+        touch();
+    }
+    sharer(const sharer&) = delete;
+    sharer& operator=(const sharer&) = delete;
+
+    void touch() { actor_.s_.judge.sharing.touch(session_->lease(), names_); }
+
+    /// @param place What the library knows of it.
+    template<class Lock>
+    void granted(const Lock& l,
+                 std::shared_ptr<coetcd::detail::place> place,
+                 std::function<coetcd::lock_mode(std::size_t)> mode) {
+        shared_hold h{actor_.p_.get(),
+                      session_->lease(),
+                      session_,
+                      actor_.sound_clock_,
+                      names_,
+                      [&l] { return l.owns_lock(); },
+                      std::move(mode),
+                      [place] { return place->proof(); },
+                      [place] { return place->held_by(); },
+                      just_reads_};
+        hold_ = actor_.s_.judge.sharing.granted(std::move(h));
+    }
+    void raised() { actor_.s_.judge.sharing.raised(**hold_); }
+    void just_reads(bool now) { *just_reads_ = now; }
+    void give_back() {
+        if (hold_) {
+            actor_.s_.judge.sharing.gives_back(*hold_);
+            hold_.reset();
+        }
+    }
+
+private:
+    actor& actor_;
+    const std::shared_ptr<session_impl> session_;
+    const std::vector<std::string> names_;
+    const std::shared_ptr<bool> just_reads_ = std::make_shared<bool>(false);
+    std::optional<std::list<shared_hold>::iterator> hold_;
+};
+
+asio::awaitable<void> actor::share(chance& taste) {
+    if (taste.one_in(4)) {
+        co_await share_several(taste);
+    } else {
+        std::string name = shared_name_of(static_cast<int>(taste.below(2)));
+        co_await share_one(std::move(name), taste);
+    }
+}
+
+asio::awaitable<void> actor::share_one(std::string name, chance& taste) {
+    coetcd::shared_mutex m(*session_, name);
+    std::vector<std::string> names(1, name);
+    sharer v(*this, std::move(names));
+    const bool reads = !taste.one_in(3);
+    std::optional<coetcd::held_lock> l;
+    if (taste.one_in(2)) {
+        asio::awaitable<coetcd::held_lock> taking =
+            reads ? m.scoped_lock_shared() : m.scoped_lock();
+        coetcd::held_lock taken = co_await std::move(taking);
+        l.emplace(std::move(taken));
+    } else {
+        const nanoseconds patience = taste.one_in(2) ? 0s : taste.skewed(1ms, 3s);
+        asio::awaitable<std::optional<coetcd::held_lock>> trying =
+            reads ? coetcd::detail::lock_shared_for(m, patience)
+                  : coetcd::detail::lock_for(m, patience);
+        l = co_await std::move(trying);
+    }
+    if (!l) {
+        co_return;
+    }
+    must_own(*l);
+    v.granted(*l, coetcd::detail::access::held(*l), [&l](std::size_t) { return l->mode(); });
+    for (int i = taste.between(0, s_.crowded ? 1 : 3); i != 0 && l->owns_lock(); --i) {
+        const nanoseconds longest = s_.crowded ? 5ms : taste.one_in(4) ? 4000ms : 60ms;
+        const nanoseconds time = taste.skewed(0ms, longest);
+        (void)co_await p_->sleep(time);
+        co_await change_mode(v, *l, taste);
+    }
+    v.give_back();
+    if (taste.one_in(2)) {
+        (void)co_await l->unlock();
+    }
+}
+
+asio::awaitable<void> actor::change_mode(sharer& v, coetcd::held_lock& l, chance& taste) {
+    if (taste.one_in(3) || !l.owns_lock()) {
+        co_return;
+    }
+    v.touch();
+    try {
+        if (l.mode() == coetcd::lock_mode::exclusive) {
+            ++s_.judge.sharing.downgrades;
+            asio::awaitable<void> lowering = l.downgrade();
+            if (l.mode() != coetcd::lock_mode::shared) {
+                s_.w.fail("downgrade() has been called, and the lock is exclusive");
+            }
+            co_await std::move(lowering);
+            v.just_reads(true);
+        } else {
+            v.just_reads(false);
+            const bool raised = co_await l.try_upgrade();
+            if (raised && l.mode() == coetcd::lock_mode::exclusive) {
+                v.raised();
+            }
+        }
+    } catch (const coetcd::error&) {
+        judge(std::current_exception()); // it is ours all the same, or lost
+    }
+    v.touch();
+}
+
+asio::awaitable<void> actor::share_several(chance& taste) {
+    std::vector<coetcd::lock_part> parts;
+    std::vector<std::string> names;
+    std::vector<coetcd::lock_mode> modes;
+    const int first = taste.between(0, 1);
+    for (int i = first; i <= 2; ++i) {
+        const bool reads = taste.one_in(2);
+        parts.push_back(reads ? coetcd::shared(shared_name_of(i))
+                              : coetcd::exclusive(shared_name_of(i)));
+        names.push_back(parts.back().name);
+        modes.push_back(parts.back().mode);
+    }
+    coetcd::multi_lock m(*session_, std::move(parts));
+    sharer v(*this, std::move(names));
+    std::optional<coetcd::held_locks> l;
+    if (taste.one_in(2)) {
+        coetcd::held_locks taken = co_await m.scoped_lock();
+        l.emplace(std::move(taken));
+    } else {
+        const nanoseconds patience = taste.one_in(3) ? 0s : taste.skewed(1ms, 3s);
+        l = co_await coetcd::detail::lock_for(m, patience);
+    }
+    if (!l) {
+        co_return;
+    }
+    must_own(*l);
+    const std::shared_ptr<coetcd::detail::place> place = coetcd::detail::access::impl(m)->current();
+    v.granted(*l, place, [modes](std::size_t i) { return modes[i]; });
+    (void)co_await p_->sleep(taste.skewed(0ms, s_.crowded ? 5ms : 60ms));
+    v.give_back();
+    if (taste.one_in(2)) {
+        (void)co_await l->unlock();
     }
 }
 

@@ -3,8 +3,10 @@
 
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/shared_mutex.hpp>
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -115,6 +117,13 @@ private:
 
     asio::awaitable<void>
     take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+
+    class sharer;
+    /// Takes a lock to read or to write, and goes from one to the other; or several at once.
+    asio::awaitable<void> share(chance& taste);
+    asio::awaitable<void> share_one(std::string name, chance& taste);
+    asio::awaitable<void> share_several(chance& taste);
+    asio::awaitable<void> change_mode(sharer& v, coetcd::held_lock& l, chance& taste);
 
     /// In the instruction after the one that took it.
     template<class Lock>

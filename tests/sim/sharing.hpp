@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/lock_mode.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/etcd.hpp"
+#include "sim/world.hpp"
+
+namespace sim {
+
+inline constexpr std::string_view sharing_prefix = "shared/";
+
+inline std::string shared_name_of(int lock) {
+    return std::string(sharing_prefix) + std::to_string(lock);
+}
+
+/// Locks that are shared, or several at once, that their user counts on.
+struct shared_hold {
+    const process* in;
+    coetcd::lease_id lease;
+    std::shared_ptr<coetcd::detail::session_impl> session;
+    bool sound_clock;
+    std::vector<std::string> names;
+    std::function<bool()> owns;                         ///< What the library says, as all of these.
+    std::function<coetcd::lock_mode(std::size_t)> mode; ///< Of each name.
+    std::function<std::vector<coetcd::detail::logic::held_life>()> proof; ///< Likewise.
+    std::function<std::vector<coetcd::detail::logic::held_life>()> keys;  ///< That it is held by.
+
+    /// It reads, and no upgrade may still be under way.
+    std::shared_ptr<bool> just_reads = std::make_shared<bool>(false);
+
+    bool valid() const {
+        return session->reason() == coetcd::session_end::none &&
+               session->certain_until() > session->world.now() && owns();
+    }
+};
+
+/// What must be true of readers and writers: which keys may own a lock follows from what is in
+/// etcd, in the order of their ages.
+class sharing_rules {
+public:
+    /// @param over Tells whether a lease was ended by something else than its ttl.
+    sharing_rules(world& w, std::function<bool(lease_id)> over)
+        : over_(std::move(over))
+        , world_(w) {}
+
+    void changed(const etcd::change& c, etcd::cause why);
+
+    /// Somebody wants locks, or changes what he has.
+    void touch(lease_id lease, const std::vector<std::string>& names);
+    std::list<shared_hold>::iterator granted(shared_hold h);
+    /// It says that it writes now.
+    void raised(const shared_hold& h);
+    void gives_back(std::list<shared_hold>::iterator h);
+
+    /// Nobody may be entitled to a lock for long, and not take it; and no key may be there for long
+    /// that nobody counts on.
+    void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
+    /// The keys in queues.
+    std::vector<std::string> left_behind() const;
+
+    std::uint64_t grants = 0;
+    std::uint64_t upgrades = 0;
+    std::uint64_t downgrades = 0;
+
+private:
+    using life = std::pair<std::string, std::int64_t>;
+
+    void look_at(const std::string& name);
+    void check_upgrade(const std::string& name, const etcd::change& c);
+    void check(const shared_hold& h);
+    bool excused(const shared_hold& h) const;
+
+    const std::function<bool(lease_id)> over_;
+    world& world_;
+    std::map<life, nanoseconds> entitled_;                            // since when
+    std::map<std::pair<lease_id, std::string>, nanoseconds> touched_; // the last time
+    std::set<std::pair<lease_id, std::string>> robbed_;               // by an operator
+    std::list<shared_hold> holds_;
+};
+
+} // namespace sim
