@@ -7,6 +7,7 @@
 #include <coetcd/election.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/exactly_once.hpp>
+#include <coetcd/fencing_gate.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
 #include <coetcd/lock_mode.hpp>
@@ -16,6 +17,7 @@
 #include <coetcd/observer.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/sequence.hpp>
+#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/session_keeper.hpp>
 #include <coetcd/shared_mutex.hpp>

@@ -80,6 +80,9 @@ public:
 
     /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
+    /// This ownership as a text: see `verify` and `guard` in <coetcd/sequencer.hpp>. Also available
+    /// after a loss.
+    std::string sequencer() const;
     /// See `mutex::is_owner`.
     compare is_owner() const;
     /// See `mutex::key`. With the mode, the key changes.

@@ -14,10 +14,12 @@
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/exactly_once.hpp>
+#include <coetcd/impl/fencing_gate.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/sequence.hpp>
+#include <coetcd/impl/sequencer.hpp>
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_keeper.hpp>
 #include <coetcd/impl/session_options.hpp>

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
+#include <coetcd/detail/logic/sequencer.hpp>
 #include <coetcd/detail/recipe/holder.hpp>
 #include <coetcd/mutex.hpp>
 
@@ -85,6 +86,12 @@ COETCD_DECL compare held_lock::is_owner() const {
 
 COETCD_DECL const std::string& held_lock::key() const {
     return held_->key();
+}
+
+COETCD_DECL std::string held_lock::sequencer() const {
+    detail::logic::held_life life = held_->proof().front();
+    return detail::logic::write_sequencer(
+        {held_->mode() == lock_mode::shared, life.create_revision, std::move(life.key)});
 }
 
 COETCD_DECL lock_mode held_lock::mode() const {

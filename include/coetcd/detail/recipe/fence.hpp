@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/fencing.hpp>
+#include <coetcd/detail/service/client.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// The token comes through again, if an answer was lost, unless a greater one has come since.
+inline asio::awaitable<bool>
+come_through(std::shared_ptr<client_impl> by, when how, std::string key, std::int64_t token) {
+    const txn asks = logic::pass(key, token, std::nullopt);
+    const txn_response said = co_await ask(by, asks, how.as(impact::idempotent));
+    co_return logic::after_pass(said, false).through;
+}
+
+inline asio::awaitable<std::optional<txn_response>> work_behind(
+    std::shared_ptr<client_impl> by, when how, std::string key, std::int64_t token, txn work) {
+    const impact does = impact_of(work) == impact::none ? impact::idempotent : impact::once;
+    const std::optional<txn> all(std::move(work));
+    const txn asks = logic::pass(key, token, all);
+    const txn_response said = co_await ask(by, asks, how.as(does));
+    logic::passage how_it_went = logic::after_pass(said, true);
+    std::optional<txn_response> did;
+    if (how_it_went.through) {
+        did = std::move(how_it_went.did);
+    }
+    co_return did;
+}
+
+} // namespace coetcd::detail

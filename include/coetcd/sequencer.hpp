@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/kv.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <string_view>
+
+// A sequencer is one ownership of a lock as a text, from `held_lock::sequencer`. Send it along with
+// a request; whoever carries the request out can ask whether that ownership still lasts, or have
+// etcd refuse what comes too late.
+//
+// It protects from those who are late, not from those who lie: it is neither secret nor signed, and
+// whoever can read a lock's queue can write one. Its bytes are checked before they are used, so
+// that it may come from anywhere.
+
+namespace coetcd {
+
+/// Asks whether the ownership still lasts, by a request that goes through etcd's consensus. One
+/// round trip; none for what is no sequencer. Nothing is changed in etcd.
+///
+/// It may end as soon as this has returned: for what is written to etcd, `guard` leaves no gap.
+///
+/// etcd wants a user who may read and write the lock's keys.
+///
+/// @returns False also for a text that is no sequencer.
+/// @throws error as `client`.
+/// @par Cancellation
+/// `terminal`.
+boost::asio::awaitable<bool> verify(const client& by, std::string_view sequencer);
+
+/// The same, of the lock `name` alone. Any lock will do for the other one: use this where the text
+/// comes from somebody who may hold a lock of his own.
+boost::asio::awaitable<bool>
+verify(const client& by, std::string_view name, std::string_view sequencer);
+
+/// A condition for a transaction, true only as long as the ownership lasts.
+/// @throws std::invalid_argument if it is no sequencer.
+compare guard(std::string_view sequencer);
+
+/// The same, of the lock `name` alone.
+/// @throws std::invalid_argument also if it is one of another lock.
+compare guard(std::string_view name, std::string_view sequencer);
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/sequencer.hpp>
+#endif
