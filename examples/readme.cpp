@@ -111,6 +111,55 @@ asio::awaitable<void> guarded(coetcd::client client, coetcd::mutex& mutex) {
     }
 }
 
+asio::awaitable<void> pack(const coetcd::held_lock& held) {
+    co_await coetcd::with_lock(held, ship_order);
+}
+
+asio::awaitable<bool> passed_on(coetcd::client client, coetcd::mutex& mutex) {
+    const coetcd::held_lock held = co_await mutex.scoped_lock();
+    co_await pack(held);                          // takes a const held_lock&
+    co_await coetcd::with_lock(held, ship_order); // cancelled if the lock is lost; held afterwards
+    const coetcd::held_lock another = held.share(); // the last handle gives the lock back
+    shipped -= 2;
+
+    const std::string sequencer = held.sequencer(); // for those who work on behalf of the holder
+
+    const bool lasts = co_await coetcd::verify(client, "orders/42", sequencer);
+    coetcd::txn note = coetcd::txn()
+                           .when(coetcd::guard("orders/42", sequencer))
+                           .then(coetcd::op::put("shipped/42", "for the holder"));
+    const coetcd::txn_response answer = co_await client.txn(std::move(note));
+
+    const coetcd::fencing_gate gate(client, "shipped-gate");
+    const bool admitted = co_await gate.admit(held.fencing_token());
+    co_await client.erase("shipped-gate");
+    co_return lasts&& answer.succeeded&& admitted;
+}
+
+asio::awaitable<void> stuck(coetcd::client client, coetcd::session& session) {
+    const coetcd::mutex mutex(session, "orders/42");
+    const auto holder = co_await mutex.holder();
+    if (holder) {
+        co_await coetcd::request_release(session, "orders/42"); // see yield_on_request
+        co_await coetcd::force_unlock(client, "orders/42", holder->create_revision);
+    }
+}
+
+asio::awaitable<void> bounded(coetcd::session& session) {
+    coetcd::mutex mutex(session, "orders/42", {.max_hold = 30s, .watch_while_held = true});
+    co_await coetcd::with_lock(mutex, ship_order, coetcd::yield_on_request(5s));
+    --shipped;
+}
+
+asio::awaitable<void> once_an_hour(coetcd::client client) {
+    std::optional<coetcd::timed_claim> claim = co_await coetcd::try_claim(client, "report", 3600s);
+    if (claim) {
+        claim->keep(); // until the hour is over, whatever becomes of us
+        co_await ship_order();
+    }
+    shipped -= claim ? 1 : 0;
+}
+
 asio::awaitable<void> failures(coetcd::mutex& mutex) {
     try {
         co_await coetcd::with_lock(mutex, ship_order);
@@ -281,6 +330,12 @@ asio::awaitable<bool> run(std::string url) {
     co_await guarded(client, mutex);
     const auto note = co_await client.get("shipped/42");
     co_await mutex.unlock();
+    const bool proved = co_await passed_on(client, mutex);
+    co_await stuck(client, session);
+    co_await bounded(session);
+    co_await once_an_hour(client);
+    const auto report = coetcd::key_range::prefix("report/");
+    co_await client.erase(report); // its lease would keep it for an hour
     co_await failures(mutex);
     co_await without_exceptions(mutex);
     coetcd::session earlier = co_await coetcd::session::open(client, options);
@@ -299,7 +354,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await client.erase("shipped/42");
     co_await session.close();
     const coetcd::session_end why = co_await session.wait_lost();
-    const bool all_done = paid && shipped == 4 && prices == 3 && moved;
+    const bool all_done = paid && shipped == 4 && prices == 3 && moved && proved;
     co_return resumed&& all_done&& locked&& note&& why == coetcd::session_end::closed;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/counter.hpp>
@@ -12,6 +13,7 @@
 #include <coetcd/lease.hpp>
 #include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
+#include <coetcd/lock_options.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
@@ -23,5 +25,6 @@
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/stm.hpp>
 #include <coetcd/task_group.hpp>
+#include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>

@@ -33,6 +33,7 @@ enum class errc {
     revision_regressed,  ///< etcd's store is older than what was seen of it: it was restored.
     conflict,            ///< Others changed the same keys each time; nothing was changed by us.
     wrong_kind,          ///< What is stored under the name is not what this object keeps there.
+    hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
 };
 
 /// Failures that etcd reports: its gRPC codes.

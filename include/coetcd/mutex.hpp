@@ -9,6 +9,7 @@
 #include <coetcd/lock_entry.hpp>
 #include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
+#include <coetcd/lock_options.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -36,6 +37,8 @@ class holder;
 class place;
 std::shared_ptr<ownership> ownership_of(const held_lock& held);
 boost::asio::any_io_executor home_of(const held_lock& held);
+held_lock another_handle(const held_lock& held);
+body_watch<held_lock> yields_after(std::chrono::nanoseconds grace);
 boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
                                                           std::chrono::nanoseconds patience);
 } // namespace detail
@@ -43,6 +46,10 @@ boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
 /// A lock that is held, from `mutex::scoped_lock` or a `shared_mutex`. Its destruction gives the
 /// lock back in the background, even if it is lost already; await `unlock` to know that it
 /// happened.
+///
+/// A function that needs the lock takes a `const held_lock&`: coroutines have no identity that
+/// would let a lock know that it is taken again. One that goes on by itself takes a handle of its
+/// own, from `share`.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -71,12 +78,27 @@ public:
 
     /// Waits until the lock is lost: `co_await (work() || held.wait_lost())`, with Asio's awaitable
     /// operators, ends with the work or with the loss.
-    /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
+    /// @returns `errc::session_lost`, `errc::session_closed`, `errc::lock_lost` or
+    ///   `errc::hold_expired`.
     /// @throws boost::system::system_error with `operation_aborted` if the lock is given back, or
-    ///   this object is destroyed. At once, if that was before.
+    ///   the last handle to it is destroyed. At once, if that was before.
     /// @par Cancellation
     /// `terminal`, without effect on the lock.
     boost::asio::awaitable<error_code> wait_lost() const;
+
+    /// Waits until somebody asks for the lock, with `request_release`; at once if somebody has. Two
+    /// round trips to begin with: a look and a watch. The lock stays held: give it back, or do not.
+    /// @throws error with `errc::session_lost`, `errc::session_closed`, `errc::lock_lost` or
+    ///   `errc::hold_expired` if the lock is lost; with a `server_errc` if etcd refuses the watch.
+    /// @throws boost::system::system_error with `operation_aborted` as `wait_lost`.
+    /// @par Cancellation
+    /// `terminal`, without effect on the lock or the request.
+    boost::asio::awaitable<void> release_requested() const;
+
+    /// Another handle to the same ownership. The lock is given back by the last of its handles,
+    /// when that is unlocked or destroyed; or by `mutex::unlock` for all of them.
+    /// @throws error with `errc::not_owner` if it is not held.
+    held_lock share() const;
 
     /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
@@ -121,15 +143,20 @@ public:
     /// `terminal`, likewise.
     boost::asio::awaitable<bool> try_upgrade();
 
-    /// See `mutex::unlock`; only ever touches what this object held.
+    /// See `mutex::unlock`; only ever touches what this object held. While there are other handles
+    /// from `share`, it lets go of this one: the lock stays held, and no request is made.
+    /// @returns Whether it was held until now.
     boost::asio::awaitable<bool> unlock();
 
 private:
     friend class detail::access;
     held_lock(std::shared_ptr<detail::holder> m, std::shared_ptr<detail::place> a);
+    held_lock another() const;
+    bool is_last();
 
     std::shared_ptr<detail::holder> mutex_;
     detail::handle<detail::place> held_;
+    bool answers_ = false; // for what it holds: it was not unlocked
 };
 
 /// A lock that one owner at a time holds, in the whole etcd cluster, in order of arrival.
@@ -144,8 +171,8 @@ private:
 /// transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller than
 /// one it has seen.
 ///
-/// A lock ends when it is unlocked, when the session is lost, or when somebody deletes its key. The
-/// latter is noticed with the next renewal. See `owns_lock`.
+/// A lock ends when it is unlocked, when the session is lost, when somebody deletes its key, which
+/// is noticed with the next renewal, or when `lock_options::max_hold` has passed. See `owns_lock`.
 ///
 /// All keys in etcd that begin with `<name>/` are the lock's queue: any other key there blocks it
 /// for as long as it exists, and so does another lock there: `orders` would wait for `orders/42`.
@@ -170,8 +197,9 @@ public:
     using executor_type = boost::asio::any_io_executor;
 
     /// Names a lock; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
-    mutex(const session& owner, std::string name);
+    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or an option is
+    ///   invalid.
+    mutex(const session& owner, std::string name, lock_options options = {});
 
     mutex(mutex&&) noexcept = default;
     mutex& operator=(mutex&&) noexcept;
@@ -273,6 +301,13 @@ public:
     /// @param limit The most to list; 0 for all.
     boost::asio::awaitable<std::vector<lock_entry>> waiters(std::size_t limit = 0) const;
 
+    /// How many sessions are before this one in the lock's queue: 0 for the holder. One round trip,
+    /// which reads all keys of the queue. Coroutines of this session that wait before others of it
+    /// do not count.
+    /// @returns Nothing if this session neither holds the lock nor waits for it, as far as etcd
+    ///   knows.
+    boost::asio::awaitable<std::optional<std::size_t>> position() const;
+
 private:
     friend class detail::access;
     detail::handle<detail::holder> impl_;
@@ -289,8 +324,8 @@ private:
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
-///   `errc::session_closed` or `errc::lock_lost` if the lock was lost. An exception of `body` is
-///   then nested in it.
+///   `errc::session_closed`, `errc::lock_lost` or `errc::hold_expired` if the lock was lost. An
+///   exception of `body` is then nested in it.
 /// @par Cancellation
 /// `terminal`: passed on to `body`, whose end is awaited.
 /// @par With Asio's awaitable operators
@@ -302,6 +337,32 @@ auto with_lock(mutex& m, Body body) {
         m.get_executor(), m.scoped_lock(), &detail::ownership_of, std::move(body));
 }
 
+/// How `with_lock` answers a request for the lock: see `request_release`.
+class yield_on_request {
+public:
+    /// @param grace How long the body may go on then.
+    explicit yield_on_request(std::chrono::nanoseconds grace = std::chrono::nanoseconds(0))
+        : grace_(grace) {}
+    std::chrono::nanoseconds grace() const { return grace_; }
+
+private:
+    std::chrono::nanoseconds grace_;
+};
+
+/// The same; `body` is also cancelled if somebody asks for the lock, which is given back when it
+/// has ended. What `body` returns or throws then is the outcome: `operation_aborted`, unless it
+/// catches that. A `body` that does not heed cancellation goes on as if nobody had asked.
+///
+/// Costs a look and a watch besides.
+template<class Body>
+auto with_lock(mutex& m, Body body, yield_on_request when) {
+    return detail::run_guarded(m.get_executor(),
+                               m.scoped_lock(),
+                               &detail::ownership_of,
+                               std::move(body),
+                               detail::yields_after(when.grace()));
+}
+
 /// The same, under a lock that is held already. It is given back at the end.
 /// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
 template<class Body>
@@ -309,6 +370,14 @@ auto with_lock(held_lock&& held, Body body) {
     auto home = detail::home_of(held);
     return detail::run_guarded(
         std::move(home), detail::brought(std::move(held)), &detail::ownership_of, std::move(body));
+}
+
+/// The same, under a lock that is held already and stays so: no request is made. If `held` and all
+/// others that share it let go of the lock meanwhile, it is given back at the end of `body`.
+/// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
+template<class Body>
+auto with_lock(const held_lock& held, Body body) {
+    return with_lock(detail::another_handle(held), std::move(body));
 }
 
 /// The same, if the lock can be had within `patience`: see `mutex::try_lock_for`. The body may take

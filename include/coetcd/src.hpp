@@ -8,6 +8,7 @@
 #error "define COETCD_SEPARATE_COMPILATION for the whole program"
 #endif
 
+#include <coetcd/impl/admin.hpp>
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
 #include <coetcd/impl/counter.hpp>
@@ -26,5 +27,6 @@
 #include <coetcd/impl/shared_mutex.hpp>
 #include <coetcd/impl/stm.hpp>
 #include <coetcd/impl/task_group.hpp>
+#include <coetcd/impl/timed_claim.hpp>
 #include <coetcd/impl/value.hpp>
 #include <coetcd/impl/watch.hpp>

@@ -30,7 +30,8 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::cn_auth_unsupported,
                              errc::revision_regressed,
                              errc::conflict,
-                             errc::wrong_kind};
+                             errc::wrong_kind,
+                             errc::hold_expired};
 constexpr int last_server_errc = 16;
 
 bool is_label(const std::string& text) {
@@ -101,6 +102,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::revision_regressed, false, false, false},
         {errc::conflict, true, false, false},
         {errc::wrong_kind, false, false, false},
+        {errc::hold_expired, false, false, true},
         {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

@@ -25,6 +25,15 @@ public:
     static const auto& held(const Held& handle) {
         return handle.held_.get();
     }
+    /// Another handle to what this one holds, if it does.
+    template<class Held>
+    static Held another(const Held& handle) {
+        return handle.another();
+    }
+    template<class Held>
+    static bool answers(const Held& handle) {
+        return handle.answers_;
+    }
     template<class Handle, class... Args>
     static Handle make(Args&&... args) {
         return Handle(std::forward<Args>(args)...);

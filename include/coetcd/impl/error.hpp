@@ -50,6 +50,8 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "others changed the same keys each time; nothing was changed, try again later";
         case errc::wrong_kind:
             return "what is stored under this name is of another kind; use another name";
+        case errc::hold_expired:
+            return "the lock was held for as long as it may be, and was given back; lock again";
         }
         return "unknown coetcd error";
     }
@@ -118,7 +120,7 @@ struct condition_category_impl final : boost::system::error_category {
             return code == errc::outcome_unknown;
         case condition::ownership_lost:
             return code == errc::session_lost || code == errc::session_closed ||
-                   code == errc::lock_lost || code == errc::not_owner;
+                   code == errc::lock_lost || code == errc::hold_expired || code == errc::not_owner;
         }
         return false;
     }
@@ -162,6 +164,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "conflict";
     case errc::wrong_kind:
         return "wrong_kind";
+    case errc::hold_expired:
+        return "hold_expired";
     }
     return "unknown";
 }

@@ -4,9 +4,12 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/logic/sequencer.hpp>
+#include <coetcd/detail/recipe/asked.hpp>
 #include <coetcd/detail/recipe/holder.hpp>
 #include <coetcd/mutex.hpp>
 
+#include <functional>
+#include <memory>
 #include <utility>
 
 namespace coetcd {
@@ -25,11 +28,22 @@ inline boost::asio::awaitable<bool> try_lock_for(const std::shared_ptr<holder>& 
 }
 
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
-    return access::held(held);
+    return access::answers(held) ? access::held(held) : nullptr;
 }
 
 COETCD_DECL boost::asio::any_io_executor home_of(const held_lock& held) {
     return held.get_executor();
+}
+
+COETCD_DECL body_watch<held_lock> yields_after(std::chrono::nanoseconds grace) {
+    return [grace](const held_lock& held, std::function<void()> cancel) -> std::shared_ptr<void> {
+        return std::make_shared<yielding>(
+            access::held(held)->shared_from_this(), grace, std::move(cancel));
+    };
+}
+
+COETCD_DECL held_lock another_handle(const held_lock& held) {
+    return access::another(held);
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
@@ -43,24 +57,48 @@ lock_for(mutex& m, std::chrono::nanoseconds patience) {
 COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::holder> m,
                                  std::shared_ptr<detail::place> a)
     : mutex_(std::move(m))
-    , held_(std::move(a)) {}
+    , held_(std::move(a))
+    , answers_(true) {
+    ++held_->handles;
+}
 
 COETCD_DECL held_lock::held_lock(mutex& m, std::adopt_lock_t)
-    : mutex_(detail::access::impl(m))
-    , held_(mutex_->guard()) {}
+    : held_lock(detail::access::impl(m), detail::access::impl(m)->guard()) {}
 
 COETCD_DECL held_lock& held_lock::operator=(held_lock&& other) noexcept {
     held_lock old(std::move(*this)); // gives back what this one held
     mutex_ = std::move(other.mutex_);
     held_ = std::move(other.held_);
+    answers_ = other.answers_;
     return *this;
 }
 
 COETCD_DECL held_lock::~held_lock() {
-    if (held_) {
+    if (held_ && is_last()) {
         mutex_->forget(held_);
         held_->abandon();
     }
+}
+
+/// Lets go of the handle. Whether nobody else answers for it then.
+COETCD_DECL bool held_lock::is_last() {
+    return std::exchange(answers_, false) && --held_->handles == 0;
+}
+
+COETCD_DECL held_lock held_lock::another() const {
+    if (!answers_) {
+        held_lock none;
+        none.held_ = held_.get(); // which it does not answer for
+        return none;
+    }
+    return held_lock(mutex_, held_);
+}
+
+COETCD_DECL held_lock held_lock::share() const {
+    if (!owns_lock()) {
+        throw error(errc::not_owner, held_->title());
+    }
+    return another();
 }
 
 COETCD_DECL held_lock::executor_type held_lock::get_executor() const {
@@ -68,11 +106,16 @@ COETCD_DECL held_lock::executor_type held_lock::get_executor() const {
 }
 
 COETCD_DECL bool held_lock::owns_lock() const {
-    return held_ && held_->held();
+    return held_ && answers_ && held_->held();
 }
 
 COETCD_DECL boost::asio::awaitable<error_code> held_lock::wait_lost() const {
     return detail::go_home(get_executor(), detail::place::wait_lost(held_->shared_from_this()));
+}
+
+COETCD_DECL boost::asio::awaitable<void> held_lock::release_requested() const {
+    return detail::go_home(get_executor(),
+                           detail::release_requests::wait(held_->shared_from_this()));
 }
 
 COETCD_DECL std::int64_t held_lock::fencing_token() const {
@@ -107,13 +150,17 @@ COETCD_DECL boost::asio::awaitable<bool> held_lock::try_upgrade() {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
-    return detail::holder::unlock(mutex_, held_ ? held_.get() : nullptr);
+    const bool was_held = owns_lock();
+    if (!held_ || !is_last()) {
+        return detail::holder::settled(was_held);
+    }
+    return detail::holder::unlock(mutex_, held_);
 }
 
-COETCD_DECL mutex::mutex(const session& owner, std::string name) {
+COETCD_DECL mutex::mutex(const session& owner, std::string name, lock_options options) {
     detail::logic::require_name(name);
     impl_ = std::make_shared<detail::holder>(
-        detail::access::impl(owner), detail::mutex_recipe, std::move(name));
+        detail::access::impl(owner), detail::mutex_recipe, std::move(name), options);
 }
 
 COETCD_DECL mutex& mutex::operator=(mutex&& other) noexcept {
@@ -185,6 +232,10 @@ COETCD_DECL boost::asio::awaitable<std::optional<lock_entry>> mutex::holder() co
 COETCD_DECL boost::asio::awaitable<std::vector<lock_entry>>
 mutex::waiters(std::size_t limit) const {
     return detail::go_home(get_executor(), detail::holder::later_entries(impl_, limit));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<std::size_t>> mutex::position() const {
+    return detail::go_home(get_executor(), detail::holder::position(impl_));
 }
 
 } // namespace coetcd

@@ -112,6 +112,11 @@ asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
     }
 }
 
+/// What may cancel a body besides a loss. It is made when the body begins, and lives until that
+/// has ended. At home.
+template<class Held>
+using body_watch = std::function<std::shared_ptr<void>(const Held&, std::function<void()> cancel)>;
+
 /// The part of `run_guarded` at home.
 /// @param here The executor of the caller.
 template<class Held, class Body>
@@ -119,7 +124,8 @@ asio::awaitable<typename guarded_body<Body, Held>::value_type>
 guard_at_home(asio::any_io_executor here,
               asio::awaitable<Held> lock,
               std::shared_ptr<ownership> (*owned)(const Held&),
-              Body body) {
+              Body body,
+              body_watch<Held> watch) {
     Held taken = co_await std::move(lock);
     const std::shared_ptr<ownership> held = owned(taken);
     if (!held || !held->held()) {
@@ -128,6 +134,14 @@ guard_at_home(asio::any_io_executor here,
     const auto guarded = std::make_shared<guarded_body<Body, Held>>(
         std::move(body), std::move(taken), held->world(), std::move(here));
     const loss_source::subscription listening(held->losses, *guarded);
+    std::shared_ptr<void> watching;
+    if (watch) {
+        watching = watch(guarded->held, [weak = std::weak_ptr(guarded)] {
+            if (const auto still = weak.lock()) {
+                still->cancel();
+            }
+        });
+    }
 
     auto at_end = [guarded](std::exception_ptr defect) {
         at_home(guarded->world, [guarded, defect] {
@@ -154,6 +168,7 @@ guard_at_home(asio::any_io_executor here,
             guarded->cancel();
         }
     }
+    watching.reset();
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     co_await asio::this_coro::throw_if_cancelled(throws);
 
@@ -171,7 +186,7 @@ guard_at_home(asio::any_io_executor here,
             throw_loss(held->loss(), guarded->failure);
         }
     } else {
-        held->abandon();
+        const Held given_back(std::move(guarded->held)); // in the background
     }
     if (guarded->failure) {
         std::rethrow_exception(guarded->failure);
@@ -184,15 +199,18 @@ guard_at_home(asio::any_io_executor here,
 /// Runs `body` under what `lock` brings.
 /// @param home Where the lock lives.
 /// @param owned Tells what it stands for; null if nothing.
+/// @param watch May cancel it, too.
 /// @throws error with `errc::not_owner` if it is not held.
 template<class Held, class Body>
 asio::awaitable<typename guarded_body<Body, Held>::value_type>
 run_guarded(asio::any_io_executor home,
             asio::awaitable<Held> lock,
             std::shared_ptr<ownership> (*owned)(const Held&),
-            Body body) {
+            Body body,
+            body_watch<Held> watch = {}) {
     asio::any_io_executor here = co_await asio::this_coro::executor;
-    auto work = guard_at_home(std::move(here), std::move(lock), owned, std::move(body));
+    auto work =
+        guard_at_home(std::move(here), std::move(lock), owned, std::move(body), std::move(watch));
     auto all = go_home(std::move(home), std::move(work));
     co_return co_await std::move(all);
 }

@@ -3,6 +3,8 @@
 
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/logic/admin.hpp>
+#include <coetcd/detail/recipe/keeping.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/lock_entry.hpp>
@@ -27,18 +29,26 @@ namespace coetcd::detail {
 /// What a public lock object and the operations under way on it share: what it holds now.
 class holder {
 public:
-    holder(std::shared_ptr<session_impl> s, const recipe& h, std::string n)
-        : holder(std::move(s), h, one_name(std::move(n), h)) {}
-    holder(std::shared_ptr<session_impl> s, const recipe& h, std::vector<wanted_name> w)
+    holder(std::shared_ptr<session_impl> s,
+           const recipe& h,
+           std::string n,
+           const lock_options& o = {})
+        : holder(std::move(s), h, one_name(std::move(n), h), o) {}
+    holder(std::shared_ptr<session_impl> s,
+           const recipe& h,
+           std::vector<wanted_name> w,
+           const lock_options& o = {})
         : session(std::move(s))
         , how(h)
         , wanted(std::move(w))
-        , name(wanted.front().name) {}
+        , name(wanted.front().name)
+        , options(checked(o)) {}
 
     const std::shared_ptr<session_impl> session;
     const recipe& how;
     const std::vector<wanted_name> wanted;
     const std::string name; ///< The first of them.
+    const lock_options options;
 
     /// The one that was granted last, until it is unlocked.
     std::shared_ptr<place> current() const {
@@ -65,6 +75,7 @@ public:
         if (!taken) {
             return false;
         }
+        keep_to(options, taken);
         const std::lock_guard alone(access_);
         guarded_ = guarded;
         current_.swap(taken); // `alone` goes before what was there
@@ -125,11 +136,14 @@ public:
         co_return held;
     }
 
+    /// What is known already.
+    static asio::awaitable<bool> settled(bool value) { co_return value; }
+
     /// Lets go of `a` at once; what is awaited is that etcd knows.
     static asio::awaitable<bool> unlock(const std::shared_ptr<holder>& self,
                                         std::shared_ptr<place> a) {
         if (!a) {
-            return nothing();
+            return settled(false);
         }
         self->forget(a);
         return a->release();
@@ -175,6 +189,20 @@ public:
         }
         co_return all;
     }
+    /// How many keys are before the session's own.
+    static asio::awaitable<std::optional<std::size_t>> position(std::shared_ptr<holder> self) {
+        session_impl& s = *self->session;
+        const range_request queue = logic::whole_queue(self->name);
+        const outcome<range_response> r =
+            co_await call(s.owner, queue, s.owner->within(s.request_timeout));
+        r.check();
+        const std::shared_ptr<place> held = self->current();
+        std::string ours;
+        if (held && held->held()) {
+            ours = held->key(); // it may have been resumed, and not look like the session's
+        }
+        co_return logic::position_in(r.response.kvs, self->name, s.lease(), s.nonce(), ours);
+    }
 
 private:
     /// Awaits at home what `taking` takes, and keeps it; unless we were cancelled while it was on
@@ -197,8 +225,6 @@ private:
             co_return kept;
         }
     }
-
-    static asio::awaitable<bool> nothing() { co_return false; }
 
     mutable std::mutex access_; // from anywhere
     std::shared_ptr<place> current_;

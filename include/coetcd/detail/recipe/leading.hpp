@@ -4,13 +4,10 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/logic/election.hpp>
-#include <coetcd/detail/logic/held.hpp>
-#include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/retry.hpp>
-#include <coetcd/detail/recipe/missing_key.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/resume.hpp>
-#include <coetcd/detail/service/key_watch.hpp>
+#include <coetcd/detail/recipe/watch_over.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
 
@@ -27,66 +24,6 @@ namespace coetcd::detail {
 
 inline constexpr recipe election_recipe{
     "election", &logic::exclusive_claim, "campaign_for", "try_campaign", "resign"};
-
-/// How long a leader waits for a renewal to tell why its key has gone.
-inline constexpr std::chrono::seconds patience_with_lease{1};
-
-/// A key that has gone is the end of the term, and its reason, if a renewal tells that soon.
-inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
-    const time_point soon = after(held->session->world.now(), patience_with_lease);
-    (void)co_await explain_missing_key(held, soon);
-    if (held->held()) {
-        held->on_missing();
-    }
-}
-
-/// Whether the key of a place is gone for certain.
-inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
-    session_impl& s = *held->session;
-    std::vector<logic::held_life> lives;
-    lives.push_back({held->key(), held->create_revision()});
-    notifier answered(s.world);
-    const auto part = std::make_shared<lane_part>(logic::look_at(lives));
-    part->order = lane_part::rank::patient;
-    part->likely = true;
-    part->not_after = after(s.world.now(), logic::renewal_timeout(s.ttl()));
-    part->on_end = [&answered] { answered.notify_all(); };
-    const withdrawn_at_end unless_over{*s.owner->transactions, part};
-    s.owner->transactions->submit(part);
-    while (!part->over) {
-        (void)co_await answered.wait();
-    }
-    // If there is no answer, the next renewal looks again.
-    co_return !part->ec && !logic::missing(part->response, lives).empty();
-}
-
-/// Watches the key of a place while that is held, so that its end is noticed at once, and not with
-/// the next renewal.
-inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
-    struct own_watch {
-        session_impl& of;
-        std::unique_ptr<key_watch> watch;
-        ~own_watch() { of.watches.keep(std::move(watch)); }
-    };
-    session_impl& s = *held->session;
-    const own_watch own{s, s.watches.take(held->key())};
-    own.watch->attach(held->changed, held->create_revision(), time_point::min());
-    bool gone = false;
-    while (held->held() && !gone) {
-        gone = own.watch->erased();
-        if (!gone && own.watch->blind()) {
-            own.watch->look_taken();
-            gone = co_await is_key_gone(held);
-        } else if (!gone) {
-            own.watch->restart_if_ended();
-            const auto pause = logic::recheck_interval(s.ttl(), s.world.random());
-            (void)co_await held->changed.wait(after(s.world.now(), pause));
-        }
-    }
-    if (gone && held->held()) {
-        co_await lose_key(held);
-    }
-}
 
 /// What a `leadership` and the operations under way on it share: a term.
 class leading {

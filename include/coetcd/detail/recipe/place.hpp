@@ -116,7 +116,8 @@ public:
 
     const std::shared_ptr<session_impl> session;
     const std::vector<std::string> names;
-    notifier changed; ///< Of everything that a wait may be for.
+    notifier changed;             ///< Of everything that a wait may be for.
+    std::atomic<int> handles = 0; ///< Of those that answer for it together: the last gives it back.
 
     /// For messages.
     std::string title() const {
@@ -215,17 +216,36 @@ public:
         }
         holds_ = true;
         not_after_ = time_point::max(); // the patience of who waited for it is over
-        granted_ = session->world.now();
+        granted_at_ = session->world.now();
+        granted_ = granted_at_;
         session->look_after(*this);
     }
-    bool held() const override { return holds_ && session->alive(); }
+    bool held() const override {
+        return holds_ && session->world.now() < held_until_.load() && session->alive();
+    }
     /// It was not lost, but is not wanted any more.
     bool is_given_up() const { return !holds_ && !lost_; }
     error loss() const override {
         if (!session->alive()) {
             return session->loss(title());
         }
+        if (!missing_ && session->world.now() >= held_until_.load()) {
+            return error(errc::hold_expired, title());
+        }
         return error(errc::lock_lost, title());
+    }
+    /// It is to end so long after it was granted, whatever becomes of the session. See keeping.hpp.
+    void end_after(std::chrono::nanoseconds most) { held_until_ = after(granted_at_, most); }
+    time_point held_until() const { return held_until_; }
+    /// At home: granted, and neither lost nor given back.
+    bool is_kept() const { return phase_ == phase::held && !lost_; }
+    bool is_lost() const { return lost_; }
+    /// Its time is over: gives it back.
+    void on_expired() {
+        const auto self = shared_from_this(); // those who are told may let go of it
+        holds_ = false;
+        tell_loss();
+        (void)leave();
     }
     env& world() const override { return session->world; }
 
@@ -453,7 +473,9 @@ private:
     std::atomic<std::int64_t> write_life_ = reads;
     std::shared_ptr<lane_part> raise_;  // the upgrade that is under way
     std::shared_ptr<leaving> lowering_; // the downgrade that is under way
-    std::optional<time_point> granted_; // for the observer
+    time_point granted_at_{};
+    std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
+    std::optional<time_point> granted_;                     // for the observer
     std::optional<lines::turn> turn_;
     const loss_source::subscription loss_of_session_;
 };

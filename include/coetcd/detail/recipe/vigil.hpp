@@ -9,6 +9,7 @@
 #include <coetcd/detail/service/session.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,15 @@ public:
     /// @param wake Notified of whatever may end the wait; of the session's end by its owner.
     vigil(std::shared_ptr<session_impl> s, notifier& wake)
         : session_(std::move(s))
+        , owner_(session_->owner)
         , wake_(wake) {}
+    /// Without a session.
+    /// @param ttl Of those who are waited for: how often to look by itself follows from it.
+    vigil(std::shared_ptr<client_impl> c, std::chrono::seconds ttl, notifier& wake)
+        : owner_(std::move(c))
+        , wake_(wake)
+        , watches_(std::make_unique<kept_watches>(*owner_->world, owner_->hub))
+        , ttl_(ttl) {}
     ~vigil() {
         drop(main_);
         withdraw_question();
@@ -44,7 +53,7 @@ public:
     /// @param known It was there in the answer to a request that was sent then.
     void watch(const std::string& key, std::int64_t create_revision, time_point known) {
         drop(main_);
-        main_ = session_->watches.take(key);
+        main_ = watches().take(key);
         main_->attach(wake_, create_revision, known);
     }
     /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
@@ -56,10 +65,10 @@ public:
     asio::awaitable<end> until_moved(std::function<txn()> look,
                                      std::function<bool(const txn_response&)> moved,
                                      time_point deadline) {
-        env& world = session_->world;
-        time_point own_due = after(world.now(), own_patience);
+        env& world = *owner_->world;
+        const time_point own_due = after(world.now(), own_patience);
         time_point recheck = next_recheck();
-        while (session_->alive()) {
+        while (alive()) {
             if (main_->erased() || any_own(&key_watch::erased)) {
                 withdraw_question();
                 co_return end::moved;
@@ -111,7 +120,7 @@ private:
 
     void watch_own(time_point now) {
         for (const logic::held_life& life : own_lives_) {
-            own_.push_back(session_->watches.take(life.key));
+            own_.push_back(watches().take(life.key));
             own_.back()->attach(wake_, life.create_revision, now);
         }
     }
@@ -121,9 +130,13 @@ private:
     }
 
     time_point next_recheck() const {
-        env& world = session_->world;
-        return after(world.now(), logic::recheck_interval(session_->ttl(), world.random()));
+        env& world = *owner_->world;
+        const std::chrono::seconds ttl = session_ ? session_->ttl() : ttl_;
+        return after(world.now(), logic::recheck_interval(ttl, world.random()));
     }
+
+    bool alive() const { return !session_ || session_->alive(); }
+    kept_watches& watches() { return session_ ? session_->watches : *watches_; }
 
     /// @returns Whether `question_` has an answer, or has failed for good.
     asio::awaitable<bool> ask(const std::function<txn()>& look, time_point deadline) {
@@ -133,10 +146,10 @@ private:
             question_->likely = true;
             question_->not_after = deadline;
             question_->on_end = [this] { wake_.notify_all(); };
-            session_->owner->transactions->submit(question_);
+            owner_->transactions->submit(question_);
         }
         while (!question_->over) {
-            if (!session_->alive() || main_->erased() || session_->world.now() >= deadline) {
+            if (!alive() || main_->erased() || owner_->world->now() >= deadline) {
                 co_return false;
             }
             (void)co_await wake_.wait(deadline);
@@ -151,18 +164,21 @@ private:
     void withdraw_question() {
         if (question_) {
             question_->on_end = nullptr;
-            session_->owner->transactions->withdraw(question_);
+            owner_->transactions->withdraw(question_);
             question_ = nullptr;
         }
     }
     void drop(std::unique_ptr<key_watch>& w) {
         if (w) {
-            session_->watches.keep(std::move(w));
+            watches().keep(std::move(w));
         }
     }
 
-    const std::shared_ptr<session_impl> session_;
+    const std::shared_ptr<session_impl> session_; // null: there is none
+    const std::shared_ptr<client_impl> owner_;
     notifier& wake_;
+    const std::unique_ptr<kept_watches> watches_; // if there is no session, which has some
+    const std::chrono::seconds ttl_{0};           // likewise
     std::unique_ptr<key_watch> main_;
     std::vector<std::unique_ptr<key_watch>> own_;
     std::vector<logic::held_life> own_lives_;

@@ -146,15 +146,21 @@ end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanosecon
     co_return result;
 }
 
-/// The same, in the background, of a lease that no key can have: it keeps nobody from anything, and
-/// ends by itself. So nobody is kept waiting for it for long, as a program is that wants to end.
-inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) {
-    constexpr std::chrono::seconds patience(1);
+/// The same, in the background.
+inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
+                              lease_id id,
+                              std::chrono::nanoseconds patience) {
     auto quietly = [](asio::awaitable<answer> work) -> asio::awaitable<void> {
         (void)co_await std::move(work);
     };
     env& world = *impl->world;
     spawn(world, quietly(end_lease(std::move(impl), id, patience)));
+}
+
+/// The same, of a lease that no key can have: it keeps nobody from anything, and ends by itself. So
+/// nobody is kept waiting for it for long, as a program is that wants to end.
+inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) {
+    end_lease_quietly(std::move(impl), id, std::chrono::seconds(1));
 }
 
 inline void require_ttl(std::chrono::seconds ttl) {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/session.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+// What others than its holder can do about a lock.
+
+namespace coetcd {
+
+/// Ends one ownership of a lock, whoever has it: that with this fencing token, and never the next
+/// one, however late the request arrives. Two round trips; one if there is no such ownership.
+///
+/// The holder is told as if its key was deleted by hand: with the next renewal, or at once with
+/// `lock_options::watch_while_held`. Until then it goes on, and what it does is not undone; its
+/// fencing token and its guarded writes are refused. It cannot come back, even if a request of its
+/// own is still on its way. The token of a waiter, from `mutex::waiters`, ends that wait with
+/// `errc::lock_lost`.
+///
+/// In etcd it leaves one key that blocks nobody, and goes with the holder's lease. The holders of
+/// Go's client and of `etcdctl lock` are ended, too; they do not notice.
+///
+/// @param token From `mutex::holder`, `request_release` or a log of the holder's.
+/// @returns False if it had ended already: there is nothing left to be done.
+/// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or `token` is not
+///   positive.
+/// @throws error as `client`. It asks again while there is time, and a repeated call does no harm.
+/// @par Cancellation
+/// `terminal`. The ownership may have been ended.
+boost::asio::awaitable<bool> force_unlock(const client& by, std::string name, std::int64_t token);
+
+/// Asks the holder of a lock to give it back. Two round trips; one if nobody holds it.
+///
+/// It is heard by a holder that waits for `held_lock::release_requested`, which may have begun to
+/// do so before or after. Nothing forces a holder: see `force_unlock`.
+///
+/// The request is meant for one ownership. In etcd it is one key for each session and name, which
+/// the next request of the session replaces. It blocks nobody, and goes when the session ends.
+///
+/// @returns The fencing token of the holder; nothing if there is none.
+/// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
+/// @throws error as `client`; with `errc::session_lost` or `errc::session_closed` if `by` has
+///   ended.
+/// @par Cancellation
+/// `terminal`. The request may have been made.
+boost::asio::awaitable<std::optional<std::int64_t>> request_release(const session& by,
+                                                                    std::string name);
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/admin.hpp>
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/admin.hpp>
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+/// Claims for a fixed time: a key in a lock's queue, with a lease of its own that nobody renews.
+///
+/// The lease takes the place of the epoch: a copy of the request that comes after its end is
+/// refused. While it lives, a copy that comes after `force_unlock` finds the epoch that this put.
+namespace coetcd::detail::logic {
+
+inline std::string claim_id(lease_id lease) {
+    return hex(static_cast<std::uint64_t>(lease)) + "-0";
+}
+inline std::string claim_key(const std::string& name, lease_id lease) {
+    return name + "/" + claim_id(lease);
+}
+
+/// Takes a name if nobody is there. Else: were we, by an earlier copy; and who is?
+inline txn take_for_a_time(const std::string& name, lease_id lease) {
+    const std::string key = claim_key(name, lease);
+    const range_request oldest = oldest_key_of(name);
+    put_options with_lease;
+    with_lease.lease = lease;
+    txn t;
+    t.compares.push_back(compare::create_revision(name + "." + claim_id(lease)) == 0);
+    t.compares.push_back(compare::create_revision(oldest.range) == 0);
+    t.success.push_back(op::put(key, "", with_lease));
+    t.failure.push_back(op::range(key, transactions::keys_only()));
+    t.failure.push_back(op::range(oldest.range, oldest.options));
+    return t;
+}
+
+struct claiming {
+    std::int64_t token = 0;             ///< Of the claim; 0: somebody else is there.
+    std::optional<predecessor> ahead{}; ///< Who, if there still is somebody.
+};
+
+/// What the answer means.
+inline claiming
+after_taking_for_a_time(const txn_response& response, const std::string& name, lease_id lease) {
+    claiming result;
+    if (response.succeeded) {
+        result.token = answers::require_revision(response.header.revision);
+        return result;
+    }
+    const range_response& own = answers::range_at(response, 0);
+    if (answers::holds(own, claim_key(name, lease), 0)) {
+        result.token = answers::require_revision(own.kvs.front().create_revision);
+    } else {
+        result.ahead = first_in(answers::range_at(response, 1));
+    }
+    return result;
+}
+
+/// How long to wait before a name is tried that has just become free, so that those who have waited
+/// do not come in the same moment.
+inline std::chrono::nanoseconds before_a_try(std::uint64_t random) {
+    constexpr std::uint64_t most = 50'000'000;
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(random % (most + 1)));
+}
+
+} // namespace coetcd::detail::logic

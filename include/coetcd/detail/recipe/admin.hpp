@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/admin.hpp>
+#include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// @throws error Says also what a user needs who was denied it.
+inline void check_lock_answer(const answer& a, const std::string& name, const char* call) {
+    if (a.ec) {
+        std::string text = std::string(call) + " \"" + wire::printable(name) + "\": " + a.text;
+        if (a.ec == server_errc::permission_denied) {
+            text += "; " + logic::needed_permission(wire::printable(name));
+        }
+        throw error(a.ec, text);
+    }
+}
+
+inline asio::awaitable<bool>
+force_unlock(std::shared_ptr<client_impl> by, when how, std::string name, std::int64_t token) {
+    constexpr const char* title = "force_unlock";
+    const range_request life = logic::life_of(name, token);
+    const outcome<range_response> found = co_await call(by, life, how);
+    check_lock_answer(found, name, title);
+    const std::optional<txn> end = logic::force(name, token, found.response.kvs);
+    if (!end) {
+        co_return false;
+    }
+    const outcome<txn_response> ended = co_await call(by, *end, how.as(impact::idempotent));
+    if (ended.ec == server_errc::not_found) { // the lease, and the keys with it
+        co_return false;
+    }
+    check_lock_answer(ended, name, title);
+    // If an answer was lost, it may have been our own first copy that ended it.
+    co_return ended.response.succeeded || ended.left == logic::effect::unresolved;
+}
+
+inline asio::awaitable<std::optional<std::int64_t>> request_release(std::shared_ptr<session_impl> s,
+                                                                    std::string name) {
+    constexpr const char* title = "request_release";
+    const auto require_session = [&s, &name] {
+        s->require_alive(std::string(title) + " \"" + wire::printable(name) + "\"");
+    };
+    require_session();
+    const when how = s->owner->within(s->request_timeout);
+    const range_request oldest = logic::oldest_key_of(name);
+    const outcome<range_response> read = co_await call(s->owner, oldest, how);
+    check_lock_answer(read, name, title);
+    std::optional<logic::predecessor> holder = logic::first_in(read.response);
+    std::optional<std::int64_t> asked;
+    while (holder && !asked) {
+        require_session();
+        const txn asks = logic::ask_for_release(name, *holder, s->lease(), s->nonce());
+        const outcome<txn_response> said =
+            co_await call(s->owner, asks, how.as(impact::idempotent));
+        if (said.ec == server_errc::not_found) { // the lease that we put with
+            s->lose(session_end::expired);
+            require_session();
+        }
+        check_lock_answer(said, name, title);
+        if (said.response.succeeded) {
+            asked = holder->create_revision;
+        } else {
+            holder = logic::first_in(logic::answers::range_at(said.response, 0));
+        }
+    }
+    co_return asked;
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/claims.hpp>
+#include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/admin.hpp>
+#include <coetcd/detail/recipe/vigil.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/lease.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// What was claimed for a time. Its lease is revoked when it is given back.
+class claim_impl : public std::enable_shared_from_this<claim_impl> {
+public:
+    claim_impl(std::shared_ptr<client_impl> c,
+               std::chrono::nanoseconds t,
+               std::string k,
+               lease_id l,
+               std::int64_t r,
+               time_point u)
+        : owner(std::move(c))
+        , timeout(t)
+        , key(std::move(k))
+        , lease(l)
+        , token(r)
+        , until(u)
+        , changed_(*owner->world) {}
+
+    const std::shared_ptr<client_impl> owner;
+    const std::chrono::nanoseconds timeout;
+    const std::string key;
+    const lease_id lease;
+    const std::int64_t token;
+    const time_point until; ///< It is certain to exist.
+
+    // From anywhere.
+    bool valid() const { return !given_back_ && owner->world->now() < until; }
+    std::chrono::nanoseconds left() const {
+        return valid() ? until - owner->world->now() : std::chrono::nanoseconds(0);
+    }
+    void keep() { kept_ = true; }
+    /// Nobody has a handle to it any more.
+    void drop() {
+        if (!kept_ && !given_back_) {
+            begin_to_release();
+        }
+    }
+
+    /// Gives it back, at the call; what is awaited is that etcd knows.
+    static asio::awaitable<bool> release(const std::shared_ptr<claim_impl>& self) {
+        self->begin_to_release();
+        return self->owner->home(until_released(self));
+    }
+    /// The same, in the background, unless that was done or is under way.
+    void begin_to_release() {
+        given_back_ = true;
+        at_home(*owner->world, [self = shared_from_this()] {
+            if (self->now_ == state::there) {
+                self->now_ = state::leaving;
+                spawn(*self->owner->world, revoke(self));
+            }
+        });
+    }
+
+private:
+    enum class state { there, leaving, gone };
+
+    static asio::awaitable<void> revoke(std::shared_ptr<claim_impl> self) {
+        const wire::lease_revoke_request request{self->lease};
+        const when how = self->owner->within(self->timeout);
+        const outcome<lease_revoke_response> revoked = co_await call(self->owner, request, how);
+        self->trouble_ = revoked;
+        if (revoked.ec == server_errc::not_found) {
+            self->trouble_.ec.clear();
+        }
+        self->was_there_ =
+            !revoked.ec || (!self->trouble_.ec && revoked.left == logic::effect::unresolved);
+        self->now_ = self->trouble_.ec ? state::there : state::gone;
+        self->changed_.notify_all();
+    }
+    static asio::awaitable<bool> until_released(std::shared_ptr<claim_impl> self) {
+        while (self->now_ == state::leaving) {
+            (void)co_await self->changed_.wait();
+        }
+        if (self->now_ == state::there) {
+            self->trouble_.check();
+        }
+        const bool told = std::exchange(self->told_, true);
+        co_return self->was_there_ && !told;
+    }
+
+    std::atomic<bool> given_back_ = false;
+    std::atomic<bool> kept_ = false;
+    state now_ = state::there; // its lease
+    bool was_there_ = false;   // when it was revoked
+    bool told_ = false;        // that it was
+    answer trouble_;           // with that
+    notifier changed_;
+};
+
+inline void require_hold(std::chrono::seconds hold) {
+    constexpr std::chrono::seconds longest(9'000'000'000); // etcd's
+    if (hold.count() <= 0 || hold > longest) {
+        throw std::invalid_argument("hold: must be from one second to 9,000,000,000");
+    }
+}
+
+/// What one try has come to.
+struct claim_try {
+    std::shared_ptr<claim_impl> claim; ///< Null: somebody else is there.
+    std::optional<logic::predecessor> ahead;
+    time_point sent{}; ///< The request that told so.
+};
+
+/// Grants a lease, and takes the name with it if that is free. Whatever ends it without a claim,
+/// the lease is revoked in the background, and the key with it, if it was put.
+inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
+                                               when how,
+                                               std::chrono::nanoseconds timeout,
+                                               std::string name,
+                                               std::chrono::seconds hold) {
+    struct lease_guard {
+        std::shared_ptr<client_impl> by;
+        lease_id lease;
+        bool pending = false;
+        std::chrono::nanoseconds patience = std::chrono::seconds(1); // nothing has that lease yet
+        ~lease_guard() {
+            if (pending && lease != 0) { // which was drawn
+                end_lease_quietly(std::move(by), lease, patience);
+            }
+        }
+    };
+    lease_guard guard{by, 0, true};
+    outcome<lease_grant_response> granted;
+    try {
+        granted = co_await grant_drawn_lease(by, how, hold, guard.lease);
+    } catch (const error& e) {
+        guard.pending = e.code() == errc::outcome_unknown;
+        if (guard.pending) {
+            throw error(errc::timed_out, e.what()); // nothing stays of it
+        }
+        throw;
+    }
+    const lease_id lease = guard.lease;
+    guard.patience = timeout;
+    const txn takes = logic::take_for_a_time(name, lease);
+    outcome<txn_response> said = co_await call(by, takes, how.as(impact::idempotent));
+    if (said.ec == errc::outcome_unknown) {
+        said.ec = errc::timed_out; // likewise
+    }
+    check_lock_answer(said, name, "try_claim");
+    const logic::claiming now = logic::after_taking_for_a_time(said.response, name, lease);
+    claim_try result;
+    result.ahead = now.ahead;
+    result.sent = said.sent;
+    if (now.token == 0) {
+        co_return result;
+    }
+    auto world = by->world;
+    const time_point until = after(granted.sent, logic::certain(granted.response.ttl));
+    const auto made = make_at_home<claim_impl>(
+        std::move(world), by, timeout, logic::claim_key(name, lease), lease, now.token, until);
+    guard.pending = false;
+    auto at_end = [made](claim_impl*) { made->drop(); }; // from anywhere
+    result.claim = std::shared_ptr<claim_impl>(made.get(), std::move(at_end));
+    if (!made->valid()) {
+        throw error(errc::timed_out,
+                    "try_claim \"" + wire::printable(name) + "\": etcd was too slow");
+    }
+    co_return result;
+}
+
+/// Waits until a key ahead has gone.
+/// @returns False if the deadline came first.
+inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
+                                        std::string name,
+                                        logic::predecessor ahead,
+                                        time_point known,
+                                        std::chrono::seconds hold,
+                                        time_point deadline) {
+    notifier wake(*by->world);
+    vigil watching(by, hold, wake);
+    watching.watch(ahead.key, ahead.create_revision, known);
+    std::function<txn()> look = [&ahead] {
+        return txn().then(op::range(ahead.key, logic::transactions::keys_only()));
+    };
+    std::function<bool(const txn_response&)> gone = [&ahead](const txn_response& r) {
+        const range_response& read = logic::answers::range_at(r, 0);
+        return !logic::answers::holds(read, ahead.key, ahead.create_revision);
+    };
+    auto wait = watching.until_moved(std::move(look), std::move(gone), deadline);
+    const vigil::end how = co_await std::move(wait);
+    if (how == vigil::end::failed) {
+        answer failure;
+        failure.ec = watching.failure;
+        failure.text = watching.failure_text;
+        check_lock_answer(failure, name, "claim_for");
+    }
+    co_return how == vigil::end::moved;
+}
+
+/// Who is there now, if anybody is.
+inline asio::awaitable<std::optional<logic::predecessor>>
+who_has(std::shared_ptr<client_impl> by, when how, std::string name) {
+    const range_request oldest = logic::oldest_key_of(name);
+    const outcome<range_response> read = co_await call(by, oldest, how);
+    check_lock_answer(read, name, "claim_for");
+    co_return logic::first_in(read.response);
+}
+
+/// One round of `claim_until`: a try if nobody is there, else a wait for that key to go and a look.
+/// @param last What is known of who is there; is told what is known now.
+inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
+                                         std::chrono::nanoseconds timeout,
+                                         std::string name,
+                                         std::chrono::seconds hold,
+                                         time_point deadline,
+                                         claim_try& last) {
+    env& world = *by->world;
+    const auto in_time = [&] {
+        when how = by->within(timeout);
+        how.deadline = std::min(how.deadline, deadline);
+        return how;
+    };
+    if (!last.ahead) {
+        auto tries = try_to_claim(by, in_time(), timeout, name, hold);
+        last = co_await std::move(tries);
+        co_return;
+    }
+    auto waits = until_free(by, name, *last.ahead, last.sent, hold, deadline);
+    const bool free = co_await std::move(waits);
+    if (!free) {
+        co_return;
+    }
+    last.ahead.reset();
+    notifier moment(world);
+    const time_point next = after(world.now(), logic::before_a_try(world.random()));
+    const bool notified = co_await moment.wait(std::min(next, deadline));
+    if (notified || world.now() >= deadline) {
+        co_return;
+    }
+    last.sent = world.now();
+    auto looks = who_has(by, in_time(), name);
+    last.ahead = co_await std::move(looks);
+}
+
+/// Tries, and again whenever the one who is there has gone, until `deadline`.
+/// @returns Null if others had it.
+inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<client_impl> by,
+                                                                std::chrono::nanoseconds timeout,
+                                                                std::string name,
+                                                                std::chrono::seconds hold,
+                                                                time_point deadline) {
+    env& world = *by->world;
+    claim_try last;
+    bool busy = false; // somebody was there
+    while (!last.claim && (!busy || world.now() < deadline)) {
+        std::optional<error> failure;
+        try {
+            co_await claim_round(by, timeout, name, hold, deadline, last);
+        } catch (const error& e) {
+            failure = e;
+        }
+        busy = busy || last.ahead.has_value();
+        if (!failure) {
+            continue;
+        }
+        const bool passing = logic::is_passing(failure->code());
+        if (!passing || (world.now() >= deadline && !busy)) {
+            throw error(*failure);
+        }
+        notifier pause(world);
+        (void)co_await pause.wait(
+            std::min(after(world.now(), std::chrono::milliseconds(100)), deadline));
+    }
+    co_return std::move(last.claim);
+}
+
+/// Tries once.
+/// @returns Null if others have it.
+inline asio::awaitable<std::shared_ptr<claim_impl>> claim_now(std::shared_ptr<client_impl> by,
+                                                              std::chrono::nanoseconds timeout,
+                                                              std::string name,
+                                                              std::chrono::seconds hold) {
+    auto tries = try_to_claim(by, by->within(timeout), timeout, std::move(name), hold);
+    claim_try tried = co_await std::move(tries);
+    co_return std::move(tried.claim);
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/recipe/place.hpp>
+#include <coetcd/detail/recipe/watch_over.hpp>
+#include <coetcd/lock_options.hpp>
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+// What goes on while a place is held, beside what the session does for all of them. Each of these
+// ends with the hold.
+namespace coetcd::detail {
+
+inline const lock_options& checked(const lock_options& o) {
+    if (o.max_hold && o.max_hold->count() <= 0) {
+        throw std::invalid_argument("max_hold: must be positive");
+    }
+    return o;
+}
+
+/// Gives it back when its time is over.
+inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
+    while (self->is_kept()) {
+        const time_point until = self->held_until();
+        if (self->session->world.now() >= until) {
+            self->on_expired();
+            break;
+        }
+        (void)co_await self->changed.wait(until);
+    }
+}
+
+/// Has it held as its owner wants. From anywhere, before the owner knows that it is granted.
+inline void keep_to(const lock_options& options, const std::shared_ptr<place>& taken) {
+    if (options.max_hold) {
+        taken->end_after(*options.max_hold);
+    }
+    if (options.max_hold || options.watch_while_held) {
+        // Not by a handle, which would answer for it.
+        std::shared_ptr<place> self = taken->shared_from_this();
+        at_home(self->session->world, [self, options] {
+            if (options.max_hold) {
+                spawn(self->session->world, end_in_time(self));
+            }
+            if (options.watch_while_held) {
+                spawn(self->session->world, watch_over(self));
+            }
+        });
+    }
+}
+
+} // namespace coetcd::detail

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/client.hpp>
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/kv.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace coetcd {
+
+namespace detail {
+class access;
+class claim_impl;
+} // namespace detail
+
+/// A name that is claimed for a fixed time, from `try_claim`: what `SET NX PX` is used for in
+/// Redis, as in "once an hour, by whoever comes first". It needs no session, and nobody renews it.
+///
+/// It is in the queue of the `mutex` of that name, and so excludes that, Go's `concurrency.Mutex`
+/// and `etcdctl lock` for as long as it lasts.
+///
+/// etcd ends it between the end of `hold` and a second later; each new leader of etcd starts that
+/// time anew, so that there is no upper bound. Its destruction gives it back in the background,
+/// unless `keep` was called. Each claim leaves a dead key in etcd's index until compaction.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] timed_claim {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// No claim, as one that was moved from: it can be assigned to and destroyed, and all else
+    /// throws `std::logic_error`. Default-constructible because `co_spawn` requires it of results.
+    timed_claim() noexcept = default;
+    timed_claim(timed_claim&&) noexcept = default;
+    timed_claim& operator=(timed_claim&&) noexcept = default;
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// Whether it is certain to last, as far as can be known without asking etcd: until `hold`,
+    /// minus a margin of 10 % (at least 250 ms), after the request that began it was *sent*; on a
+    /// clock that runs through a suspend. It was not given back, either. A deletion by hand is not
+    /// noticed.
+    bool valid() const;
+    /// For how long; 0 if it is not.
+    std::chrono::nanoseconds left() const;
+
+    /// The fencing token: it grows with each owner of a lock of this name, of whichever kind.
+    std::int64_t token() const;
+    /// A condition for a transaction, true only as long as this very claim lasts.
+    compare is_owner() const;
+    const std::string& key() const;
+    lease_id lease() const;
+
+    /// Gives it back. One round trip. It takes effect at the call: `valid` is false. Await the
+    /// result to know that etcd has done it.
+    /// @returns False if it had ended, or was given back before.
+    /// @throws error as `client`: it then ends by itself, unless a second call ends it.
+    /// @par Cancellation
+    /// `terminal`. It is given back in the background.
+    boost::asio::awaitable<bool> release();
+
+    /// Lets it last for its time, whatever becomes of this object and of the program.
+    void keep();
+
+private:
+    friend class detail::access;
+    explicit timed_claim(std::shared_ptr<detail::claim_impl> impl);
+
+    detail::handle<detail::claim_impl> impl_;
+};
+
+/// Claims a name for a time if nobody has it. Two round trips.
+/// @param hold At least one second; etcd raises it to its minimum, by default two.
+/// @returns Nothing if somebody holds the name, or waits for it. Nothing is left in etcd.
+/// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or `hold` is invalid.
+/// @throws error as `client`, but never with `errc::outcome_unknown`: what may have been claimed is
+///   given back in the background, as with every other end without a claim.
+/// @par Cancellation
+/// `terminal`, at once. What may have been claimed is given back in the background.
+boost::asio::awaitable<std::optional<timed_claim>>
+try_claim(const client& by, std::string name, std::chrono::seconds hold);
+
+/// The same, and tries again whenever the one who has it is gone, for at most `wait`; if that is
+/// not positive, as `try_claim`. It has no place in the queue: whoever waits with a `mutex` comes
+/// first, and among those who wait so anybody may. It watches one key, and tries after a random
+/// moment of up to 50 ms, so that an end is no stampede.
+/// @returns Nothing if others had it all the time.
+/// @throws error Also with `errc::timed_out` if etcd has told nothing by then.
+boost::asio::awaitable<std::optional<timed_claim>> claim_for(const client& by,
+                                                             std::string name,
+                                                             std::chrono::seconds hold,
+                                                             std::chrono::nanoseconds wait);
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/timed_claim.hpp>
+#endif

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/admin.hpp>
+#include <coetcd/client.hpp>
+#include <coetcd/fencing_gate.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/sequencer.hpp>
+#include <coetcd/session.hpp>
+#include <coetcd/timed_claim.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <signal.h>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/async.hpp"
+#include "support/catch.hpp"
+#include "support/etcd_server.hpp"
+#include "support/etcd_tools.hpp"
+#include "support/process.hpp"
+#include "support/run_test.hpp"
+
+using namespace std::chrono_literals;
+using namespace support;
+namespace asio = boost::asio;
+using coetcd::client;
+using coetcd::errc;
+using coetcd::held_lock;
+using coetcd::op;
+using coetcd::session;
+using coetcd::timed_claim;
+using coetcd::txn;
+
+namespace {
+
+client connect(const asio::any_io_executor& executor) {
+    return client(executor, shared_etcd().url());
+}
+
+awaitable<void> until_waiting(const coetcd::mutex& m, std::size_t n) {
+    auto there = [&m, n]() -> awaitable<bool> {
+        const auto waiting = co_await m.waiters();
+        co_return waiting.size() == n;
+    };
+    co_await eventually(there, 5s, std::to_string(n) + " wait for " + m.name());
+}
+
+/// Whether etcd still sees the ownership that `m` believes in.
+awaitable<bool> is_owner(client c, const coetcd::mutex& m) {
+    auto guarded = txn().when(m.is_owner());
+    const auto proof = co_await c.txn(std::move(guarded));
+    co_return proof.succeeded;
+}
+
+std::string told(const char* variable) {
+    const char* value = std::getenv(variable);
+    return value != nullptr ? value : "";
+}
+
+} // namespace
+
+TEST_CASE("Hold a lock and tell its sequencer", "[.process]") {
+    const std::string url = told("COETCD_TEST_URL");
+    if (url.empty()) {
+        return; // not started by another test
+    }
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, url);
+        session s = co_await open_session(c, 2s);
+        coetcd::mutex m(s, told("COETCD_TEST_NAME"));
+        const held_lock held = co_await m.scoped_lock();
+        std::cout << "\nsequencer " << held.sequencer() << std::endl;
+        (void)co_await s.wait_lost();
+    });
+}
+
+TEST_CASE("force_unlock in a race with a hand-over never hits the next holder", "[admin]") {
+    run_test(
+        []() -> awaitable<void> {
+            const auto executor = co_await asio::this_coro::executor;
+            const client c = connect(executor);
+            session s1 = co_await open_session(c, 60s);
+            session s2 = co_await open_session(c, 60s);
+            const std::string name = unique_name("force-race");
+            coetcd::mutex one(s1, name);
+            coetcd::mutex two(s2, name);
+            coetcd::mutex* holder = &one;
+            coetcd::mutex* next = &two;
+            int hits = 0;
+            int misses = 0;
+            co_await holder->lock();
+            for (int i = 0; i != 400; ++i) {
+                const auto token = holder->fencing_token();
+                task<void> waiting(executor, next->lock());
+                if (i % 2 == 0) {
+                    co_await until_waiting(*holder, 1);
+                }
+                bool forced = false;
+                if (i % 4 == 0) { // it was there for certain
+                    forced = co_await coetcd::force_unlock(c, name, token);
+                    CHECK(forced);
+                    const bool ours = co_await holder->unlock();
+                    CHECK(!ours);
+                } else {
+                    task<bool> forcing(executor, coetcd::force_unlock(c, name, token));
+                    co_await yield(i % 11);
+                    if (i % 4 == 1) {
+                        co_await sleep_for(std::chrono::microseconds(i % 13 * 150));
+                    }
+                    const bool ours = co_await holder->unlock();
+                    forced = co_await forcing.result();
+                    CHECK((forced || ours)); // one of them ended it
+                }
+                ++(forced ? hits : misses);
+                co_await waiting.result();
+                CHECK(next->fencing_token() > token);
+                const bool late = co_await coetcd::force_unlock(c, name, token);
+                CHECK(!late);
+                const bool there = co_await is_owner(c, *next);
+                REQUIRE(there);
+                std::swap(holder, next);
+            }
+            CHECK(hits >= 100);
+            CHECK(misses > 0);
+            (void)co_await holder->unlock();
+            co_await until_count(c, name + "/", 0);
+            const auto epochs = co_await count(c, name + ".");
+            CHECK(epochs <= 4); // two for each session
+            co_await s1.close();
+            co_await s2.close();
+            co_await until_count(c, name, 0);
+        },
+        {});
+}
+
+TEST_CASE("force_unlock ends etcdctl's lock, and the next one gets it", "[admin][etcdctl]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        session s = co_await open_session(c, 30s);
+        const std::string name = unique_name("force-go");
+        coetcd::mutex m(s, name);
+        auto theirs = shared_etcd().background_etcdctl({"lock", name});
+        const auto key = co_await theirs.async_read_line();
+        REQUIRE(key);
+        const auto holder = co_await m.holder();
+        REQUIRE(holder);
+        CHECK(holder->key == *key);
+        task<void> waiting(executor, m.lock());
+        co_await until_waiting(m, 1);
+        const auto position = co_await m.position();
+        CHECK(position == 1U);
+        const bool ended = co_await coetcd::force_unlock(c, name, holder->create_revision);
+        CHECK(ended);
+        co_await waiting.result();
+        const auto now = co_await m.position();
+        CHECK(now == 0U);
+        theirs.signal(SIGINT);
+        (void)co_await theirs.async_wait();
+        const bool still = co_await is_owner(c, m);
+        CHECK(still); // its own unlock came too late to hit us
+        co_await s.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("A holder that watches its lock learns of force_unlock at once", "[admin]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        session s = co_await open_session(c, 60s); // renewed every 20 s
+        const std::string name = unique_name("force-watched");
+        coetcd::lock_options options;
+        options.watch_while_held = true;
+        coetcd::mutex m(s, name, options);
+        const held_lock held = co_await m.scoped_lock();
+        task<coetcd::error_code> lost(executor, held.wait_lost());
+        co_await sleep_for(200ms);
+        CHECK(!lost.done());
+        const bool ended = co_await coetcd::force_unlock(c, name, held.fencing_token());
+        CHECK(ended);
+        const auto before = clock::now();
+        const auto why = co_await lost.result();
+        CHECK(why == errc::lock_lost);
+        CHECK(ms_between(before, clock::now()) < 1000);
+        co_await s.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("A holder gives way to who asks for the lock", "[admin]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const client other = connect(executor);
+        session s1 = co_await open_session(c, 30s);
+        session s2 = co_await open_session(other, 30s);
+        const std::string name = unique_name("asked");
+        coetcd::mutex m1(s1, name);
+        coetcd::mutex m2(s2, name);
+        auto body = []() -> awaitable<void> { co_await sleep_for(1h); };
+        task<void> working(executor, coetcd::with_lock(m1, body, coetcd::yield_on_request(50ms)));
+        auto held = [&m2]() -> awaitable<bool> {
+            const auto holder = co_await m2.holder();
+            co_return holder.has_value();
+        };
+        co_await eventually(held, 5s, "it is held");
+        task<void> waiting(executor, m2.lock());
+        co_await until_waiting(m2, 1);
+        const auto asked = co_await coetcd::request_release(s2, name);
+        REQUIRE(asked);
+        const auto before = clock::now();
+        co_await waiting.result();
+        CHECK(ms_between(before, clock::now()) < 2000);
+        CHECK(m2.fencing_token() > *asked);
+        const ending end = co_await working.how_it_ended();
+        CHECK(end.code == asio::error::operation_aborted);
+        co_await s1.close();
+        co_await s2.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("verify goes through etcd's consensus, and changes nothing", "[sequencer]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        etcd_server etcd;
+        const client c(executor, etcd.url());
+        session s = co_await open_session(c, 60s);
+        coetcd::mutex m(s, "m");
+        const held_lock held = co_await m.scoped_lock();
+        const std::string text = held.sequencer();
+        const auto committed = [&] {
+            return metric(etcd.port(), "etcd_server_proposals_committed_total");
+        };
+        constexpr int times = 20;
+        const auto revision = [&]() -> awaitable<std::int64_t> {
+            const auto r = co_await c.range("m");
+            co_return r.header.revision;
+        };
+        const auto before = co_await revision();
+        const double at_first = co_await committed();
+        for (int i = 0; i != times; ++i) {
+            const bool holds = co_await coetcd::verify(c, "m", text);
+            REQUIRE(holds);
+        }
+        const double then = co_await committed();
+        CHECK(then - at_first >= times);
+        const auto after = co_await revision();
+        CHECK(after == before);
+        CHECK(held.owns_lock());
+        // One that is made up, of a key that is there and is no lock's.
+        const auto data = co_await c.put("a/b", "data");
+        const std::string forged =
+            "coetcd1:exclusive:" + std::to_string(data.header.revision) + ":YS9i";
+        const bool forged_holds = co_await coetcd::verify(c, forged);
+        CHECK(forged_holds);
+        const bool of_lock = co_await coetcd::verify(c, "m", forged);
+        CHECK(!of_lock);
+        const auto still = co_await c.get("a/b");
+        CHECK(still);
+        co_await s.close();
+    });
+}
+
+TEST_CASE("verify is false for a holder whose process stood still for longer than its ttl",
+          "[sequencer][process]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("stopped");
+        process_options options;
+        options.environment = {
+            "COETCD_TEST_URL=" + shared_etcd().url(), "COETCD_TEST_NAME=" + name, "COETCD_TALLY="};
+        options.capture = true;
+        background_process holder({"/proc/self/exe", "Hold a lock and tell its sequencer"},
+                                  std::move(options));
+        std::string text;
+        while (text.empty()) {
+            const auto line = co_await holder.async_read_line();
+            REQUIRE(line);
+            if (line->starts_with("sequencer ")) {
+                text = line->substr(10);
+            }
+        }
+        const bool first = co_await coetcd::verify(c, name, text);
+        CHECK(first);
+        holder.signal(SIGSTOP);
+        co_await until_count(c, name, 0, 10s); // etcd ends the lease
+        const bool then = co_await coetcd::verify(c, name, text);
+        CHECK(!then);
+        auto late = txn().when(coetcd::guard(name, text)).then(op::put(name + "-data", "late"));
+        const auto written = co_await c.txn(std::move(late));
+        CHECK(!written.succeeded);
+        holder.signal(SIGCONT);
+        (void)co_await holder.async_wait();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
+          "[timed_claim][etcdctl]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        session s = co_await open_session(c, 30s);
+        const std::string name = unique_name("claim");
+        coetcd::mutex m(s, name);
+
+        co_await m.lock();
+        const auto none = co_await coetcd::try_claim(c, name, 2s);
+        CHECK(!none);
+        const auto last = m.fencing_token();
+        (void)co_await m.unlock();
+
+        const auto began = clock::now();
+        std::optional<timed_claim> claim = co_await coetcd::try_claim(c, name, 2s);
+        REQUIRE(claim);
+        CHECK(claim->valid());
+        CHECK(claim->token() > last);
+        const auto lease = claim->lease();
+        CHECK(lists_lease(shared_etcd(), lease));
+        claim->keep();
+        claim.reset();
+        const bool busy = co_await m.try_lock();
+        CHECK(!busy);
+        auto theirs = shared_etcd().background_etcdctl({"lock", name});
+        const auto granted = co_await theirs.async_read_line();
+        REQUIRE(granted);
+        CHECK(ms_between(began, clock::now()) >= 1900);
+        CHECK(ms_between(began, clock::now()) < 6000);
+
+        // Who waits for a claim waits for etcdctl, too.
+        task<std::optional<timed_claim>> waiting(executor, coetcd::claim_for(c, name, 5s, 20s));
+        co_await sleep_for(300ms);
+        CHECK(!waiting.done());
+        theirs.signal(SIGINT);
+        (void)co_await theirs.async_wait();
+        std::optional<timed_claim> ours = co_await waiting.result();
+        REQUIRE(ours);
+        auto proof = txn().when(ours->is_owner());
+        const auto proved = co_await c.txn(std::move(proof));
+        CHECK(proved.succeeded);
+        const bool released = co_await ours->release();
+        CHECK(released);
+        co_await s.close();
+        co_await until_count(c, name, 0);
+        CHECK(!lists_lease(shared_etcd(), lease));
+    });
+}
+
+TEST_CASE("Of many who claim at once exactly one gets it, time after time", "[timed_claim]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("claims");
+        std::int64_t last = 0;
+        for (int round = 0; round != 10; ++round) {
+            std::vector<task<std::optional<timed_claim>>> all;
+            for (int i = 0; i != 10; ++i) {
+                all.emplace_back(executor, coetcd::try_claim(c, name, 10s));
+            }
+            std::optional<timed_claim> winner;
+            int winners = 0;
+            for (auto& one : all) {
+                auto claim = co_await one.result();
+                if (claim) {
+                    ++winners;
+                    winner.emplace(std::move(*claim));
+                }
+            }
+            REQUIRE(winners == 1);
+            CHECK(winner->token() > last);
+            last = winner->token();
+            const bool released = co_await winner->release();
+            CHECK(released);
+        }
+        co_await until_count(c, name, 0);
+    });
+}
+
+// The failures that people know from other lock services.
+
+TEST_CASE("Redis, DEL: an earlier holder whose lock has expired does not delete the next one's",
+          "[admin][known_failures]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("del");
+        session s1 = co_await open_session(c, 60s);
+        session s2 = co_await open_session(c, 60s);
+        coetcd::mutex earlier(s1, name);
+        coetcd::mutex later(s2, name);
+        co_await earlier.lock();
+        revoke_by_hand(shared_etcd(), s1.lease()); // it has expired; the holder does not know
+        co_await later.lock();
+        const bool ours = co_await earlier.unlock();
+        CHECK(!ours);
+        const bool there = co_await is_owner(c, later);
+        CHECK(there);
+        (void)co_await later.unlock();
+
+        std::optional<timed_claim> first = co_await coetcd::try_claim(c, name, 60s);
+        REQUIRE(first);
+        revoke_by_hand(shared_etcd(), first->lease());
+        std::optional<timed_claim> second = co_await coetcd::try_claim(c, name, 60s);
+        REQUIRE(second);
+        CHECK(first->valid()); // it cannot know
+        const bool released = co_await first->release();
+        CHECK(!released);
+        auto proof = txn().when(second->is_owner());
+        const auto proved = co_await c.txn(std::move(proof));
+        CHECK(proved.succeeded);
+        (void)co_await second->release();
+        co_await s1.close();
+        co_await s2.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("Redisson: nothing renews a lock after it was given back, or claimed for a time",
+          "[admin][known_failures]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("watchdog");
+        coetcd::lease_id lease = 0;
+        {
+            session s = co_await open_session(c, 3s);
+            lease = s.lease();
+            coetcd::mutex m(s, name);
+            co_await m.lock();
+            co_await sleep_for(4s); // held for longer than its ttl: it is renewed
+            CHECK(m.owns_lock());
+            const bool ours = co_await m.unlock();
+            CHECK(ours);
+            co_await until_count(c, name, 0);
+            co_await s.close();
+        }
+        CHECK(!lists_lease(shared_etcd(), lease));
+        co_await sleep_for(2s);
+        CHECK(!lists_lease(shared_etcd(), lease)); // nobody has granted it again
+        std::optional<timed_claim> claim = co_await coetcd::try_claim(c, name, 3s);
+        REQUIRE(claim);
+        const auto last = claim->lease();
+        co_await sleep_for(1200ms);
+        const auto left = co_await c.lease_time_to_live(last);
+        REQUIRE(left);
+        CHECK(left->ttl <= 2s);
+        co_await until_count(c, name, 0, 10s);
+        CHECK(!claim->valid());
+    });
+}
+
+TEST_CASE("Oversold stock: what a holder sells after its lock has passed on is refused",
+          "[admin][known_failures]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        for (const std::string how : {"unguarded", "sequencer", "gate"}) {
+            INFO(how);
+            const std::string name = unique_name("stock");
+            const std::string stock = name + "-left";
+            const coetcd::fencing_gate gate(c, name + "-gate");
+            session s1 = co_await open_session(c, 60s);
+            session s2 = co_await open_session(c, 60s);
+            coetcd::mutex slow(s1, name);
+            coetcd::mutex quick(s2, name);
+            (void)co_await c.put(stock, "10");
+            /// Sells one of those that it has seen. Whether that was refused.
+            auto sell = [&](const held_lock& held, int seen) -> awaitable<bool> {
+                auto sale = txn().then(op::put(stock, std::to_string(seen - 1)));
+                bool sold = true;
+                if (how == "gate") {
+                    const auto done = co_await gate.admit(held.fencing_token(), std::move(sale));
+                    sold = done.has_value();
+                } else {
+                    if (how == "sequencer") {
+                        sale.compares.push_back(coetcd::guard(name, held.sequencer()));
+                    }
+                    const auto done = co_await c.txn(std::move(sale));
+                    sold = done.succeeded;
+                }
+                co_return sold;
+            };
+            held_lock first = co_await slow.scoped_lock();
+            const auto seen = co_await c.get(stock);
+            REQUIRE(seen);
+            revoke_by_hand(shared_etcd(), s1.lease()); // it stands still for longer than its ttl
+            held_lock second = co_await quick.scoped_lock();
+            for (int left = 10; left != 5; --left) {
+                const bool sold = co_await sell(second, left);
+                CHECK(sold);
+            }
+            const bool late = co_await sell(first, std::stoi(seen->value));
+            const auto left = co_await c.get(stock);
+            REQUIRE(left);
+            if (how == "unguarded") {
+                CHECK(late);
+                CHECK(left->value == "9"); // five more will be sold than there are
+            } else {
+                CHECK(!late);
+                CHECK(left->value == "5");
+            }
+            (void)co_await second.unlock();
+            co_await s1.close();
+            co_await s2.close();
+            co_await erase_all(c, name);
+        }
+    });
+}
