@@ -8,8 +8,22 @@ namespace coetcd {
 
 /// How a lock is held. Trivially destructible, so that a call may spell it in braces.
 struct lock_options {
-    /// The longest time that the lock is held, from when it is granted or resumed; empty: for as long as the
-    /// session lives. Must be positive.
+    /// Wait for so long before the lock is taken after a holder that has vanished: one whose
+    /// session was lost or closed while it held the lock, or whose key was deleted. It gives work
+    /// that is still on its way time to end. Empty: do not wait. Must be positive.
+    ///
+    /// All who use the lock have to set it: a holder that has set it leaves a note, `<name>.own`,
+    /// and takes it away when it gives the lock back. Whoever has not set it neither leaves a note
+    /// nor heeds it, nor does Go's client. It is a courtesy, not a fence: the note of who vanishes
+    /// may be lost, and work may be on its way for longer. While nobody vanishes it costs no round
+    /// trip, but that a lock is not handed over within a session by the same request.
+    ///
+    /// A key without a lease stays behind a holder that has vanished, until the next one gives
+    /// back.
+    std::optional<std::chrono::milliseconds> delay{};
+
+    /// The longest time that the lock is held, from when it is granted or resumed; empty: for as
+    /// long as the session lives. Must be positive.
     ///
     /// At its end `owns_lock` is false, which looks at the clock, `with_lock` cancels its body, and
     /// the lock is given back in the background: `errc::hold_expired`. If the process is stuck or

@@ -385,6 +385,52 @@ TEST_CASE("Of many who claim at once exactly one gets it, time after time", "[ti
     });
 }
 
+TEST_CASE("After a holder that has vanished the next one waits, and not after others", "[delay]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        session s1 = co_await open_session(c, 60s);
+        session s2 = co_await open_session(c, 60s);
+        const std::string name = unique_name("delay");
+        coetcd::lock_options options;
+        options.delay = 1500ms;
+        coetcd::mutex one(s1, name, options);
+        coetcd::mutex same(s1, name, options);
+        coetcd::mutex two(s2, name, options);
+        co_await one.lock();
+        task<void> next(executor, same.lock()); // handed over within the session
+        co_await yield(10);
+        const auto began = clock::now();
+        const bool ours = co_await one.unlock();
+        CHECK(ours);
+        co_await next.result();
+        task<void> other(executor, two.lock()); // and to another one
+        co_await until_waiting(same, 1);
+        const bool still = co_await same.unlock();
+        CHECK(still);
+        co_await other.result();
+        CHECK(ms_between(began, clock::now()) < 1400);
+        const auto note = co_await c.get(name + ".own");
+        REQUIRE(note);
+        CHECK(note->value == two.key());
+
+        task<void> waiting(executor, one.lock());
+        co_await until_waiting(two, 1);
+        revoke_by_hand(shared_etcd(), s2.lease());
+        const auto gone = clock::now();
+        co_await waiting.result();
+        CHECK(ms_between(gone, clock::now()) >= 1400);
+        CHECK(ms_between(gone, clock::now()) < 5000);
+        const bool there = co_await is_owner(c, one);
+        CHECK(there);
+        (void)co_await one.unlock();
+        CHECK(s1.state() == coetcd::session_state::active);
+        co_await s1.close();
+        co_await s2.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
 // The failures that people know from other lock services.
 
 TEST_CASE("Redis, DEL: an earlier holder whose lock has expired does not delete the next one's",

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
+#include <coetcd/detail/logic/delay.hpp>
 #include <coetcd/detail/logic/sequencer.hpp>
 #include <coetcd/detail/recipe/asked.hpp>
 #include <coetcd/detail/recipe/holder.hpp>
@@ -17,6 +18,7 @@ namespace coetcd {
 namespace detail {
 
 inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_claim};
+inline constexpr recipe delayed_mutex_recipe{"mutex", &logic::delayed_claim};
 
 /// As `mutex::try_lock_for`.
 inline boost::asio::awaitable<bool> try_lock_for(const std::shared_ptr<holder>& by,
@@ -159,8 +161,9 @@ COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
 
 COETCD_DECL mutex::mutex(const session& owner, std::string name, lock_options options) {
     detail::logic::require_name(name);
+    const detail::recipe& how = options.delay ? detail::delayed_mutex_recipe : detail::mutex_recipe;
     impl_ = std::make_shared<detail::holder>(
-        detail::access::impl(owner), detail::mutex_recipe, std::move(name), options);
+        detail::access::impl(owner), how, std::move(name), options);
 }
 
 COETCD_DECL mutex& mutex::operator=(mutex&& other) noexcept {

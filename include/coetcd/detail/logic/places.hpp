@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/logic/notes.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
@@ -43,6 +44,7 @@ struct claim {
     std::string base_key{};  ///< What he is known by while he reads; likewise.
     /// Keys that were put later, or may have been; with 0 if we do not count on them.
     std::vector<held_life> later{};
+    std::string note_key{}; ///< Where an owner leaves a note: see notes.hpp. Empty: nowhere.
 };
 
 /// All the places that one attempt takes at once.
@@ -83,18 +85,20 @@ struct predecessor {
 /// Where an attempt stands.
 struct standing {
     enum class place {
-        owner,  ///< Nobody is before us.
-        behind, ///< Somebody is.
-        queued, ///< Our keys are there; who is before us, this answer does not say.
-        taken,  ///< Somebody is there, and ours are not.
-        ended,  ///< Ours are not there, and cannot come: somebody ended our slot.
-        gone,   ///< Ours are not there.
+        owner,   ///< Nobody is before us.
+        behind,  ///< Somebody is.
+        queued,  ///< Our keys are there; who is before us, this answer does not say.
+        taken,   ///< Somebody is there, and ours are not.
+        ended,   ///< Ours are not there, and cannot come: somebody ended our slot.
+        gone,    ///< Ours are not there.
+        delayed, ///< Nobody is before us, but an earlier owner has vanished: see notes.hpp.
     };
     place at = place::gone;
     std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
     std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
     bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
+    std::int64_t note = 0; ///< If `delayed`: the revision of what it left.
 };
 
 namespace transactions {
@@ -177,11 +181,15 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
         t.success.push_back(op::range(c.before, transactions::newest()));
     }
     transactions::put_all(a, label, t.success);
+    for (const claim& c : a.claims) {
+        notes::leave(
+            c.note_key, c.keys.front(), compare::create_revision(c.before) == 0, t.success);
+    }
     transactions::ask_all(a, t.failure);
     return t;
 }
 
-/// Takes a place if nobody is before it.
+/// Takes a place if nobody is before it, and no note of who has vanished.
 inline txn take(const attempt_keys& a, const std::string& label) {
     txn t;
     for (const claim& c : a.claims) {
@@ -192,8 +200,16 @@ inline txn take(const attempt_keys& a, const std::string& label) {
                 t.compares.push_back(compare::create_revision(key) == 0);
             }
         }
+        if (!c.note_key.empty()) {
+            t.compares.push_back(compare::create_revision(c.note_key) == 0);
+        }
     }
     transactions::put_all(a, label, t.success);
+    for (const claim& c : a.claims) {
+        if (!c.note_key.empty()) {
+            t.success.push_back(op::put(c.note_key, c.keys.front()));
+        }
+    }
     transactions::ask_all(a, t.failure);
     return t;
 }
@@ -210,6 +226,10 @@ inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
             t.compares.push_back(compare::create_revision(key) == create_revision);
         }
         t.success.push_back(op::range(c.before, next_older));
+    }
+    for (const claim& c : a.claims) {
+        compare nobody_older = compare::create_revision(c.before) > create_revision - 1;
+        notes::leave(c.note_key, c.keys.front(), std::move(nobody_older), t.success);
     }
     return t;
 }
@@ -234,6 +254,7 @@ inline txn release(const claim& c, std::int64_t create_revision) {
         t.compares.push_back(compare::create_revision(key) == create_revision);
     }
     transactions::erase_keys(c, {}, t.success);
+    notes::drop(c.note_key, c.keys.front(), t.success);
     transactions::ask_end(c, t.failure);
     return t;
 }
@@ -248,6 +269,7 @@ inline txn end(const claim& c, lease_id lease) {
     t.compares.push_back(transactions::epoch_holds(c));
     transactions::erase_keys(c, what_was, t.success);
     t.success.push_back(op::put(c.epoch_key, "", with_lease));
+    notes::drop(c.note_key, c.keys.front(), t.success);
     transactions::ask_end(c, t.failure);
     return t;
 }
@@ -257,6 +279,7 @@ inline txn erase_only(const claim& c) {
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
     transactions::erase_keys(c, {}, t.success);
+    notes::drop(c.note_key, c.keys.front(), t.success);
     return t;
 }
 
@@ -345,6 +368,22 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     return result;
 }
 
+/// Whether one that would own has to wait, for a note that is not its own.
+/// @param index Of the first answer about notes.
+inline void
+heed_notes(standing& now, const txn_response& response, const attempt_keys& a, std::size_t index) {
+    for (const claim& c : a.claims) {
+        if (!c.note_key.empty()) {
+            const std::int64_t left =
+                notes::left_by_others(response, index++, c.keys.front(), now.create_revision);
+            if (now.at == standing::place::owner && left != 0) {
+                now.at = standing::place::delayed;
+                now.note = left;
+            }
+        }
+    }
+}
+
 } // namespace answers
 
 /// Whether a key that we hold something by is gone for certain. A member that has stalled may show
@@ -364,12 +403,15 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
     standing result;
     result.at = standing::place::owner;
     result.create_revision = answers::require_revision(response.header.revision);
+    std::size_t at = a.claims.size();
     for (std::size_t i = 0; i != a.claims.size(); ++i) {
         for (const key_value& kv : answers::range_at(response, i).kvs) {
             result.at = standing::place::behind;
             result.ahead.push_back({kv.key, kv.create_revision});
         }
+        at += a.claims[i].keys.size();
     }
+    answers::heed_notes(result, response, a, at);
     return result;
 }
 
@@ -411,6 +453,7 @@ after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t 
             result.ahead.push_back({kv.key, kv.create_revision});
         }
     }
+    answers::heed_notes(result, response, a, a.claims.size() + 1);
     return result;
 }
 

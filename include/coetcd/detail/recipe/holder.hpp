@@ -14,6 +14,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -100,7 +101,8 @@ public:
     }
 
     static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
-        auto taking = place_wait::lock(self->session, self->how, self->wanted, time_point::max());
+        auto taking = place_wait::lock(
+            self->session, self->how, self->wanted, time_point::max(), std::nullopt, self->delay());
         return keep<void>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
@@ -108,7 +110,8 @@ public:
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
-        auto taking = place_wait::lock(self->session, self->how, self->wanted, deadline);
+        auto taking = place_wait::lock(
+            self->session, self->how, self->wanted, deadline, std::nullopt, self->delay());
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
@@ -118,8 +121,8 @@ public:
     /// As `lock`, for an object that gives the lock back.
     template<class Held>
     static asio::awaitable<Held> scoped_lock(std::shared_ptr<holder> self) {
-        std::shared_ptr<place> taken =
-            co_await place_wait::lock(self->session, self->how, self->wanted, time_point::max());
+        std::shared_ptr<place> taken = co_await place_wait::lock(
+            self->session, self->how, self->wanted, time_point::max(), std::nullopt, self->delay());
         self->take(taken, true);
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
@@ -226,6 +229,9 @@ private:
         }
     }
 
+    std::chrono::nanoseconds delay() const {
+        return options.delay.value_or(std::chrono::milliseconds(0));
+    }
     mutable std::mutex access_; // from anywhere
     std::shared_ptr<place> current_;
     bool guarded_ = false; // a `held_lock` answers for it

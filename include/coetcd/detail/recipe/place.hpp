@@ -185,6 +185,9 @@ public:
         entry_ = submit(std::move(part));
     }
 
+    /// Notes are put and taken away by parts of which no two may share a request: etcd takes none
+    /// that may change a key twice, even if it does not.
+    void keep_apart(lane_part& part) const;
     bool is_taking() const { return taking_; }
     /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
@@ -241,12 +244,7 @@ public:
     bool is_kept() const { return phase_ == phase::held && !lost_; }
     bool is_lost() const { return lost_; }
     /// Its time is over: gives it back.
-    void on_expired() {
-        const auto self = shared_from_this(); // those who are told may let go of it
-        holds_ = false;
-        tell_loss();
-        (void)leave();
-    }
+    void on_expired();
     env& world() const override { return session->world; }
 
     /// The fencing token.

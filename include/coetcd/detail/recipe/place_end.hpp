@@ -19,6 +19,19 @@
 
 namespace coetcd::detail {
 
+inline void place::on_expired() {
+    const auto self = shared_from_this(); // those who are told may let go of it
+    holds_ = false;
+    tell_loss();
+    (void)leave();
+}
+
+inline void place::keep_apart(lane_part& part) const {
+    if (!keys_.claims.front().note_key.empty()) {
+        part.puts = names;
+    }
+}
+
 inline void place::leave_etcd() {
     if (!leaving_.empty() || slots_.empty()) {
         return;
@@ -68,6 +81,7 @@ inline void place::send_leave() {
 inline void place::send(leaving& l) {
     auto part = std::make_shared<lane_part>(to_leave(l));
     part->likely = true;
+    keep_apart(*part);
     l.part = submit(std::move(part));
 }
 
@@ -228,6 +242,7 @@ inline bool place::may_go_on(leaving& l, logic::remedy next) {
 inline asio::awaitable<void> place::erase_meanwhile(leaving& l) {
     auto part = std::make_shared<lane_part>(logic::erase_only(what_of(l)));
     part->likely = true;
+    keep_apart(*part);
     part = submit(std::move(part));
     while (!part->over) {
         (void)co_await changed.wait();

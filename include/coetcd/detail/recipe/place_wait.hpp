@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/delay.hpp>
 #include <coetcd/detail/recipe/missing_key.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
@@ -10,6 +11,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,9 +32,11 @@ public:
                std::vector<wanted_name> wanted,
                std::optional<std::string> value,
                time_point deadline,
+               std::chrono::nanoseconds delay,
                asio::cancellation_state stop)
         : session_(std::move(s))
         , deadline_(deadline)
+        , delay_(delay)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
         , attempt_(place::open(session_, how, std::move(wanted), std::move(value))) {}
@@ -42,13 +46,15 @@ public:
     /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
     ///   place, or has told one to another coroutine of this session.
     /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
+    /// @param delay How long to wait after an owner that has vanished, if it left a note.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
                        std::vector<wanted_name> wanted,
                        time_point deadline,
-                       std::optional<std::string> value = {}) {
+                       std::optional<std::string> value = {},
+                       std::chrono::nanoseconds delay = std::chrono::nanoseconds(0)) {
         std::string name = wanted.front().name;
-        auto work = follow_protocol(s, how, std::move(wanted), std::move(value), deadline);
+        auto work = follow_protocol(s, how, std::move(wanted), std::move(value), deadline, delay);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -91,9 +97,11 @@ private:
                                   const recipe& how,
                                   std::vector<wanted_name> wanted,
                                   std::optional<std::string> value,
-                                  time_point deadline) {
+                                  time_point deadline,
+                                  std::chrono::nanoseconds delay) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(wanted), std::move(value), deadline, stop);
+        place_wait wait(
+            std::move(s), how, std::move(wanted), std::move(value), deadline, delay, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
@@ -117,7 +125,15 @@ private:
                     co_return taken;
                 }
             }
-            now = co_await wait.confirm();
+            std::int64_t note = 0;
+            if (now->at == at::delayed) {
+                note = now->note;
+                const bool passed = co_await wait.until_delay_is_over();
+                if (!passed) {
+                    co_return taken;
+                }
+            }
+            now = co_await wait.confirm(note);
         }
         if (now) {
             taken = wait.grant();
@@ -137,7 +153,9 @@ private:
             return s->wanted.is_free_here(w.name, w.how->shares);
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s), how, std::move(wanted), std::move(value), deadline, stop);
+        const std::chrono::nanoseconds no_delay(0);
+        place_wait wait(
+            std::move(s), how, std::move(wanted), std::move(value), deadline, no_delay, stop);
         wait.attempt_->require_session();
         if (!free_here) {
             co_return taken;
@@ -208,14 +226,43 @@ private:
         co_return how == vigil::end::moved;
     }
 
+    /// An owner before us has vanished: give it the time that our user wants it to have.
+    /// @returns False if the deadline came first.
+    asio::awaitable<bool> until_delay_is_over() {
+        refused_ = true; // the lock is not to be had
+        const time_point due = after(session_->world.now(), delay_);
+        const std::int64_t revision = attempt_->create_revision();
+        vigil own(session_, attempt_->changed); // meanwhile somebody may delete our key
+        own.watch(attempt_->key(), revision, time_point::min());
+        std::function<txn()> look = [this] {
+            return txn().then(op::range(attempt_->key(), logic::transactions::keys_only()));
+        };
+        std::function<bool(const txn_response&)> gone = [this, revision](const txn_response& r) {
+            return !logic::answers::holds(
+                logic::answers::range_at(r, 0), attempt_->key(), revision);
+        };
+        auto wait = own.until_moved(std::move(look), std::move(gone), std::min(due, deadline_));
+        const vigil::end how = co_await std::move(wait);
+        attempt_->require_session();
+        if (how == vigil::end::failed) {
+            trouble_ = own.failure_text;
+            fail(own.failure);
+        }
+        co_return how == vigil::end::moved || session_->world.now() >= due;
+    }
+
     /// 4. Prove that nobody is before us.
+    /// @param note Of who has vanished, if there is one: after the delay ours takes its place.
     /// @returns Nothing if the deadline came first.
-    asio::awaitable<std::optional<logic::standing>> confirm() {
+    asio::awaitable<std::optional<logic::standing>> confirm(std::int64_t note) {
         const std::int64_t revision = attempt_->create_revision();
         std::optional<logic::standing> now;
         while (is_in_time() && !now) {
-            auto part = std::make_shared<lane_part>(logic::confirm(attempt_->keys(), revision));
+            auto part = std::make_shared<lane_part>(
+                note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
+                          : logic::confirm(attempt_->keys(), revision));
             part->likely = true;
+            attempt_->keep_apart(*part);
             part = attempt_->submit(std::move(part));
             const withdrawn_at_end unless_over{*session_->owner->transactions, part};
             while (!part->over && is_in_time()) {
@@ -228,7 +275,9 @@ private:
             check(part->ec);
             if (!part->ec) {
                 told_ = part->sent;
-                now = logic::after_confirm(part->response, attempt_->keys(), revision);
+                now = note != 0
+                          ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
+                          : logic::after_confirm(part->response, attempt_->keys(), revision);
             }
         }
         co_return now;
@@ -275,6 +324,7 @@ private:
 
     const std::shared_ptr<session_impl> session_;
     const time_point deadline_;
+    const std::chrono::nanoseconds delay_;
     const asio::cancellation_state stop_; // of the coroutine that waits
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;

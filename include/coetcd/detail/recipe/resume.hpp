@@ -95,6 +95,7 @@ resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     for (std::size_t i = 0; i != left.keys.size(); ++i) {
         const logic::legacy_key& k = left.keys[i];
         logic::claim claim = logic::legacy_claim(name, k.id, s->lease(), s->nonce());
+        claim.note_key = how.claim(name, s->lease(), s->nonce(), 0, 0).note_key;
         legacy_claimed claimed(*s, claim.keys.front(), k.create_revision);
         if (!claimed) {
             continue;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/kv.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+/// Places whose owners leave notes, so that there is a delay after an owner that has vanished.
+namespace coetcd::detail::logic {
+
+/// As `exclusive_claim`; its note is `<name>.own`.
+inline claim delayed_claim(const std::string& name,
+                           lease_id lease,
+                           std::uint64_t nonce,
+                           std::uint64_t slot,
+                           std::int64_t epoch) {
+    claim result = exclusive_claim(name, lease, nonce, slot, epoch);
+    result.note_key = name + ".own";
+    return result;
+}
+
+/// Puts our note in the place of one that nobody has changed since it was read. That nobody is
+/// before us was proved then, and stays so.
+inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std::int64_t seen) {
+    txn t;
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            t.compares.push_back(compare::create_revision(key) == create_revision);
+            t.failure.push_back(op::range(key, transactions::keys_only()));
+        }
+        if (!c.note_key.empty()) {
+            t.compares.push_back(compare::mod_revision(c.note_key) == seen);
+            t.success.push_back(op::put(c.note_key, c.keys.front()));
+        }
+    }
+    return t;
+}
+
+/// What the answer means: `owner`, `gone`, or `queued`, if somebody has changed the note.
+inline standing after_replacing_note(const txn_response& response,
+                                     const attempt_keys& a,
+                                     std::int64_t create_revision) {
+    standing result;
+    result.create_revision = create_revision;
+    result.at = response.succeeded ? standing::place::owner : standing::place::queued;
+    std::size_t at = 0;
+    for (const claim& c : a.claims) {
+        for (const std::string& key : c.keys) {
+            if (!response.succeeded &&
+                !answers::holds(answers::range_at(response, at++), key, create_revision)) {
+                result.at = standing::place::gone;
+            }
+        }
+    }
+    return result;
+}
+
+} // namespace coetcd::detail::logic

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// Notes that owners leave, where their successors are to wait for a while if they vanish.
+///
+/// A note is a key without a lease whose value is the key of the owner's place. The request that
+/// proves an ownership puts it, if there is none; the one that gives it back takes it away. So one
+/// that is there although nobody is before us was left by an owner that has vanished. Whoever has
+/// waited long enough puts its own in the place of that one, if nobody has changed it since.
+///
+/// The note of a place is told from one that an earlier life of the same key has left by its
+/// revision: it was put with the place, or after it. Notes neither prove nor give ownership: one
+/// that is lost, or deleted by hand, costs a delay.
+namespace coetcd::detail::logic::notes {
+
+/// Puts a note if there is none, else reads it. All conditions of a request see the store as it was
+/// before, also those of a transaction in a transaction.
+/// @param first What holds if nobody is before us.
+inline void
+leave(const std::string& note_key, const std::string& key, compare first, std::vector<op>& out) {
+    if (note_key.empty()) {
+        return;
+    }
+    txn note;
+    note.compares.push_back(std::move(first));
+    note.compares.push_back(compare::create_revision(note_key) == 0);
+    note.success.push_back(op::put(note_key, key));
+    note.failure.push_back(op::range(note_key));
+    out.push_back(op::nested(std::move(note)));
+}
+
+/// Takes a note away, if it is that of this place.
+inline void drop(const std::string& note_key, const std::string& key, std::vector<op>& out) {
+    if (note_key.empty()) {
+        return;
+    }
+    txn note;
+    note.compares.push_back(compare::value(note_key) == key);
+    note.success.push_back(op::erase(note_key));
+    out.push_back(op::nested(std::move(note)));
+}
+
+/// The revision of a note that is not ours; 0 if there is none, or we do not know.
+/// @param index Of the answer to `leave`.
+/// @param create_revision Of our key.
+inline std::int64_t left_by_others(const txn_response& response,
+                                   std::size_t index,
+                                   const std::string& key,
+                                   std::int64_t create_revision) {
+    const auto* note = index < response.responses.size()
+                           ? std::get_if<txn_response>(&response.responses[index])
+                           : nullptr;
+    const range_response* read = nullptr;
+    if (note && !note->succeeded && !note->responses.empty()) {
+        read = std::get_if<range_response>(&note->responses.front());
+    }
+    if (!note || (!note->succeeded && !read)) {
+        throw error(errc::protocol_error, "txn: the answer lacks a part that was asked for");
+    }
+    if (note->succeeded || read->kvs.empty()) {
+        return 0;
+    }
+    const key_value& left = read->kvs.front();
+    const bool ours = left.value == key && left.mod_revision >= create_revision;
+    return ours ? 0 : std::max<std::int64_t>(left.mod_revision, 0);
+}
+
+} // namespace coetcd::detail::logic::notes

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/delay.hpp>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace coetcd;
+using namespace coetcd::detail::logic;
+using where = standing::place;
+
+namespace {
+
+const attempt_keys with_note{0x1a, {delayed_claim("m", 0x1a, 3, 2, 7)}};
+const std::string k = "m/1a-3-2";
+
+key_value kv(std::string key,
+             std::int64_t create_revision,
+             std::int64_t mod_revision = 1,
+             std::string value = {}) {
+    key_value out;
+    out.key = std::move(key);
+    out.create_revision = create_revision;
+    out.mod_revision = mod_revision;
+    out.value = std::move(value);
+    return out;
+}
+op_response found(std::vector<key_value> kvs) {
+    range_response r;
+    r.kvs = std::move(kvs);
+    return r;
+}
+const op_response none = found({});
+const op_response put = put_response();
+const op_response erased = erase_response();
+
+/// What an answer says about the note.
+op_response left() {
+    txn_response r;
+    r.succeeded = true;
+    r.responses = {put};
+    return r;
+}
+op_response there(std::vector<key_value> notes) {
+    txn_response r;
+    r.responses = {found(std::move(notes))};
+    return r;
+}
+
+txn_response answer(bool succeeded, std::vector<op_response> responses) {
+    txn_response r;
+    r.succeeded = succeeded;
+    r.header.revision = 50;
+    r.responses = std::move(responses);
+    return r;
+}
+
+const txn& inner(const op& o) {
+    return std::get<txn>(o);
+}
+
+} // namespace
+
+TEST_CASE("a note is beside the queue, and covered by what a user of the lock may do",
+          "[logic][delay]") {
+    const claim c = delayed_claim("m", 0x1a, 3, 2, 7);
+    CHECK(c.note_key == "m.own");
+    CHECK(c.note_key > "m.");
+    CHECK(c.note_key < "m/");
+    CHECK(c.keys == exclusive_claim("m", 0x1a, 3, 2, 7).keys);
+    CHECK(exclusive_claim("m", 0x1a, 3, 2, 7).note_key.empty());
+}
+
+TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][delay]") {
+    const txn e = enter(with_note, "");
+    REQUIRE(e.success.size() == 3);
+    const txn& entering = inner(e.success.back());
+    REQUIRE(entering.compares.size() == 2);
+    CHECK(entering.compares[0].range.key == "m/");
+    CHECK(entering.compares[0].range.range_end == "m0");
+    CHECK(entering.compares[0].how == compare::result::equal);
+    CHECK(std::get<std::int64_t>(entering.compares[0].operand) == 0);
+
+    const txn c = confirm(with_note, 50);
+    REQUIRE(c.success.size() == 3);
+    const txn& confirming = inner(c.success.back());
+    CHECK(confirming.compares[0].range.key == "m/");
+    CHECK(confirming.compares[0].how == compare::result::greater);
+    CHECK(std::get<std::int64_t>(confirming.compares[0].operand) == 49);
+
+    for (const txn* t : {&entering, &confirming}) {
+        CHECK(t->compares[1].range.key == "m.own");
+        CHECK(t->compares[1].what == compare::target::create);
+        CHECK(std::get<std::int64_t>(t->compares[1].operand) == 0);
+        REQUIRE(t->success.size() == 1);
+        const auto& note = std::get<put_request>(t->success.front());
+        CHECK(note.key == "m.own");
+        CHECK(note.value == k);
+        CHECK(note.options.lease == 0); // it outlives its owner
+        REQUIRE(t->failure.size() == 1);
+        CHECK(std::get<range_request>(t->failure.front()).range.key == "m.own");
+    }
+
+    const txn t = take(with_note, "");
+    REQUIRE(t.compares.size() == 3);
+    CHECK(t.compares.back().range.key == "m.own");
+    CHECK(std::get<put_request>(t.success.back()).key == "m.own");
+}
+
+TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay]") {
+    const claim& c = with_note.claims.front();
+    for (const txn& t : {release(c, 50), end(c, 0x1a), erase_only(c)}) {
+        const txn& note = inner(t.success.back());
+        REQUIRE(note.compares.size() == 1);
+        CHECK(note.compares.front().what == compare::target::value);
+        CHECK(note.compares.front().range.key == "m.own");
+        CHECK(std::get<std::string>(note.compares.front().operand) == k);
+        REQUIRE(note.success.size() == 1);
+        CHECK(std::get<erase_request>(note.success.front()).range.key == "m.own");
+        CHECK(note.failure.empty());
+    }
+}
+
+TEST_CASE("an owner that has vanished is told from oneself", "[logic][delay]") {
+    struct {
+        const char* what;
+        op_response note;
+        where at;
+        std::int64_t seen;
+    } const rows[] = {
+        {"none before", left(), where::owner, 0},
+        {"of another one", there({kv("m.own", 20, 30, "m/other")}), where::delayed, 30},
+        {"of an earlier life of our key", there({kv("m.own", 20, 30, k)}), where::delayed, 30},
+        {"of our own, put with the key", there({kv("m.own", 40, 40, k)}), where::owner, 0},
+        {"of our own, put later", there({kv("m.own", 20, 45, k)}), where::owner, 0},
+        {"of another one, as late", there({kv("m.own", 20, 45, "m/x")}), where::delayed, 45},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const standing now = after_confirm(answer(true, {erased, none, row.note}), with_note, 40);
+        CHECK(now.at == row.at);
+        CHECK(now.note == row.seen);
+        CHECK(now.create_revision == 40);
+    }
+    const standing entered =
+        after_enter(answer(true, {none, put, there({kv("m.own", 20, 30, "x")})}), with_note);
+    CHECK(entered.at == where::delayed);
+    CHECK(entered.note == 30);
+    CHECK(after_enter(answer(true, {none, put, left()}), with_note).at == where::owner);
+    // Whoever is behind somebody does not care.
+    const op_response ahead = found({kv("m/f", 30)});
+    CHECK(after_enter(answer(true, {ahead, put, there({kv("m.own", 20, 30, "m/f")})}), with_note)
+              .at == where::behind);
+    CHECK(after_confirm(answer(true, {erased, ahead, there({})}), with_note, 40).at ==
+          where::behind);
+}
+
+TEST_CASE("an answer that does not tell of the note is refused", "[logic][delay]") {
+    txn_response silent;
+    for (const txn_response& r : {answer(true, {none, put}),
+                                  answer(true, {none, put, put}),
+                                  answer(true, {none, put, op_response(silent)})}) {
+        CHECK_THROWS_AS(after_enter(r, with_note), coetcd::error);
+    }
+}
+
+TEST_CASE("after the delay our note takes the place of the one that was seen", "[logic][delay]") {
+    const txn t = replace_note(with_note, 40, 30);
+    REQUIRE(t.compares.size() == 2);
+    CHECK(t.compares[0].range.key == k);
+    CHECK(t.compares[0].what == compare::target::create);
+    CHECK(std::get<std::int64_t>(t.compares[0].operand) == 40);
+    CHECK(t.compares[1].range.key == "m.own");
+    CHECK(t.compares[1].what == compare::target::mod);
+    CHECK(std::get<std::int64_t>(t.compares[1].operand) == 30);
+    REQUIRE(t.success.size() == 1);
+    CHECK(std::get<put_request>(t.success.front()).value == k);
+
+    const auto after = [](const txn_response& r) { return after_replacing_note(r, with_note, 40); };
+    CHECK(after(answer(true, {put})).at == where::owner);
+    CHECK(after(answer(false, {found({kv(k, 40)})})).at == where::queued);
+    CHECK(after(answer(false, {found({kv(k, 45)})})).at == where::gone);
+    CHECK(after(answer(false, {none})).at == where::gone);
+    CHECK(after(answer(true, {put})).create_revision == 40);
+    CHECK_THROWS_AS(after(answer(false, {})), coetcd::error);
+}
