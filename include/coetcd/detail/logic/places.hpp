@@ -92,6 +92,11 @@ struct standing {
         ended,   ///< Ours are not there, and cannot come: somebody ended our slot.
         gone,    ///< Ours are not there.
         delayed, ///< Nobody is before us, but an earlier owner has vanished: see notes.hpp.
+        // Only where a rule says so:
+        room,     ///< Nobody is before us, and there is room: we are to be admitted.
+        no_room,  ///< Nobody is before us, and there is none.
+        too_many, ///< We are in, and so many are that we must stand in the queue instead.
+        exceeds,  ///< There is no room for us even where nobody else is.
     };
     place at = place::gone;
     std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
@@ -99,6 +104,8 @@ struct standing {
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
     bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
     std::int64_t note = 0; ///< If `delayed`: the revision of what it left.
+    std::int64_t seen = 0; ///< If `no_room`: the revision of the store.
+    bool crowded = false;  ///< If `owner`: the next one may well find no room.
 };
 
 namespace transactions {

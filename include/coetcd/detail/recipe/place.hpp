@@ -7,6 +7,7 @@
 #include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/lines.hpp>
@@ -42,6 +43,9 @@ struct recipe {
     const char* giving_back = "unlock";
     /// Several may hold at once: the next one of the session goes on as soon as etcd has our keys.
     bool shares = false;
+    /// Several may hold at once, as its rule says: the next one of the session goes on as soon as
+    /// this one holds.
+    bool admits = false;
 };
 
 /// A name that an attempt wants, and how.
@@ -68,10 +72,12 @@ class place final : public ownership,
 public:
     /// Takes the last place in the session's own lines. With the last handle to it, it is given up.
     /// @param value What is in its keys; nothing: the session's label.
+    /// @param by Null: the first in the queue owns.
     static std::shared_ptr<place> open(std::shared_ptr<session_impl> s,
                                        const recipe& how,
                                        std::vector<wanted_name> wanted,
-                                       std::optional<std::string> value = {}) {
+                                       std::optional<std::string> value = {},
+                                       std::shared_ptr<logic::rule> by = nullptr) {
         std::vector<bool> shares;
         for (const wanted_name& w : wanted) {
             shares.push_back(w.how->shares);
@@ -80,6 +86,7 @@ public:
         const auto made =
             make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(wanted));
         made->value_ = std::move(value);
+        made->rule_ = std::move(by);
         made->turn_.emplace(
             made->session->wanted, made->names, static_cast<turn_taker&>(*made), shares);
         return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
@@ -158,14 +165,19 @@ public:
         // Other copies may still be under way, whatever became of the one that was answered.
         unresolved_ = unresolved_ || entry_->left == logic::effect::unresolved;
         doubtful_ = entry_->left == logic::effect::settled;
-        const bool taking = std::exchange(taking_, false);
-        const logic::standing now = taking ? logic::after_take(entry_->response, keys_)
-                                           : logic::after_enter(entry_->response, keys_);
+        const logic::standing now =
+            logic::after_asking(rule(), asked_, entry_->response, keys_, create_revision_);
         // It was put by a copy that was not answered: of those there may be more.
-        unresolved_ = unresolved_ || (!entry_->response.succeeded && now.create_revision != 0);
+        unresolved_ =
+            unresolved_ || (!entry_->response.succeeded &&
+                            now.create_revision != create_revision_ && now.create_revision != 0);
         learn(now);
         entry_ = nullptr;
         return now;
+    }
+    /// What the answer to a `confirm` means.
+    logic::standing confirmed(const txn_response& response) {
+        return rule().after_confirm(response, keys_, create_revision_);
     }
     /// It failed, perhaps not for good. Call it once for each.
     void failed() {
@@ -173,12 +185,12 @@ public:
         entry_ = nullptr;
     }
     /// Asks (again).
-    void send_entry(bool taking) {
-        taking_ = taking;
-        const bool why = beginning_ == beginning::take_or_leave || !taking;
+    void send_entry(logic::asking what) {
+        asked_ = what;
+        const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
         const std::string& value = value_ ? *value_ : session->label();
-        auto part = std::make_shared<lane_part>(taking ? logic::take(keys_, value)
-                                                       : logic::enter(keys_, value));
+        auto part = std::make_shared<lane_part>(
+            logic::to_ask(rule(), what, keys_, create_revision_, value));
         part->puts = names;
         part->likely = beginning_ != beginning::take_or_leave;
         part->asks_why = why;
@@ -188,7 +200,8 @@ public:
     /// Notes are put and taken away by parts of which no two may share a request: etcd takes none
     /// that may change a key twice, even if it does not.
     void keep_apart(lane_part& part) const;
-    bool is_taking() const { return taking_; }
+    logic::asking asked() const { return asked_; }
+    logic::rule& rule() const { return rule_ ? *rule_ : logic::plain_rule(); }
     /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
     const logic::attempt_keys& keys() const { return keys_; }
@@ -222,6 +235,9 @@ public:
         granted_at_ = session->world.now();
         granted_ = granted_at_;
         session->look_after(*this);
+        if (recipe_.admits) {
+            turn_.reset();
+        }
     }
     bool held() const override {
         return holds_ && session->world.now() < held_until_.load() && session->alive();
@@ -374,6 +390,7 @@ private:
 
     void on_turn() override;
     bool is_known() const override { return create_revision_ != 0; }
+    void on_known() override { changed.notify_all(); }
     bool take_slots();
     void learn(const logic::standing& now);
 
@@ -458,7 +475,8 @@ private:
     bool inherited_ = false;                      // from an earlier object with this lease
     logic::slot_table::slot inherited_slot_;
     std::int64_t create_revision_ = 0;
-    bool taking_ = false;
+    std::shared_ptr<logic::rule> rule_;
+    logic::asking asked_ = logic::asking::enter;
     bool unresolved_ = false; // something that puts may still be under way
     bool doubtful_ = false;   // it was refused, and we do not know why
     bool missing_ = false;    // somebody deleted the key

@@ -4,6 +4,7 @@
 // How a place is entered: what it asks for when its turn has come, and what it learns.
 
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/logic/slots.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 
@@ -19,9 +20,11 @@ inline void place::on_turn() {
         for (std::size_t i = 0; i != names.size(); ++i) {
             // What we have is there when etcd looks, and what we are giving up, even if that
             // goes in the same request.
-            free = free && turn_->at(i).was_free && !turn_->at(i).slots.any_other();
+            const lines::line& l = turn_->at(i);
+            free = free && (recipe_.admits ? !l.was_full : l.was_free && !l.slots.any_other());
         }
-        send_entry(beginning_ == beginning::take_or_leave || free);
+        const bool takes = beginning_ == beginning::take_or_leave || free;
+        send_entry(takes ? logic::asking::take : logic::asking::enter);
     }
     changed.notify_all();
 }
@@ -43,16 +46,23 @@ inline bool place::take_slots() {
         keys_.claims.push_back(wanted_[i].how->claim(
             names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
     }
+    rule().prepare(keys_);
     return true;
 }
 
 inline void place::learn(const logic::standing& now) {
     using at = logic::standing::place;
+    const bool known = is_known();
     create_revision_ = now.create_revision;
-    if (now.at == at::owner || now.at == at::behind || now.at == at::taken) {
+    if (now.at == at::owner || now.at == at::behind || now.at == at::taken ||
+        now.at == at::no_room || now.at == at::too_many) {
         for (std::size_t i = 0; turn_ && i != names.size(); ++i) {
             turn_->at(i).was_free = now.at == at::owner;
+            turn_->at(i).was_full = now.at != at::owner || now.crowded;
         }
+    }
+    if (recipe_.admits && turn_ && !known && is_known() && now.at != at::owner) {
+        turn_->tell_behind();
     }
     if (now.at == at::ended) {
         for (std::size_t i = 0; i != names.size(); ++i) {

@@ -31,6 +31,7 @@ public:
                const recipe& how,
                std::vector<wanted_name> wanted,
                std::optional<std::string> value,
+               std::shared_ptr<logic::rule> by,
                time_point deadline,
                std::chrono::nanoseconds delay,
                asio::cancellation_state stop)
@@ -39,10 +40,11 @@ public:
         , delay_(delay)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
-        , attempt_(place::open(session_, how, std::move(wanted), std::move(value))) {}
+        , attempt_(place::open(session_, how, std::move(wanted), std::move(value), std::move(by))) {
+    }
 
     /// Waits until it is ours.
-    /// @param value See `place::open`.
+    /// @param value See `place::open`, as for `by`.
     /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
     ///   place, or has told one to another coroutine of this session.
     /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
@@ -52,9 +54,11 @@ public:
                        std::vector<wanted_name> wanted,
                        time_point deadline,
                        std::optional<std::string> value = {},
-                       std::chrono::nanoseconds delay = std::chrono::nanoseconds(0)) {
+                       std::chrono::nanoseconds delay = std::chrono::nanoseconds(0),
+                       std::shared_ptr<logic::rule> by = nullptr) {
         std::string name = wanted.front().name;
-        auto work = follow_protocol(s, how, std::move(wanted), std::move(value), deadline, delay);
+        auto work = follow_protocol(
+            s, how, std::move(wanted), std::move(value), std::move(by), deadline, delay);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -63,9 +67,10 @@ public:
     static result try_lock(std::shared_ptr<session_impl> s,
                            const recipe& how,
                            std::vector<wanted_name> wanted,
-                           std::optional<std::string> value = {}) {
+                           std::optional<std::string> value = {},
+                           std::shared_ptr<logic::rule> by = nullptr) {
         std::string name = wanted.front().name;
-        auto work = take_if_free(s, how, std::move(wanted), std::move(value));
+        auto work = take_if_free(s, how, std::move(wanted), std::move(value), std::move(by));
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -97,11 +102,18 @@ private:
                                   const recipe& how,
                                   std::vector<wanted_name> wanted,
                                   std::optional<std::string> value,
+                                  std::shared_ptr<logic::rule> by,
                                   time_point deadline,
                                   std::chrono::nanoseconds delay) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(
-            std::move(s), how, std::move(wanted), std::move(value), deadline, delay, stop);
+        place_wait wait(std::move(s),
+                        how,
+                        std::move(wanted),
+                        std::move(value),
+                        std::move(by),
+                        deadline,
+                        delay,
+                        stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
@@ -114,8 +126,18 @@ private:
                 }
                 co_return taken;
             }
-            if (now->at == at::taken || now->at == at::ended) {
-                wait.attempt_->send_entry(false);
+            if (now->at == at::exceeds) {
+                wait.throw_exceeds();
+            }
+            if (now->at == at::taken || now->at == at::ended || now->at == at::too_many) {
+                wait.vigil_.reset(); // it is another life that we wait with from now on
+                wait.attempt_->send_entry(logic::asking::enter);
+                now = co_await wait.enter();
+                continue;
+            }
+            if (now->at == at::room) {
+                wait.vigil_.reset(); // that our place in the queue ends is no news
+                wait.attempt_->send_entry(logic::asking::admit);
                 now = co_await wait.enter();
                 continue;
             }
@@ -124,6 +146,15 @@ private:
                 if (!moved) {
                     co_return taken;
                 }
+            }
+            if (now->at == at::no_room) {
+                const bool moved = co_await wait.until_room(now->seen);
+                if (!moved) {
+                    co_return taken;
+                }
+            }
+            if (how.admits && wait.vigil_) {
+                wait.vigil_->drop_own();
             }
             std::int64_t note = 0;
             if (now->at == at::delayed) {
@@ -146,7 +177,8 @@ private:
     static result take_if_free(std::shared_ptr<session_impl> s,
                                const recipe& how,
                                std::vector<wanted_name> wanted,
-                               std::optional<std::string> value) {
+                               std::optional<std::string> value,
+                               std::shared_ptr<logic::rule> by) {
         std::shared_ptr<place> taken;
         const time_point deadline = after(s->world.now(), s->request_timeout);
         const bool free_here = std::all_of(wanted.begin(), wanted.end(), [&](const auto& w) {
@@ -154,25 +186,62 @@ private:
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         const std::chrono::nanoseconds no_delay(0);
-        place_wait wait(
-            std::move(s), how, std::move(wanted), std::move(value), deadline, no_delay, stop);
+        place_wait wait(std::move(s),
+                        how,
+                        std::move(wanted),
+                        std::move(value),
+                        std::move(by),
+                        deadline,
+                        no_delay,
+                        stop);
         wait.attempt_->require_session();
-        if (!free_here) {
+        if (!free_here && !how.admits) {
             co_return taken;
         }
         wait.attempt_->begin(place::beginning::take_or_leave, deadline);
+        if (!free_here) {
+            const bool behind_waiter = co_await wait.until_sent_or_behind();
+            if (behind_waiter) {
+                co_return taken;
+            }
+        }
         std::optional<logic::standing> now = co_await wait.enter();
-        while (now && now->at == at::ended) { // another epoch counts
-            wait.attempt_->send_entry(true);
+        while (now && (now->at == at::ended || now->at == at::queued)) {
+            if (now->at == at::queued) { // an earlier copy did it; whether it fits is to be asked
+                now = co_await wait.confirm(0);
+                continue;
+            }
+            wait.attempt_->send_entry(logic::asking::take); // another epoch counts
             now = co_await wait.enter();
         }
         if (!now) {
             wait.throw_timed_out(how.at_once);
         }
+        if (now->at == at::gone && how.admits) {
+            const bool known = co_await explain_missing_key(wait.attempt_, deadline);
+            if (known) {
+                throw wait.attempt_->loss();
+            }
+        }
+        if (now->at == at::exceeds) {
+            wait.throw_exceeds();
+        }
         if (now->at == at::owner) {
             taken = wait.grant();
         }
         co_return taken;
+    }
+
+    /// Before the first request, while others of this session are asking for themselves.
+    /// @returns Whether one of them waits.
+    asio::awaitable<bool> until_sent_or_behind() {
+        while (!attempt_->entry() && is_in_time()) {
+            if (attempt_->is_behind_own()) {
+                co_return true;
+            }
+            (void)co_await attempt_->changed.wait(deadline_);
+        }
+        co_return false;
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
@@ -189,16 +258,15 @@ private:
             if (!entry->ec) {
                 told_ = entry->sent;
                 now = attempt_->entered();
-                refused_ = refused_ || now->at == at::behind || now->at == at::taken;
+                learn(*now);
                 break;
             }
             const error_code ec = entry->ec;
             trouble_ = entry->text;
-            const bool taking = attempt_->is_taking();
             attempt_->failed();
             check(ec);
             if (is_in_time()) {
-                attempt_->send_entry(taking);
+                attempt_->send_entry(attempt_->asked());
             }
         }
         co_return now;
@@ -207,10 +275,7 @@ private:
     /// 3. Wait until the one ahead of us is gone, or one of our own keys is.
     /// @returns False if the deadline came first.
     asio::awaitable<bool> until_moved(logic::predecessor ahead) {
-        if (!vigil_) {
-            vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
-            vigil_->watch_later(attempt_->held_by());
-        }
+        begin_vigil();
         vigil_->watch(ahead.key, ahead.create_revision, told_);
         std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
         std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
@@ -218,12 +283,38 @@ private:
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
         const vigil::end how = co_await std::move(wait);
+        co_return has_moved(how);
+    }
+
+    /// Or, where a rule asks for room: wait until there may be some.
+    /// @param seen The revision of the store when there was none.
+    /// @returns False if the deadline came first.
+    asio::awaitable<bool> until_room(std::int64_t seen) {
+        begin_vigil();
+        vigil_->watch(attempt_->rule().signs_of_room(), seen);
+        std::function<txn()> look = [this] { return attempt_->rule().look(attempt_->keys()); };
+        std::function<bool(const txn_response&)> moved = [this](const txn_response& r) {
+            return attempt_->rule().has_moved(r, attempt_->keys(), attempt_->create_revision());
+        };
+        auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
+        const vigil::end how = co_await std::move(wait);
+        co_return has_moved(how);
+    }
+
+    void begin_vigil() {
+        if (!vigil_) {
+            vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
+            vigil_->watch_later(attempt_->held_by());
+        }
+    }
+    /// @throws error if the session has ended, or a look failed for good.
+    bool has_moved(vigil::end how) {
         attempt_->require_session();
         if (how == vigil::end::failed) {
             trouble_ = vigil_->failure_text;
             fail(vigil_->failure);
         }
-        co_return how == vigil::end::moved;
+        return how == vigil::end::moved;
     }
 
     /// An owner before us has vanished: give it the time that our user wants it to have.
@@ -260,7 +351,7 @@ private:
         while (is_in_time() && !now) {
             auto part = std::make_shared<lane_part>(
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
-                          : logic::confirm(attempt_->keys(), revision));
+                          : attempt_->rule().confirm(attempt_->keys(), revision));
             part->likely = true;
             attempt_->keep_apart(*part);
             part = attempt_->submit(std::move(part));
@@ -277,7 +368,8 @@ private:
                 told_ = part->sent;
                 now = note != 0
                           ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
-                          : logic::after_confirm(part->response, attempt_->keys(), revision);
+                          : attempt_->confirmed(part->response);
+                learn(*now);
             }
         }
         co_return now;
@@ -293,6 +385,14 @@ private:
         return attempt_;
     }
 
+    void learn(const logic::standing& now) {
+        refused_ = refused_ || now.at == at::behind || now.at == at::taken ||
+                   now.at == at::no_room || now.at == at::too_many;
+    }
+
+    [[noreturn]] void throw_exceeds() const {
+        throw error(errc::exceeds_limit, attempt_->title() + ": " + attempt_->rule().why_not());
+    }
     [[noreturn]] void throw_timed_out(const char* call) const {
         throw error(errc::timed_out, attempt_->title() + ", " + call + ": " + trouble_);
     }

@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
@@ -20,8 +21,8 @@
 
 namespace coetcd::detail {
 
-/// The wait until one of some keys is erased: by watches, by a look where they cannot know, and by
-/// a look from time to time, since servers have lost events.
+/// The wait until one of some keys is erased, or there is a sign: by watches, by a look where they
+/// cannot know, and by a look from time to time, since servers have lost events.
 class vigil {
 public:
     enum class end {
@@ -53,12 +54,33 @@ public:
     /// @param known It was there in the answer to a request that was sent then.
     void watch(const std::string& key, std::int64_t create_revision, time_point known) {
         drop(main_);
+        signs_.clear();
         main_ = watches().take(key);
         main_->attach(wake_, create_revision, known);
+    }
+    /// Waits for one of these signs instead, and looks at once: the answer that says what to wait
+    /// for may share its revision with a later part of the same request. These watches are not kept
+    /// for later: they hear of what concerns others.
+    /// @param seen The revision of the store in that answer.
+    void watch(const std::vector<logic::sign>& signs, std::int64_t seen) {
+        drop(main_);
+        withdraw_question(); // it may be older
+        if (signs_.empty()) {
+            for (const logic::sign& s : signs) {
+                signs_.push_back(
+                    std::make_unique<key_watch>(*owner_->world, owner_->hub, s.keys, s.puts));
+            }
+        }
+        for (const auto& w : signs_) {
+            w->attach(wake_, seen, time_point::min());
+        }
     }
     /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
     /// deletes them.
     void watch_later(std::vector<logic::held_life> own) { own_lives_ = std::move(own); }
+
+    /// From now on our own keys go by our own doing.
+    void drop_own() { own_.clear(); }
 
     /// @param look Makes what to read; most waits never ask. `moved` tells whether the answer says
     ///   that the wait is over.
@@ -69,7 +91,7 @@ public:
         const time_point own_due = after(world.now(), own_patience);
         time_point recheck = next_recheck();
         while (alive()) {
-            if (main_->erased() || any_own(&key_watch::erased)) {
+            if (has_event() || any_own(&key_watch::erased)) {
                 withdraw_question();
                 co_return end::moved;
             }
@@ -82,14 +104,14 @@ public:
                 watch_own(now);
                 continue; // one that was kept may have been told already
             }
-            const bool blind = main_->blind() || any_own(&key_watch::blind);
+            const bool blind = any_blind() || any_own(&key_watch::blind);
             if (!blind && now < recheck) {
                 const time_point next = watches_own ? recheck : std::min(recheck, own_due);
                 (void)co_await wake_.wait(std::min(deadline, next));
                 continue;
             }
             recheck = next_recheck();
-            main_->look_taken();
+            look_taken();
             for (const auto& own : own_) {
                 own->look_taken();
             }
@@ -128,6 +150,26 @@ private:
         return std::any_of(
             own_.begin(), own_.end(), [is](const auto& own) { return ((*own).*is)(); });
     }
+    bool has_event() const {
+        return (main_ && main_->erased()) ||
+               std::any_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->erased(); });
+    }
+    bool any_blind() const {
+        // One look for all signs, once all of them are watched.
+        const bool all =
+            std::all_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->in_force(); });
+        return (main_ && main_->blind()) ||
+               (all && std::any_of(
+                           signs_.begin(), signs_.end(), [](const auto& w) { return w->blind(); }));
+    }
+    void look_taken() {
+        if (main_) {
+            main_->look_taken();
+        }
+        for (const auto& w : signs_) {
+            w->look_taken();
+        }
+    }
 
     time_point next_recheck() const {
         env& world = *owner_->world;
@@ -149,7 +191,7 @@ private:
             owner_->transactions->submit(question_);
         }
         while (!question_->over) {
-            if (!alive() || main_->erased() || owner_->world->now() >= deadline) {
+            if (!alive() || has_event() || owner_->world->now() >= deadline) {
                 co_return false;
             }
             (void)co_await wake_.wait(deadline);
@@ -171,15 +213,17 @@ private:
     void drop(std::unique_ptr<key_watch>& w) {
         if (w) {
             watches().keep(std::move(w));
+            w = nullptr;
         }
     }
 
     const std::shared_ptr<session_impl> session_; // null: there is none
     const std::shared_ptr<client_impl> owner_;
     notifier& wake_;
-    const std::unique_ptr<kept_watches> watches_; // if there is no session, which has some
-    const std::chrono::seconds ttl_{0};           // likewise
-    std::unique_ptr<key_watch> main_;
+    const std::unique_ptr<kept_watches> watches_;   // if there is no session, which has some
+    const std::chrono::seconds ttl_{0};             // likewise
+    std::unique_ptr<key_watch> main_;               // of the key ahead
+    std::vector<std::unique_ptr<key_watch>> signs_; // or these
     std::vector<std::unique_ptr<key_watch>> own_;
     std::vector<logic::held_life> own_lives_;
     std::shared_ptr<lane_part> question_;

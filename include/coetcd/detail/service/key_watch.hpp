@@ -16,13 +16,15 @@
 
 namespace coetcd::detail {
 
-/// A watch of one key, for the ends of its lives.
+/// A watch of one key, for the ends of its lives; or of a range.
 class key_watch final : public watch_sink {
 public:
-    key_watch(env& world, std::shared_ptr<watch_hub> hub, std::string key)
+    /// @param puts These count as well.
+    key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys, bool puts = false)
         : env_(world)
         , hub_(std::move(hub))
-        , key_(std::move(key)) {
+        , keys_(std::move(keys))
+        , puts_(puts) {
         start();
     }
     ~key_watch() {
@@ -33,7 +35,7 @@ public:
     key_watch(const key_watch&) = delete;
     key_watch& operator=(const key_watch&) = delete;
 
-    const std::string& key() const { return key_; }
+    const std::string& key() const { return keys_.key; }
 
     /// Tells `wake` from now on, of the end of a life that began at `create_revision`.
     /// @param known When the request was sent whose answer told of that life.
@@ -45,7 +47,8 @@ public:
     void detach() { wake_ = nullptr; }
 
     /// The life that is waited for has ended. An event of an earlier one says nothing.
-    bool erased() const { return last_erased_ > life_; }
+    bool erased() const { return last_event_ > life_; }
+    bool in_force() const { return in_force_; }
     /// In force, but it may have missed the end: the key is to be looked at.
     bool blind() const { return blind_; }
 
@@ -65,8 +68,8 @@ private:
         ended_ = false;
         in_force_ = false;
         blind_ = false;
-        wire::watch_create_request request{key_range(key_)};
-        request.no_put = true;
+        wire::watch_create_request request(keys_);
+        request.no_put = !puts_;
         id_ = hub_->add(std::move(request), *this);
     }
     void wake() {
@@ -82,7 +85,7 @@ private:
     }
     void on_events(std::vector<event>& events) override {
         for (const event& e : events) {
-            last_erased_ = std::max(last_erased_, e.kv.mod_revision);
+            last_event_ = std::max(last_event_, e.kv.mod_revision);
         }
         if (erased()) {
             wake();
@@ -96,10 +99,11 @@ private:
 
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
-    const std::string key_;
+    const key_range keys_;
+    const bool puts_;
     notifier* wake_ = nullptr;
     std::int64_t life_ = 0;
-    std::int64_t last_erased_ = 0;
+    std::int64_t last_event_ = 0;
     std::int64_t id_ = 0;
     bool in_force_ = false;
     bool blind_ = false;

@@ -20,6 +20,8 @@ public:
     virtual void on_turn() = 0;
     /// Whether etcd has told it a place, so that those behind it know that somebody is there.
     virtual bool is_known() const { return false; }
+    /// Somebody before it has become known.
+    virtual void on_known() {}
 
 protected:
     ~turn_taker() = default;
@@ -39,6 +41,7 @@ public:
         std::size_t turns = 0; ///< Of the queue, and those that were passed on and still last.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
+        bool was_full = false; ///< Likewise: whoever comes has to wait.
         bool idle = false;
         std::list<std::string>::iterator place; ///< Among the idle ones.
     };
@@ -111,6 +114,14 @@ public:
             const turn* first = j.waits ? j.of->queue.front() : this;
             return first != this && first->taker_.is_known();
         });
+    }
+    /// Tells those behind it that it is known.
+    void tell_behind() const {
+        for (const joined& j : joined_) {
+            for (auto later = j.place; j.waits && ++later != j.of->queue.end();) {
+                (*later)->taker_.on_known();
+            }
+        }
     }
     /// In order of the names.
     line& at(std::size_t index) const { return *joined_[index].of; }
