@@ -34,6 +34,7 @@ enum class errc {
     conflict,            ///< Others changed the same keys each time; nothing was changed by us.
     wrong_kind,          ///< What is stored under the name is not what this object keeps there.
     hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
+    exceeds_limit,       ///< More was asked for than a semaphore's limit allows at all.
 };
 
 /// Failures that etcd reports: its gRPC codes.

@@ -31,7 +31,8 @@ constexpr errc all_errc[] = {errc::timed_out,
                              errc::revision_regressed,
                              errc::conflict,
                              errc::wrong_kind,
-                             errc::hold_expired};
+                             errc::hold_expired,
+                             errc::exceeds_limit};
 constexpr int last_server_errc = 16;
 
 bool is_label(const std::string& text) {
@@ -101,6 +102,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::cn_auth_unsupported, false, false, false},
         {errc::revision_regressed, false, false, false},
         {errc::conflict, true, false, false},
+        {errc::exceeds_limit, false, false, false},
         {errc::wrong_kind, false, false, false},
         {errc::hold_expired, false, false, true},
         {server_errc::unavailable, false, false, false},

@@ -52,6 +52,9 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "what is stored under this name is of another kind; use another name";
         case errc::hold_expired:
             return "the lock was held for as long as it may be, and was given back; lock again";
+        case errc::exceeds_limit:
+            return "more was asked for than the semaphore's limit; ask for less, or raise the "
+                   "limit";
         }
         return "unknown coetcd error";
     }
@@ -162,6 +165,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "revision_regressed";
     case errc::conflict:
         return "conflict";
+    case errc::exceeds_limit:
+        return "exceeds_limit";
     case errc::wrong_kind:
         return "wrong_kind";
     case errc::hold_expired:

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/permits.hpp>
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/rule.hpp>
+#include <coetcd/kv.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Permits: the transactions of a semaphore, and what their answers mean.
+///
+/// Its waiters stand in a queue, `<name>/wait/`, like those of a mutex. Only the first of them asks
+/// whether there is room: it exchanges its key for those of a permit. A permit of weight `w` is a
+/// key `<name>/hold/<b>/...` for each bit `b` that is set in `w`, so that a few counts tell how
+/// much is taken, however many permits there are. The limit is at `<name>.limit`.
+///
+/// There are never more permits than the limit allowed at the time:
+/// - *take* puts a permit's keys where nobody waits, and counts them in the same transaction; it is
+///   granted only if they fit.
+/// - *admit* follows a judgement: at some revision our key was the first in the queue and there was
+///   room. Until it is applied nobody else can add a permit: *take* needs an empty queue, and ours
+///   is in it; another *admit* needs to be the first. It compares the limit, so that it is the one
+///   that was judged by. All else only makes room.
+///
+/// A permit's keys and those of the queue belong to one slot, with one epoch. Within an attempt a
+/// late copy of one of its requests is void, too:
+/// - of *take*: it needs an empty queue, and ours is in it until we are admitted; then it needs
+///   that no permit is there;
+/// - of *enter*, which erases what *take* has put: it compares the life of that, or that none was
+///   there; the permit that was admitted since is another life;
+/// - of *admit*: it compares the life of our key in the queue, and ends it.
+/// All of these compare the epoch, which is another one when the slot is used again after any of
+/// them was in doubt.
+namespace coetcd::detail::logic {
+
+/// One attempt to get a permit.
+///
+/// The `keys` of its claim are its place in the queue or the permit, whichever etcd has, and those
+/// that come `later` are the other one.
+class permit_rule final : public rule {
+public:
+    /// @param weight From 1 to `most_permits`.
+    /// @param initial The limit to store if none is.
+    permit_rule(std::string name, std::int64_t weight, std::int64_t initial)
+        : name_(std::move(name))
+        , weight_(weight)
+        , initial_(initial) {}
+
+    void prepare(attempt_keys& a) override {
+        claim& c = a.claims.front();
+        const std::string id = c.keys.front().substr((name_ + "/wait/").size());
+        waiting_ = c.keys;
+        for (std::size_t bit = 0; bit != permit_bits; ++bit) {
+            if ((weight_ >> bit & 1) != 0) {
+                permit_.push_back(permits::held_prefix(name_, bit) + id);
+                c.later.push_back({permit_.back(), 0});
+            }
+        }
+    }
+
+    /// Puts the permit where nobody waits, and counts it.
+    txn take(const attempt_keys& a, const std::string& label) const override {
+        const claim& c = a.claims.front();
+        txn t;
+        t.compares.push_back(transactions::epoch_holds(c));
+        t.compares.push_back(compare::create_revision(c.before) == 0);
+        permits::require_life(permit_, 0, t);
+        t.success.push_back(op::nested(limit_if_none()));
+        permits::put_all(permit_, a.lease, label, t);
+        permits::ask_room(name_, t.success);
+        permits::read_all(permit_, t.failure);
+        permits::read_all({c.epoch_key}, t.failure);
+        return t;
+    }
+    /// `owner`, `too_many`, `exceeds`, `taken`, `ended`, `gone`; `queued` if it was put before.
+    standing after_take(const txn_response& response, attempt_keys& a) override {
+        if (response.succeeded) {
+            const std::size_t before = 1 + permit_.size();
+            const std::int64_t born = answers::require_revision(response.header.revision);
+            learn(permits::room_in(response, before, name_, initial_));
+            return stand_in(a, born);
+        }
+        standing now;
+        if (response.responses.empty()) { // it was not asked why
+            now.at = standing::place::taken;
+            return now;
+        }
+        const permits::life life = permits::life_in(response, 0, permit_);
+        if (life.all) {
+            return ask_in(a, life.create_revision);
+        }
+        now = why_not_there(response, permit_.size(), a);
+        if (life.none && now.at == standing::place::gone) {
+            now.at = standing::place::taken;
+        }
+        return now;
+    }
+
+    /// Takes a place in the queue, for the permit if that was taken and does not fit.
+    txn enter(const attempt_keys& a, const std::string& label) const override {
+        const claim& c = a.claims.front();
+        txn t;
+        t.compares.push_back(transactions::epoch_holds(c));
+        permits::require_life(waiting_, 0, t);
+        permits::require_life(permit_, in_ ? taken_ : 0, t);
+        t.success.push_back(op::range(c.before, transactions::newest()));
+        if (in_) {
+            permits::erase_all(permit_, t);
+        }
+        permits::put_all(waiting_, a.lease, permits::waiting_value(weight_, label), t);
+        permits::ask_room(name_, t.success);
+        permits::read_all(waiting_, t.failure);
+        permits::read_all(permit_, t.failure);
+        permits::read_all({c.epoch_key}, t.failure);
+        return t;
+    }
+    /// `behind`, `room`, `no_room`, `exceeds`, `ended`, `gone`; `queued` if it was put before, or
+    /// the permit was.
+    standing after_enter(const txn_response& response, attempt_keys& a) override {
+        if (response.succeeded) {
+            const std::int64_t born = answers::require_revision(response.header.revision);
+            const std::size_t before = 1 + (in_ ? permit_.size() : 0) + waiting_.size();
+            learn(permits::room_in(response, before, name_, initial_));
+            set_in(a, false);
+            return stand_behind(response, 0, born);
+        }
+        const permits::life place = permits::life_in(response, 0, waiting_);
+        const permits::life life = permits::life_in(response, waiting_.size(), permit_);
+        if (place.all) {
+            set_in(a, false);
+            return queued(place.create_revision);
+        }
+        if (life.all && !(in_ && life.create_revision == taken_)) {
+            return ask_in(a, life.create_revision); // a late copy of `take` has put it
+        }
+        standing now = why_not_there(response, waiting_.size() + permit_.size(), a);
+        if (now.at == standing::place::ended && life.all) {
+            now.create_revision = taken_; // it is still there
+        } else if (now.at == standing::place::ended && life.none) {
+            set_in(a, false);
+        } else {
+            now.at = standing::place::gone;
+        }
+        return now;
+    }
+
+    /// Asks, through etcd's consensus, who is before us and whether there is room; of a permit that
+    /// is there already, whether it fits.
+    txn confirm(const attempt_keys& a, std::int64_t create_revision) const override {
+        const claim& c = a.claims.front();
+        txn t;
+        permits::require_life(c.keys, create_revision, t);
+        t.success.push_back(op::erase(c.void_key));
+        if (!in_) {
+            range_options next_older = transactions::newest();
+            next_older.max_create_revision = create_revision - 1;
+            t.success.push_back(op::range(c.before, next_older));
+        }
+        permits::ask_room(name_, t.success);
+        return t;
+    }
+    /// `behind`, `room`, `no_room`, `exceeds`, `gone`; `owner`, `too_many` of a permit.
+    standing after_confirm(const txn_response& response,
+                           attempt_keys& a,
+                           std::int64_t create_revision) override {
+        if (!response.succeeded) {
+            return {};
+        }
+        learn(permits::room_in(response, in_ ? 1 : 2, name_, initial_));
+        return in_ ? stand_in(a, create_revision) : stand_behind(response, 1, create_revision);
+    }
+
+    /// Exchanges the place in the queue for the permit.
+    txn admit(const attempt_keys& a,
+              std::int64_t create_revision,
+              const std::string& label) const override {
+        const claim& c = a.claims.front();
+        txn t;
+        t.compares.push_back(transactions::epoch_holds(c));
+        permits::require_life(waiting_, create_revision, t);
+        t.compares.push_back(compare::mod_revision(permits::limit_key(name_)) ==
+                             room_.limit_revision);
+        permits::erase_all(waiting_, t);
+        if (room_.limit_revision == 0) {
+            t.success.push_back(op::put(permits::limit_key(name_), std::to_string(initial_)));
+        }
+        permits::put_all(permit_, a.lease, label, t);
+        permits::read_all(waiting_, t.failure);
+        permits::read_all(permit_, t.failure);
+        permits::read_all({c.epoch_key}, t.failure);
+        return t;
+    }
+    /// `owner`, `gone`; `queued` if the limit has changed, or it was admitted before: not every
+    /// permit that is there need have come by that.
+    standing after_admit(const txn_response& response,
+                         attempt_keys& a,
+                         std::int64_t create_revision) override {
+        if (response.succeeded) {
+            set_in(a, true);
+            taken_ = answers::require_revision(response.header.revision);
+            standing now;
+            now.at = standing::place::owner;
+            now.create_revision = taken_;
+            now.crowded = waited_ || room_.used + weight_ >= room_.limit;
+            return now;
+        }
+        const permits::life place = permits::life_in(response, 0, waiting_);
+        const permits::life life = permits::life_in(response, waiting_.size(), permit_);
+        const std::size_t epoch = waiting_.size() + permit_.size();
+        if (place.create_revision == create_revision) {
+            const bool moved = why_not_there(response, epoch, a).at == standing::place::ended;
+            return moved ? standing() : queued(create_revision);
+        }
+        return life.all ? ask_in(a, life.create_revision) : standing();
+    }
+
+    std::vector<sign> signs_of_room() const override {
+        return {{permits::all_held(name_)}, {permits::limit_key(name_), true}};
+    }
+    txn look(const attempt_keys& a) const override {
+        txn t;
+        permits::read_all(a.claims.front().keys, t.success);
+        permits::ask_room(name_, t.success);
+        return t;
+    }
+    bool has_moved(const txn_response& response,
+                   const attempt_keys& a,
+                   std::int64_t create_revision) const override {
+        const auto& own = a.claims.front().keys;
+        const permits::life place = permits::life_in(response, 0, own);
+        return place.create_revision != create_revision ||
+               judge(permits::room_in(response, own.size(), name_, initial_)) !=
+                   standing::place::no_room;
+    }
+    std::string why_not() const override {
+        return "it asks for " + std::to_string(weight_) + ", and the limit is " +
+               std::to_string(room_.limit);
+    }
+
+private:
+    /// @param in What etcd has of us is the permit; else the place in the queue.
+    void set_in(attempt_keys& a, bool in) {
+        claim& c = a.claims.front();
+        in_ = in;
+        c.keys = in ? permit_ : waiting_;
+        c.later.clear();
+        for (const std::string& key : in ? waiting_ : permit_) {
+            c.later.push_back({key, 0});
+        }
+    }
+
+    txn limit_if_none() const {
+        const std::string key = permits::limit_key(name_);
+        txn t;
+        t.compares.push_back(compare::create_revision(key) == 0);
+        t.success.push_back(op::put(key, std::to_string(initial_)));
+        return t;
+    }
+
+    void learn(const room& now) { room_ = now; }
+    /// Nobody is before us: what follows.
+    standing::place judge(const room& now) const {
+        using at = standing::place;
+        if (weight_ > now.limit) {
+            return at::exceeds;
+        }
+        if (in_) {
+            return now.used <= now.limit ? at::owner : at::too_many;
+        }
+        return now.used + weight_ <= now.limit ? at::room : at::no_room;
+    }
+
+    /// With the permit, which is counted.
+    standing stand_in(attempt_keys& a, std::int64_t born) {
+        set_in(a, true);
+        taken_ = born;
+        standing now;
+        now.at = judge(room_);
+        now.create_revision = born;
+        now.crowded = waited_ || room_.used >= room_.limit;
+        return now;
+    }
+    /// In the queue.
+    /// @param newest Where it was read who is before us.
+    standing stand_behind(const txn_response& response, std::size_t newest, std::int64_t born) {
+        standing now;
+        now.at = judge(room_);
+        now.create_revision = born;
+        now.seen = response.header.revision;
+        for (const key_value& kv : answers::range_at(response, newest).kvs) {
+            now.ahead.push_back({kv.key, kv.create_revision});
+            if (now.at != standing::place::exceeds) {
+                now.at = standing::place::behind;
+            }
+        }
+        waited_ = waited_ || now.at != standing::place::room;
+        return now;
+    }
+    static standing queued(std::int64_t born) {
+        standing now;
+        now.at = standing::place::queued;
+        now.create_revision = born;
+        return now;
+    }
+    /// The permit is there; whether it fits is to be asked.
+    standing ask_in(attempt_keys& a, std::int64_t born) {
+        set_in(a, true);
+        taken_ = born;
+        return queued(born);
+    }
+    /// @param at Where the epoch was read.
+    static standing
+    why_not_there(const txn_response& response, std::size_t at, const attempt_keys& a) {
+        const claim& c = a.claims.front();
+        const std::int64_t epoch = answers::epoch_of(answers::range_at(response, at), c.epoch_key);
+        standing now;
+        if (epoch != 0 && epoch != c.epoch) {
+            now.at = standing::place::ended;
+            now.epochs.push_back(epoch);
+        }
+        return now;
+    }
+
+    const std::string name_;
+    const std::int64_t weight_;
+    const std::int64_t initial_;
+    std::vector<std::string> waiting_; // the place in the queue
+    std::vector<std::string> permit_;  // a key for each bit
+    bool in_ = false;                  // it is the permit that etcd has of us
+    std::int64_t taken_ = 0;           // if so: its life
+    bool waited_ = false;              // etcd has told us that we have to
+    room room_;                        // as etcd has told it last
+};
+
+} // namespace coetcd::detail::logic
