@@ -102,6 +102,22 @@ asio::awaitable<void> patience(coetcd::mutex& mutex) {
     }
 }
 
+asio::awaitable<void> permits(coetcd::session& session) {
+    coetcd::semaphore imports(session, "imports", 3); // three at a time, in the whole cluster
+    {
+        const coetcd::permit one = co_await imports.acquire(); // given back at the end of the block
+        co_await ship_order();
+    }
+    co_await coetcd::with_permits(imports, 2, ship_order); // cancelled if the permits are lost
+
+    const auto soon = co_await imports.acquire_for(1, 500ms);
+    if (!soon) {
+        const coetcd::semaphore_state now = co_await imports.state();
+        std::cout << now.used << " of " << now.limit << " are out\n";
+    }
+    shipped -= soon ? 2 : 0;
+}
+
 asio::awaitable<void> guarded(coetcd::client client, coetcd::mutex& mutex) {
     coetcd::txn note =
         coetcd::txn().when(mutex.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
@@ -327,6 +343,7 @@ asio::awaitable<bool> run(std::string url) {
     co_await several(session);
     co_await patience(mutex);
     co_await patience(mutex);
+    co_await permits(session);
     co_await guarded(client, mutex);
     const auto note = co_await client.get("shipped/42");
     co_await mutex.unlock();

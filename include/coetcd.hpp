@@ -17,7 +17,9 @@
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/permit_entry.hpp>
 #include <coetcd/printable.hpp>
+#include <coetcd/semaphore.hpp>
 #include <coetcd/sequence.hpp>
 #include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>

@@ -19,6 +19,7 @@
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>
+#include <coetcd/impl/semaphore.hpp>
 #include <coetcd/impl/sequence.hpp>
 #include <coetcd/impl/sequencer.hpp>
 #include <coetcd/impl/session.hpp>

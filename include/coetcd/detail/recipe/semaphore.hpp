@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/logic/permit_rule.hpp>
+#include <coetcd/detail/logic/permits.hpp>
+#include <coetcd/detail/recipe/place_wait.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/permit_entry.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+inline constexpr recipe semaphore_recipe{
+    "semaphore", &logic::permit_claim, "acquire_for", "try_acquire", "release", false, true};
+
+/// What a public semaphore and the operations under way on it share. It holds no permits: these are
+/// handles of their own.
+class semaphore_impl {
+public:
+    /// @param i The limit to store if none is.
+    semaphore_impl(std::shared_ptr<session_impl> s, std::string n, std::int64_t i)
+        : session(std::move(s))
+        , name(std::move(n))
+        , initial(i) {}
+
+    const std::shared_ptr<session_impl> session;
+    const std::string name;
+    const std::int64_t initial;
+
+    template<class Permit>
+    static asio::awaitable<Permit> acquire(std::shared_ptr<semaphore_impl> self, std::int64_t n) {
+        auto waiting = place_wait::lock(self->session,
+                                        semaphore_recipe,
+                                        self->wanted(),
+                                        time_point::max(),
+                                        std::nullopt,
+                                        std::chrono::nanoseconds(0),
+                                        self->rule(n));
+        std::shared_ptr<place> taken = co_await std::move(waiting);
+        co_return access::make<Permit>(std::move(taken), n);
+    }
+    template<class Permit>
+    static asio::awaitable<std::optional<Permit>>
+    acquire_until(std::shared_ptr<semaphore_impl> self, std::int64_t n, time_point deadline) {
+        auto waiting = place_wait::lock(self->session,
+                                        semaphore_recipe,
+                                        self->wanted(),
+                                        deadline,
+                                        std::nullopt,
+                                        std::chrono::nanoseconds(0),
+                                        self->rule(n));
+        return if_any<Permit>(std::move(waiting), n);
+    }
+    template<class Permit>
+    static asio::awaitable<std::optional<Permit>> try_acquire(std::shared_ptr<semaphore_impl> self,
+                                                              std::int64_t n) {
+        auto trying = place_wait::try_lock(
+            self->session, semaphore_recipe, self->wanted(), std::nullopt, self->rule(n));
+        return if_any<Permit>(std::move(trying), n);
+    }
+
+    /// @tparam State Limit, used, waiting.
+    template<class State>
+    static asio::awaitable<State> state(std::shared_ptr<semaphore_impl> self) {
+        const txn question = logic::permits::ask_state(self->name);
+        const when in_time = self->within().as(impact::none);
+        const outcome<txn_response> a = co_await call(self->session->owner, question, in_time);
+        a.check();
+        const logic::room now = logic::permits::room_in(a.response, 0, self->name, self->initial);
+        State result;
+        result.limit = now.limit;
+        result.used = now.used;
+        result.waiting = logic::permits::waiting_in(a.response);
+        co_return result;
+    }
+
+    static asio::awaitable<std::vector<permit_entry>>
+    holders(std::shared_ptr<semaphore_impl> self) {
+        const range_request all(logic::permits::all_held(self->name));
+        outcome<range_response> a = co_await call(self->session->owner, all, self->within());
+        a.check();
+        co_return logic::permits::owners(std::move(a.response.kvs), self->name);
+    }
+    /// @param most 0 for all.
+    static asio::awaitable<std::vector<permit_entry>> waiters(std::shared_ptr<semaphore_impl> self,
+                                                              std::size_t most) {
+        constexpr std::size_t enough = 1'000'000'000;
+        range_options oldest_first;
+        oldest_first.limit = static_cast<std::int64_t>(std::min(most, enough));
+        oldest_first.order = sort_order::ascend;
+        oldest_first.target = sort_target::create;
+        const range_request queue(logic::permits::all_waiting(self->name), oldest_first);
+        outcome<range_response> a = co_await call(self->session->owner, queue, self->within());
+        a.check();
+        std::vector<permit_entry> all;
+        for (key_value& kv : a.response.kvs) {
+            all.push_back(logic::permits::waiter(std::move(kv)));
+        }
+        co_return all;
+    }
+
+    /// Lets go of `held` at once; what is awaited is that etcd knows.
+    /// @param held Null: there is nothing to be given back.
+    static asio::awaitable<bool> release(const std::shared_ptr<place>& held) {
+        return held ? held->release() : nothing();
+    }
+
+private:
+    static asio::awaitable<bool> nothing() { co_return false; }
+    template<class Permit>
+    static asio::awaitable<std::optional<Permit>>
+    if_any(asio::awaitable<std::shared_ptr<place>> trying, std::int64_t n) {
+        std::shared_ptr<place> taken = co_await std::move(trying);
+        std::optional<Permit> result;
+        if (taken) {
+            result.emplace(access::make<Permit>(std::move(taken), n));
+        }
+        co_return result;
+    }
+
+    std::vector<wanted_name> wanted() const { return one_name(name, semaphore_recipe); }
+    std::shared_ptr<logic::rule> rule(std::int64_t n) const {
+        return std::make_shared<logic::permit_rule>(name, n, initial);
+    }
+    when within() const { return session->owner->within(session->request_timeout); }
+};
+
+} // namespace coetcd::detail

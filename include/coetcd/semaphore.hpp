@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/handle.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
+#include <coetcd/detail/recipe/guarded.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/permit_entry.hpp>
+#include <coetcd/session.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd {
+
+namespace detail {
+class access;
+class place;
+class semaphore_impl;
+} // namespace detail
+
+/// Permits of a semaphore, from `semaphore::acquire`. Their destruction gives them back in the
+/// background; await `release` to know that it happened.
+///
+/// They are lost, all at once, if the session is lost, or if somebody deletes a key of theirs; the
+/// latter is noticed with the next renewal.
+///
+/// @par Thread safety
+/// As `client`.
+class [[nodiscard]] permit {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// None, as one that was moved from: `owns` and `release` tell false, `weight` tells 0, and it
+    /// can be assigned to; all else throws `std::logic_error`. Default-constructible because
+    /// `co_spawn` requires it of results.
+    permit() noexcept = default;
+    permit(permit&& other) noexcept;
+    permit& operator=(permit&& other) noexcept;
+    ~permit();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// Whether they are ours, as far as can be known without asking etcd. Looks at the clock, so
+    /// that it is right in the first instruction after a stall.
+    bool owns() const;
+    explicit operator bool() const { return owns(); }
+
+    /// Waits until they are lost: see `held_lock::wait_lost`.
+    /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
+    /// @throws boost::system::system_error with `operation_aborted` if they are given back, or this
+    ///   object is destroyed. At once, if that was before.
+    /// @par Cancellation
+    /// `terminal`, without effect on the permits.
+    boost::asio::awaitable<error_code> wait_lost() const;
+
+    /// How many they are.
+    std::int64_t weight() const { return weight_; }
+
+    /// A number that grows from one permit that is granted to the next. There may be several owners
+    /// at a time: a resource cannot tell by the greatest number that it has seen who is late.
+    /// Also available after a loss.
+    std::int64_t token() const;
+    /// A condition for a transaction, true only as long as these permits are ours.
+    compare is_owner() const;
+    /// A key in etcd that stands for them. Later permits of the same session may have the same key:
+    /// `is_owner` tells them apart.
+    const std::string& key() const;
+
+    /// Gives them back. One round trip.
+    ///
+    /// It takes effect at the call: `owns` is false. Await the result to know that etcd has done
+    /// it.
+    ///
+    /// @returns False if they were not ours any more: nothing was touched, or what was left of them
+    ///   was given back.
+    /// @throws error as `client`, if no endpoint answers in time. They are then given back in the
+    ///   background. A repeated call touches nothing newer.
+    /// @par Cancellation
+    /// `terminal`. They are given back in the background.
+    boost::asio::awaitable<bool> release();
+
+private:
+    friend class detail::access;
+    permit(std::shared_ptr<detail::place> a, std::int64_t weight);
+
+    detail::handle<detail::place> held_;
+    std::int64_t weight_ = 0;
+};
+
+/// How a semaphore is doing.
+struct semaphore_state {
+    std::int64_t limit = 0;
+    std::int64_t used = 0;    ///< More than `limit` after that was lowered.
+    std::int64_t waiting = 0; ///< Sessions with a waiter.
+};
+
+/// Permits that are limited in number, in the whole etcd cluster, and had in order of arrival.
+///
+/// Whoever asks for many waits until there is room for all of them; nobody who came later is let
+/// past, even if there is room for that one. Of one session only one coroutine at a time stands in
+/// that queue; the others wait behind it in the process.
+///
+/// **The limit is kept in etcd**, and may be changed at any time: all users of the name follow.
+/// While there are more permits than the limit allows no other one is granted. A limit of 0 lets
+/// nobody in.
+///
+/// A permit ends when it is given back, when the session is lost, or when somebody deletes its
+/// keys. As with a `mutex`, that it is held is a strong hint, not a proof: see `permit::is_owner`.
+///
+/// All keys in etcd that begin with `<name>/` or `<name>.` belong to it. Do not use the name for
+/// anything else, for a `mutex` least of all: neither would respect the other. A user needs to read
+/// and write all keys from `<name>.` up to, but not including, `<name>0`. `<name>.limit`, a decimal
+/// number, is the only key that outlives its sessions; delete it to forget the limit.
+///
+/// A session uses its keys again. A session that was adopted keeps the permits of its earlier owner
+/// in use for as long as its lease lives.
+///
+/// It may be destroyed at any moment. Calls under way complete, and permits stay as they are.
+///
+/// All calls throw
+/// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
+///   `errc::session_closed` if this program has ended it;
+/// - `error` with `errc::wrong_kind` if what is stored as the limit is not a number;
+/// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
+///
+/// @par Thread safety
+/// As `client`.
+class semaphore {
+public:
+    using executor_type = boost::asio::any_io_executor;
+
+    /// The most permits that one call can ask for, and the greatest limit.
+    static constexpr std::int64_t max_weight = 65'535;
+    static constexpr std::int64_t max_limit = std::int64_t{1} << 40;
+
+    /// Names a semaphore; no I/O. `owner` may be destroyed first: that loses the session.
+    /// @param initial_limit Stored by the first who acquires, if no limit is stored. From then on
+    ///   what is stored counts, whatever others name here.
+    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if
+    ///   `initial_limit` is negative or over `max_limit`.
+    semaphore(const session& owner, std::string name, std::int64_t initial_limit);
+
+    semaphore(semaphore&&) noexcept = default;
+    semaphore& operator=(semaphore&&) noexcept = default;
+    ~semaphore() = default;
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// Waits until there is room for `n` permits, and takes them, retrying through network failures
+    /// for as long as the session lives. One round trip if there is room and nobody waits.
+    /// Otherwise one or two to queue up; then one to learn that it is our turn, and one to be
+    /// admitted. One permit that is given back wakes one waiter, and that one the next.
+    ///
+    /// @throws std::invalid_argument if `n` is not from 1 to `max_weight`.
+    /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if it is
+    ///   lowered while we wait: once etcd tells us. With `errc::lock_lost` if somebody else
+    ///   deleted our place in the queue; else see above.
+    /// @par Cancellation
+    /// `terminal`, at once. As `mutex::lock`: nothing is left in etcd, and permits that are granted
+    /// in that very moment are given back.
+    boost::asio::awaitable<permit> acquire(std::int64_t n = 1);
+
+    /// Takes `n` permits if there is room right now, and nobody waits. One round trip; none if this
+    /// session has a waiter. Others that ask at the same time may keep each other out, if there is
+    /// not room for all of them.
+    /// @returns Nothing if there is no room, or somebody waits. Nothing is left in etcd.
+    /// @throws error As `acquire`; also as `client`, if no endpoint answers in time.
+    boost::asio::awaitable<std::optional<permit>> try_acquire(std::int64_t n = 1);
+
+    /// As `acquire`, for at most `patience`; if that is not positive, as `try_acquire`.
+    /// @returns Nothing if there was no room by then, or others were before us.
+    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
+    ///   left in etcd in either case, and the session goes on.
+    boost::asio::awaitable<std::optional<permit>> acquire_for(std::int64_t n,
+                                                              std::chrono::nanoseconds patience);
+
+    /// As `acquire_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<permit>>
+    acquire_until(std::int64_t n, std::chrono::time_point<Clock, Duration> deadline) {
+        return acquire_for(n, detail::logic::time_left(deadline, Clock::now()));
+    }
+
+    const std::string& name() const;
+
+    /// The limit, and how much of it is used. One round trip.
+    boost::asio::awaitable<semaphore_state> state() const;
+
+    /// Those who have permits, in order of their tokens. One round trip.
+    boost::asio::awaitable<std::vector<permit_entry>> holders() const;
+
+    /// The waiters, next first. One round trip.
+    /// @param limit The most to list; 0 for all.
+    boost::asio::awaitable<std::vector<permit_entry>> waiters(std::size_t limit = 0) const;
+
+private:
+    friend class detail::access;
+    detail::handle<detail::semaphore_impl> impl_;
+};
+
+namespace detail {
+
+/// Permits, for `run_guarded`.
+struct guarded_permit : permit {
+    guarded_permit() = default;
+    explicit guarded_permit(permit p)
+        : permit(std::move(p)) {}
+    boost::asio::awaitable<bool> unlock() { return release(); }
+};
+boost::asio::awaitable<guarded_permit> to_guarded(boost::asio::awaitable<permit> acquiring);
+std::shared_ptr<ownership> ownership_of_permit(const guarded_permit& held);
+
+} // namespace detail
+
+/// Runs `body` with `n` permits: acquires them, awaits `body()` or `body(const permit&)`, gives
+/// them back. See `with_lock` for what happens if they are lost, and for cancellation.
+/// @returns What `body` returns.
+template<class Body>
+auto with_permits(semaphore& s, std::int64_t n, Body body) {
+    return detail::run_guarded(s.get_executor(),
+                               detail::to_guarded(s.acquire(n)),
+                               &detail::ownership_of_permit,
+                               std::move(body));
+}
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/semaphore.hpp>
+#endif
