@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/client.hpp>
+#include <coetcd/semaphore.hpp>
+#include <coetcd/session.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/async.hpp"
+#include "support/catch.hpp"
+#include "support/etcd_server.hpp"
+#include "support/etcd_tools.hpp"
+#include "support/run_test.hpp"
+
+using namespace std::chrono_literals;
+using namespace support;
+namespace asio = boost::asio;
+using coetcd::client;
+using coetcd::errc;
+using coetcd::permit;
+using coetcd::semaphore;
+using coetcd::session;
+
+namespace {
+
+client connect(const asio::any_io_executor& executor) {
+    coetcd::client_options options;
+    options.request_timeout = 60s;
+    return client(executor, shared_etcd().url(), options);
+}
+
+/// What was granted, by token.
+using grants = std::map<std::int64_t, std::int64_t>;
+
+/// All changes of a semaphore, one revision after the other.
+class history {
+public:
+    explicit history(std::string name)
+        : name_(std::move(name)) {}
+
+    /// Takes down what happens until the key `<name>.stop` is put.
+    awaitable<void> follow(coetcd::watcher changes) {
+        for (bool stop = false; !stop;) {
+            const coetcd::watch_batch batch = co_await changes.next();
+            for (const coetcd::event& e : batch.events) {
+                stop = stop || e.kv.key == name_ + ".stop";
+                events_.push_back(e);
+            }
+        }
+    }
+
+    /// Looks whether all that was granted ever fitted when it was granted.
+    /// @returns The most that was used at once by what was granted.
+    std::int64_t check(const grants& granted) const {
+        std::map<std::string, std::int64_t> there; // keys of permits, and what each counts
+        std::int64_t limit = 0;
+        std::int64_t most = 0;
+        std::set<std::int64_t> seen;
+        for (std::size_t i = 0; i != events_.size(); ++i) {
+            const coetcd::key_value& kv = events_[i].kv;
+            const bool put = events_[i].type == coetcd::event_type::put;
+            if (kv.key == name_ + ".limit" && put) {
+                limit = std::stoll(kv.value);
+            }
+            const std::string prefix = name_ + "/hold/";
+            if (kv.key.starts_with(prefix)) {
+                there.erase(kv.key);
+                if (put && granted.contains(kv.create_revision)) {
+                    const int bit = std::stoi(kv.key.substr(prefix.size(), 2), nullptr, 16);
+                    there[kv.key] = std::int64_t{1} << bit;
+                    seen.insert(kv.create_revision);
+                }
+            }
+            const std::int64_t now = kv.mod_revision;
+            if (i + 1 == events_.size() || events_[i + 1].kv.mod_revision != now) {
+                std::int64_t used = 0;
+                for (const auto& [key, weight] : there) {
+                    used += weight;
+                }
+                most = std::max(most, used);
+                if (granted.contains(now)) {
+                    INFO("granted in revision " << now);
+                    CHECK(used <= limit);
+                }
+            }
+        }
+        CHECK(seen.size() == granted.size());
+        return most;
+    }
+
+private:
+    const std::string name_;
+    std::vector<coetcd::event> events_;
+};
+
+run_options patient(std::chrono::seconds timeout) {
+    run_options options;
+    options.timeout = timeout;
+    return options;
+}
+
+} // namespace
+
+TEST_CASE("Permits never exceed the limit, while it goes up and down under load", "[semaphore]") {
+    const auto body = []() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("resized");
+        coetcd::watcher changes = co_await c.watch(coetcd::key_range(name + ".", name + "0"));
+        history all(name);
+        task<void> following(executor, all.follow(std::move(changes)));
+        grants granted;
+        int refused = 0;
+        bool goes_on = true;
+
+        const auto one = [&](unsigned seed) -> awaitable<void> {
+            std::mt19937 random(seed);
+            session s = co_await open_session(c, 30s);
+            semaphore permits(s, name, 5);
+            while (goes_on) {
+                const std::int64_t n = 1 + static_cast<std::int64_t>(random() % 4);
+                std::optional<permit> p;
+                try {
+                    if (random() % 3 == 0) {
+                        p = co_await permits.try_acquire(n);
+                    } else {
+                        const auto patience = std::chrono::milliseconds(random() % 300);
+                        p = co_await permits.acquire_for(n, patience);
+                    }
+                } catch (const coetcd::error& e) {
+                    // Or etcd has told us nothing within the patience.
+                    CHECK((e.code() == errc::exceeds_limit || e.code() == errc::timed_out));
+                    refused += e.code() == errc::exceeds_limit ? 1 : 0;
+                }
+                if (p) {
+                    granted[p->token()] = n;
+                    co_await sleep_for(std::chrono::milliseconds(random() % 4));
+                    const bool ours = co_await p->release();
+                    CHECK(ours);
+                } else {
+                    co_await sleep_for(1ms);
+                }
+            }
+            co_await s.close();
+        };
+        std::vector<task<void>> users;
+        for (unsigned i = 0; i != 30; ++i) {
+            users.emplace_back(executor, one(i));
+        }
+        std::mt19937 random(7);
+        for (int i = 0; i != 60; ++i) {
+            co_await sleep_for(50ms);
+            const std::string limit = std::to_string(2 + random() % 9);
+            (void)co_await c.put(name + ".limit", limit);
+        }
+        goes_on = false;
+        for (auto& u : users) {
+            co_await u.result();
+        }
+        (void)co_await c.put(name + ".stop", "");
+        co_await following.result();
+        const std::int64_t most = all.check(granted);
+        std::cout << granted.size() << " permits granted, " << refused
+                  << " times more was asked for than the limit; at most " << most
+                  << " were out at once\n";
+        CHECK(granted.size() > 50);
+        CHECK(refused > 0);
+        CHECK(most > 4);
+        co_await until_count(c, name + "/", 0);
+        co_await erase_all(c, name);
+    };
+    run_test(body, patient(120s));
+}
+
+TEST_CASE("Five hundred waiters, one release: one of them wakes, and the next", "[semaphore]") {
+    etcd_server etcd;
+    const auto body = [&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        coetcd::client_options options;
+        options.request_timeout = 60s;
+        const client c(executor, etcd.url(), options);
+        constexpr std::size_t crowd = 500;
+        const std::string watched = "etcd_debugging_mvcc_watcher_total";
+        const double others = co_await metric(etcd.port(), watched);
+        const session first = co_await open_session(c, 60s);
+        semaphore gate(first, "herd", 1);
+        permit held = co_await gate.acquire();
+        std::vector<session> sessions;
+        std::vector<semaphore> semaphores;
+        for (std::size_t i = 0; i != crowd; ++i) {
+            session s = co_await open_session(c, 60s);
+            semaphores.emplace_back(s, "herd", 1);
+            sessions.push_back(std::move(s));
+        }
+        std::vector<task<permit>> waiting;
+        for (semaphore& s : semaphores) {
+            waiting.emplace_back(executor, s.acquire());
+        }
+        co_await until_count(c, "herd/wait/", crowd, 30s);
+        // Two watches each, and three for the first; then all is quiet.
+        const auto watchers = [&]() -> awaitable<bool> {
+            const double now = co_await metric(etcd.port(), watched);
+            co_return now == others + 2 * crowd + 1;
+        };
+        co_await eventually(watchers, 30s, "all watch");
+        co_await sleep_for(500ms);
+        const std::string events = "etcd_debugging_mvcc_events_total";
+        const double before = co_await metric(etcd.port(), events);
+        const auto began = clock::now();
+        const bool ours = co_await held.release();
+        CHECK(ours);
+        const auto granted = [&]() -> awaitable<bool> {
+            co_return std::any_of(
+                waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); });
+        };
+        co_await eventually(granted, 5s, "one of them has it");
+        std::cout << "500 waiters, 1 release: " << ms_between(began, clock::now()) << " ms\n";
+        co_await sleep_for(500ms);
+        const double after = co_await metric(etcd.port(), events);
+        CHECK(after - before <= 2);
+        CHECK(std::count_if(
+                  waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); }) == 1);
+        for (auto& t : waiting) {
+            t.cancel();
+        }
+        for (auto& t : waiting) {
+            (void)co_await t.how_it_ended();
+        }
+        co_await until_count(c, "herd/wait/", 0, 30s);
+    };
+    run_test(body, patient(180s));
+}
+
+TEST_CASE("Many coroutines of several sessions keep to the limit, and to the order",
+          "[semaphore]") {
+    const auto body = []() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("crowd");
+        constexpr std::int64_t limit = 7;
+        std::int64_t live = 0;
+        std::int64_t most = 0;
+        int done = 0;
+        const auto one = [&](semaphore& permits) -> awaitable<void> {
+            permit p = co_await permits.acquire();
+            most = std::max(most, ++live);
+            co_await sleep_for(1ms);
+            --live;
+            const bool ours = co_await p.release();
+            CHECK(ours);
+            ++done;
+        };
+        std::vector<session> sessions;
+        std::vector<semaphore> semaphores;
+        for (int i = 0; i != 5; ++i) {
+            session s = co_await open_session(c, 30s);
+            semaphores.emplace_back(s, name, limit);
+            sessions.push_back(std::move(s));
+        }
+        const auto start = clock::now();
+        std::vector<awaitable<void>> all;
+        for (std::size_t i = 0; i != 1000; ++i) {
+            all.push_back(one(semaphores[i % semaphores.size()]));
+        }
+        co_await run_all(std::move(all));
+        std::cout << "1,000 coroutines of five sessions, 7 permits: "
+                  << ms_between(start, clock::now()) << " ms\n";
+        CHECK(done == 1000);
+        CHECK(most <= limit);
+        CHECK(most > 2);
+        const auto left = co_await count(c, name + "/");
+        CHECK(left == 0);
+        for (session& s : sessions) {
+            co_await s.close();
+        }
+        co_await erase_all(c, name);
+    };
+    run_test(body, patient(120s));
+}
+
+TEST_CASE("A permit of a dead lease goes to the next waiter", "[semaphore]") {
+    const auto body = []() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("dead");
+        session one = co_await open_session(c, 30s);
+        session two = co_await open_session(c, 30s);
+        semaphore a(one, name, 3);
+        semaphore b(two, name, 3);
+        permit held = co_await a.acquire(3);
+        task<permit> waiting(executor, b.acquire(2));
+        co_await until_count(c, name + "/wait/", 1);
+        revoke_by_hand(shared_etcd(), one.lease());
+        permit p = co_await waiting.result();
+        CHECK(p.owns());
+        const coetcd::semaphore_state now = co_await b.state();
+        CHECK(now.limit == 3);
+        CHECK(now.used == 2);
+        CHECK(now.waiting == 0);
+        const bool ours = co_await p.release();
+        CHECK(ours);
+        co_await two.close();
+        co_await erase_all(c, name);
+    };
+    run_test(body);
+}
