@@ -125,6 +125,7 @@ struct totals {
     std::uint64_t shared_grants = 0;
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
+    std::uint64_t permits = 0;
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
@@ -167,6 +168,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.shared_grants += o.shared_grants;
     t.upgrades += o.upgrades;
     t.downgrades += o.downgrades;
+    t.permits += o.permits;
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
@@ -277,8 +279,9 @@ int simulate(const arguments& a) {
               << " a second of the processor's, " << t.replays << " of them run twice\n"
               << t.calls << " calls, " << t.grants << " locks granted, " << t.shared_grants
               << " shared or several (" << t.upgrades << " upgrades, " << t.downgrades
-              << " downgrades), " << t.told << " changes told to watchers, " << t.compactions
-              << " compactions, " << t.cancellations << " cancellations, " << t.points
+              << " downgrades), " << t.permits << " permits, " << t.told
+              << " changes told to watchers, " << t.compactions << " compactions, "
+              << t.cancellations << " cancellations, " << t.points
               << " points of cancellation and failure, " << t.virtual_seconds / 3600
               << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "

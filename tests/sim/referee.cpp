@@ -9,6 +9,7 @@ using namespace std::chrono_literals;
 
 void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why) {
     changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
+    permits.changed(changes, why);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);
@@ -57,6 +58,7 @@ void referee::sent(const process& by,
 void referee::lease_ended(lease_id id, etcd::lease_end how) {
     ended_[id] = {how, world_.now()};
     if (how != etcd::lease_end::expired) {
+        permits.revoked(id);
         return;
     }
     const auto found = sessions_.find(id);

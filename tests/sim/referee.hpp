@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/permits.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
 #include "sim/world.hpp"
@@ -86,6 +87,7 @@ public:
         , sharing(w, [this](lease_id id) { return was_revoked(id); })
         , herd(w)
         , rates(w)
+        , permits(w)
         , world_(w) {
         w.store.told = this;
         w.listening = this;
@@ -95,6 +97,7 @@ public:
     sharing_rules sharing;
     herd_counter herd;
     rate_meter rates;
+    permit_rules permits;
 
     // What the network does.
 

@@ -37,6 +37,11 @@ outcome run(const plan& p) {
         w.operator_prefixes.push_back(name_of(lock) + "/");
     }
     s.shares = chance(chance::derive(p.seed, 5)).one_in(3);
+    chance permits(chance::derive(p.seed, 6));
+    s.semaphores = permits.one_in(3) ? permits.between(1, 2) : 0;
+    for (int number = 0; number != s.semaphores; ++number) {
+        w.operator_prefixes.push_back(semaphore_name(number) + "/");
+    }
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
     s.judge.longest_ttl = s.ttl;
@@ -204,6 +209,9 @@ outcome run(const plan& p) {
         for (std::string& key : s.judge.sharing.left_behind()) {
             keys.push_back(std::move(key));
         }
+        for (std::string& key : s.judge.permits.left_behind()) {
+            keys.push_back(std::move(key));
+        }
         return keys;
     };
     const auto dirty = [&] {
@@ -272,6 +280,7 @@ outcome run(const plan& p) {
     result.shared_grants = s.judge.sharing.grants;
     result.upgrades = s.judge.sharing.upgrades;
     result.downgrades = s.judge.sharing.downgrades;
+    result.permits = s.judge.permits.grants;
     result.late_entries = s.judge.slots.late_entries;
     result.ends_told = s.judge.herd.events;
     result.wakes = s.judge.herd.wakes;

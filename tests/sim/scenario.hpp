@@ -38,6 +38,7 @@ struct outcome {
     std::uint64_t shared_grants = 0; ///< To read, to write, or of several locks.
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
+    std::uint64_t permits = 0;
     std::uint64_t told = 0;         ///< Changes, to those who watch.
     std::uint64_t compactions = 0;  ///< That they were told of.
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.

@@ -68,6 +68,7 @@ struct stage {
 
     int locks = 1;
     bool shares = false; ///< Some want locks that are shared, or several at once.
+    int semaphores = 0;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
     bool crowded = false;   ///< Hundreds wait, each of them for a short use.

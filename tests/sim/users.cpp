@@ -173,8 +173,8 @@ void actor::judge(const std::exception_ptr& failure) {
         const bool expected =
             ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
             ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
-            ec == errc::not_owner || ec == asio::error::operation_aborted ||
-            ec == coetcd::server_errc::resource_exhausted ||
+            ec == errc::not_owner || ec == errc::exceeds_limit ||
+            ec == asio::error::operation_aborted || ec == coetcd::server_errc::resource_exhausted ||
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
@@ -200,8 +200,10 @@ asio::awaitable<void> actor::job(int rounds) {
         std::string name =
             name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
         current_ = p_->number() == 0 ? o : nullptr;
-        asio::awaitable<void> work =
-            s_.shares && taste.one_in(2) ? share(taste) : attempt(o, std::move(name), how, taste);
+        asio::awaitable<void> work = s_.shares && taste.one_in(2) ? share(taste)
+                                     : s_.semaphores != 0 && taste.one_in(2)
+                                         ? use_permits(taste)
+                                         : attempt(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
         if (taste.one_in(2)) { // else at once
@@ -651,6 +653,69 @@ asio::awaitable<void> actor::share_several(chance& taste) {
     v.give_back();
     if (taste.one_in(2)) {
         (void)co_await l->unlock();
+    }
+}
+
+asio::awaitable<void> actor::use_permits(chance& taste) {
+    const std::string name = semaphore_name(taste.between(0, s_.semaphores - 1));
+    coetcd::semaphore s(*session_, name, 2);
+    const auto session = coetcd::detail::access::impl(*session_);
+    const std::int64_t n = taste.one_in(3) ? taste.between(2, 3) : 1;
+    std::optional<coetcd::permit> p;
+    const std::uint64_t how = taste.below(4);
+    if (how == 0) {
+        p = co_await s.try_acquire(n);
+    } else if (how == 1) {
+        const nanoseconds patience = taste.skewed(1ms, 3s);
+        const auto began = p_->now();
+        const std::uint64_t pauses = p_->pauses;
+        p = co_await s.acquire_for(n, patience);
+        if (p_->now() > began + patience + 1ms && p_->pauses == pauses) {
+            s_.w.fail("acquire_for() takes longer than it may");
+        }
+    } else {
+        coetcd::permit taken = co_await s.acquire(n);
+        p.emplace(std::move(taken));
+    }
+    if (!p) {
+        co_return;
+    }
+    if (!p->owns()) {
+        s_.w.fail("a permit was granted that is lost already");
+    }
+    struct counted_hold {
+        permit_rules& rules;
+        std::list<permit_hold>::iterator held;
+        ~counted_hold() { rules.gives_back(held); }
+    };
+    {
+        permit_hold h{name,
+                      p->key(),
+                      p->token(),
+                      n,
+                      session->lease(),
+                      session,
+                      [&p] { return p->owns(); },
+                      sound_clock_};
+        const counted_hold until_the_end{s_.judge.permits, s_.judge.permits.granted(std::move(h))};
+        (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
+        if (taste.one_in(3)) {
+            const std::string limit = std::to_string(taste.between(1, 4));
+            asio::awaitable<coetcd::put_response> changing = client_->put(name + ".limit", limit);
+            try {
+                (void)co_await std::move(changing);
+            } catch (const coetcd::error&) {
+                judge(std::current_exception()); // the permits are ours all the same
+            }
+            (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
+        }
+    }
+    if (!taste.one_in(4)) { // else they go with the handle
+        asio::awaitable<bool> releasing = p->release();
+        if (p->owns()) {
+            s_.w.fail("release() has been called, and the permits are owned");
+        }
+        (void)co_await std::move(releasing);
     }
 }
 

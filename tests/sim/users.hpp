@@ -5,6 +5,7 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/watch.hpp>
@@ -124,6 +125,9 @@ private:
     asio::awaitable<void> share_one(std::string name, chance& taste);
     asio::awaitable<void> share_several(chance& taste);
     asio::awaitable<void> change_mode(sharer& v, coetcd::held_lock& l, chance& taste);
+
+    /// Permits of a semaphore, whose limit goes up and down.
+    asio::awaitable<void> use_permits(chance& taste);
 
     /// In the instruction after the one that took it.
     template<class Lock>
