@@ -199,6 +199,22 @@ public:
     /// The limit, and how much of it is used. One round trip.
     boost::asio::awaitable<semaphore_state> state() const;
 
+    /// Changes the limit, for all users of the name. Two round trips, more if others change it,
+    /// too. Raised, it lets waiters in; lowered, it takes nothing from those who have permits.
+    /// @throws std::invalid_argument if `limit` is negative or over `max_limit`.
+    /// @throws error Also as `client`: `errc::outcome_unknown` tells that it may have been changed.
+    ///   Each call changes it once, or not at all, whatever happens to its requests. With
+    ///   `errc::conflict` if others change it all the time.
+    /// @par Cancellation
+    /// `terminal`. It may have been changed.
+    boost::asio::awaitable<void> set_limit(std::int64_t limit);
+
+    /// The same, by a difference to the limit that is stored then, or else to the initial one.
+    /// @returns What it is now.
+    /// @throws error As `set_limit`; also with `errc::exceeds_limit` if it would be negative, or
+    ///   over `max_limit`.
+    boost::asio::awaitable<std::int64_t> adjust_limit(std::int64_t by);
+
     /// Those who have permits, in order of their tokens. One round trip.
     boost::asio::awaitable<std::vector<permit_entry>> holders() const;
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -191,6 +192,8 @@ TEST_CASE("no call of a semaphore that was moved from goes astray", "[semaphore]
         [&] { (void)s.state(); },
         [&] { (void)s.holders(); },
         [&] { (void)s.waiters(); },
+        [&] { (void)s.set_limit(1); },
+        [&] { (void)s.adjust_limit(1); },
     };
     for (const auto& use : uses) {
         REQUIRE_THROWS_AS(use(), std::logic_error);
@@ -1149,4 +1152,143 @@ TEST_CASE("the observer hears of the wait for permits, and how long they are hel
     REQUIRE(heard->names == std::vector<std::string>{"s"});
     REQUIRE(w.await(p.release()));
     REQUIRE(heard->holds == 1);
+}
+
+TEST_CASE("set_limit() and adjust_limit() change the limit for everybody", "[semaphore][limit]") {
+    users all(1);
+    world& w = all.w;
+    permit first = w.await(all.a.acquire());
+    auto waiting = w.start(all.b.acquire(2));
+    w.env->pass(20ms);
+    REQUIRE(waiting.code() == errc::exceeds_limit);
+    w.await(all.a.set_limit(2));
+    REQUIRE(w.etcd->keys.at("s.limit").value == "2");
+    REQUIRE(w.etcd->keys.at("s.limit").lease == 0);
+    auto more = w.start(all.b.acquire(2));
+    w.env->pass(500ms);
+    REQUIRE_FALSE(more.ended());
+    REQUIRE(w.await(all.b.adjust_limit(1)) == 3);
+    w.env->pass(20ms);
+    permit second = more.get();
+    REQUIRE(w.await(all.a.adjust_limit(-3)) == 0);
+    REQUIRE(first.owns());
+    REQUIRE(second.owns());
+    const coetcd::semaphore_state now = w.await(all.a.state());
+    REQUIRE(now.limit == 0);
+    REQUIRE(now.used == 3);
+    w.await(all.a.set_limit(0)); // as it is
+    semaphore fresh(all.one, "fresh", 5);
+    REQUIRE(w.await(fresh.adjust_limit(2)) == 7); // from the initial one
+    semaphore other(all.one, "other", 5);
+    w.await(other.set_limit(9));
+    REQUIRE(w.await(other.state()).limit == 9);
+}
+
+TEST_CASE("a limit that cannot be is refused, and nothing is changed", "[semaphore][limit]") {
+    users all(3);
+    world& w = all.w;
+    REQUIRE_THROWS_AS(all.a.set_limit(-1), std::invalid_argument);
+    REQUIRE_THROWS_AS(all.a.set_limit(semaphore::max_limit + 1), std::invalid_argument);
+    w.await(all.a.set_limit(semaphore::max_limit));
+    const auto refused = [&](std::int64_t by) {
+        auto changing = w.start(all.a.adjust_limit(by));
+        w.env->pass(50ms);
+        REQUIRE(changing.code() == errc::exceeds_limit);
+    };
+    refused(1);
+    refused(std::numeric_limits<std::int64_t>::max());
+    w.await(all.a.set_limit(3));
+    refused(-4);
+    refused(std::numeric_limits<std::int64_t>::min());
+    REQUIRE(w.await(all.a.state()).limit == 3);
+    w.etcd->write("s.limit", "many");
+    auto changing = w.start(all.a.set_limit(1));
+    w.env->pass(50ms);
+    REQUIRE(changing.code() == errc::wrong_kind);
+    coetcd::session closed = w.await(coetcd::session::open(all.client));
+    semaphore of_closed(closed, "s", 1);
+    w.await(closed.close());
+    auto late = w.start(of_closed.set_limit(1));
+    w.env->pass(50ms);
+    REQUIRE(late.code() == errc::session_closed);
+}
+
+TEST_CASE("a limit is adjusted once, whatever answer is lost", "[semaphore][limit]") {
+    for (const int how : {0, 1, 2}) {
+        for (int lost = 1; lost != 5; ++lost) {
+            INFO("the call number " << lost << ", " << how);
+            users all(3);
+            world& w = all.w;
+            REQUIRE(w.await(all.a.adjust_limit(2)) == 5);
+            int n = 0;
+            w.env->decide = [&](const call_request& r) {
+                scripted_env::fate f;
+                if ((r.what == rpc::txn || r.what == rpc::range) && ++n == lost) {
+                    f.arrives = how != 0;
+                    f.breaks = true;
+                    f.late = how == 2 ? 500ms : 0ms;
+                }
+                return f;
+            };
+            REQUIRE(w.await(all.a.adjust_limit(1)) == 6);
+            REQUIRE(w.await(all.b.adjust_limit(1)) == 7);
+            w.env->pass(5s); // what is late has come
+            REQUIRE(w.etcd->keys.at("s.limit").value == "7");
+        }
+    }
+}
+
+TEST_CASE("a late set_limit() does not undo a later one", "[semaphore][limit]") {
+    users all(3);
+    world& w = all.w;
+    w.await(all.a.set_limit(4));
+    w.env->decide = [first = true](const call_request& r) mutable {
+        scripted_env::fate f;
+        if (has(r, "request_put") && std::exchange(first, false)) {
+            f.breaks = true;
+            f.late = 1s;
+        }
+        return f;
+    };
+    w.await(all.a.set_limit(5));
+    w.await(all.b.set_limit(3));
+    w.env->pass(5s);
+    REQUIRE(w.etcd->keys.at("s.limit").value == "3");
+}
+
+TEST_CASE("many who adjust a limit at once do not lose a change", "[semaphore][limit]") {
+    users all(0);
+    world& w = all.w;
+    std::vector<background<std::int64_t>> changing;
+    for (int i = 0; i != 5; ++i) {
+        changing.push_back(w.start(all.a.adjust_limit(1)));
+        changing.push_back(w.start(all.b.adjust_limit(10)));
+    }
+    w.env->pass(2s);
+    for (auto& c : changing) {
+        (void)c.get();
+    }
+    REQUIRE(w.await(all.a.state()).limit == 55);
+}
+
+TEST_CASE("set_limit() that is cancelled changes the limit once, or not at all",
+          "[semaphore][limit][cancellation]") {
+    int changed = 0;
+    for (auto at = 0us; at != 8000us; at += 250us) {
+        users all(3);
+        world& w = all.w;
+        w.await(all.a.set_limit(3));
+        auto changing = w.start(all.a.set_limit(4));
+        w.env->pass(at);
+        changing.cancel();
+        w.env->pass(0ms);
+        REQUIRE(changing.ended());
+        w.env->pass(1s);
+        const std::int64_t now = w.await(all.a.state()).limit;
+        REQUIRE((now == 3 || now == 4));
+        changed += now == 4 ? 1 : 0;
+        REQUIRE(w.await(all.a.adjust_limit(1)) == now + 1);
+    }
+    REQUIRE(changed > 0);
+    REQUIRE(changed < 32);
 }

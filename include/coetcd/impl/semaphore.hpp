@@ -131,6 +131,19 @@ COETCD_DECL boost::asio::awaitable<semaphore_state> semaphore::state() const {
     return detail::go_home(get_executor(), detail::semaphore_impl::state<semaphore_state>(impl_));
 }
 
+COETCD_DECL boost::asio::awaitable<void> semaphore::set_limit(std::int64_t limit) {
+    if (limit < 0 || limit > max_limit) {
+        throw std::invalid_argument("limit: must be from 0 to 2^40");
+    }
+    auto changing = detail::semaphore_impl::change_limit(impl_, {false, limit});
+    return detail::go_home(get_executor(), detail::semaphore_impl::drop(std::move(changing)));
+}
+
+COETCD_DECL boost::asio::awaitable<std::int64_t> semaphore::adjust_limit(std::int64_t by) {
+    auto changing = detail::semaphore_impl::change_limit(impl_, {true, by});
+    return detail::go_home(get_executor(), std::move(changing));
+}
+
 COETCD_DECL boost::asio::awaitable<std::vector<permit_entry>> semaphore::holders() const {
     return detail::go_home(get_executor(), detail::semaphore_impl::holders(impl_));
 }

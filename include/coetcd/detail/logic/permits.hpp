@@ -185,6 +185,34 @@ require_life(const std::vector<std::string>& keys, std::int64_t create_revision,
     }
 }
 
+/// A change of the limit.
+struct limit_change {
+    bool relative = false;
+    std::int64_t by = 0; ///< Or the limit itself, unless `relative`.
+};
+
+/// What a limit becomes; nothing if there can be no such limit.
+inline std::optional<std::int64_t> changed(const limit_change& how, std::int64_t limit) {
+    if (!how.relative) {
+        return how.by;
+    }
+    // Neither of these overflows: `limit` is from 0 to `most_limit`.
+    if (how.by > most_limit - limit || how.by < -limit) {
+        return std::nullopt;
+    }
+    return limit + how.by;
+}
+
+/// Stores a limit, if nobody has since the one that is known.
+inline txn store_limit(const std::string& name, const room& known, std::int64_t next) {
+    const std::string key = limit_key(name);
+    txn t;
+    t.compares.push_back(compare::mod_revision(key) == known.limit_revision);
+    t.success.push_back(op::put(key, std::to_string(next)));
+    t.failure.push_back(op::range(key));
+    return t;
+}
+
 /// Asks how a semaphore is doing.
 inline txn ask_state(const std::string& name) {
     range_options how_many;

@@ -4,8 +4,11 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/logic/permit_rule.hpp>
 #include <coetcd/detail/logic/permits.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/permit_entry.hpp>
 
@@ -85,6 +88,48 @@ public:
         co_return result;
     }
 
+    static asio::awaitable<void> drop(asio::awaitable<std::int64_t> work) {
+        (void)co_await std::move(work);
+    }
+    /// Changes the limit, once, however often a request is sent.
+    /// @returns What it is now.
+    static asio::awaitable<std::int64_t> change_limit(std::shared_ptr<semaphore_impl> self,
+                                                      logic::permits::limit_change how) {
+        const std::shared_ptr<session_impl> s = self->session;
+        const std::string title = "semaphore \"" + wire::printable(self->name) + "\"";
+        const when in_time = self->within();
+        s->require_alive(title);
+        const range_request question(logic::permits::limit_key(self->name));
+        const outcome<range_response> read = co_await call(s->owner, question, in_time);
+        read.check();
+        logic::room known = logic::permits::limit_in(read.response, self->name, self->initial);
+        once_writer writer(s, self->name, title);
+        for (unsigned refusals = 0;; ++refusals) {
+            const std::optional<std::int64_t> next = logic::permits::changed(how, known.limit);
+            if (!next) {
+                throw error(errc::exceeds_limit,
+                            title + ": the limit is " + std::to_string(known.limit) +
+                                ", and can be from 0 to " + std::to_string(logic::most_limit));
+            }
+            txn what = logic::permits::store_limit(self->name, known, *next);
+            const once_end end =
+                co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
+            if (end.applied) {
+                co_return *next;
+            }
+            const range_response& now = logic::answers::range_at(*end.answered, 0);
+            known = logic::permits::limit_in(now, self->name, self->initial);
+            const auto moment =
+                logic::backoff(refusals, s->world.random(), first_pause, longest_pause);
+            const time_point again = after(s->world.now(), moment);
+            if (again >= in_time.deadline) {
+                throw error(errc::conflict, title); // others change it all the time
+            }
+            notifier pause(s->world);
+            (void)co_await pause.wait(again);
+        }
+    }
+
     static asio::awaitable<std::vector<permit_entry>>
     holders(std::shared_ptr<semaphore_impl> self) {
         const range_request all(logic::permits::all_held(self->name));
@@ -117,6 +162,9 @@ public:
     }
 
 private:
+    static constexpr std::chrono::milliseconds first_pause{1};
+    static constexpr std::chrono::milliseconds longest_pause{64};
+
     static asio::awaitable<bool> nothing() { co_return false; }
     template<class Permit>
     static asio::awaitable<std::optional<Permit>>
