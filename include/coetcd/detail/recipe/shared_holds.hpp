@@ -15,7 +15,8 @@
 namespace coetcd::detail {
 
 inline constexpr recipe writer_recipe{"shared_mutex", &logic::writer_claim};
-inline constexpr recipe reader_recipe{"shared_mutex", &logic::reader_claim, true};
+inline constexpr recipe reader_recipe{
+    "shared_mutex", &logic::reader_claim, "try_lock_for", "try_lock", "unlock", true};
 
 /// What a `shared_mutex` and the operations under way on it share: one holder to write, and one
 /// for each time that it reads.
