@@ -185,17 +185,7 @@ public:
         entry_ = nullptr;
     }
     /// Asks (again).
-    void send_entry(logic::asking what) {
-        asked_ = what;
-        const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
-        const std::string& value = value_ ? *value_ : session->label();
-        auto part = std::make_shared<lane_part>(
-            logic::to_ask(rule(), what, keys_, create_revision_, value));
-        part->puts = names;
-        part->likely = beginning_ != beginning::take_or_leave;
-        part->asks_why = why;
-        entry_ = submit(std::move(part));
-    }
+    void send_entry(logic::asking what);
 
     /// Notes are put and taken away by parts of which no two may share a request: etcd takes none
     /// that may change a key twice, even if it does not.

@@ -7,8 +7,12 @@
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/logic/slots.hpp>
 #include <coetcd/detail/recipe/place.hpp>
+#include <coetcd/detail/service/lane.hpp>
 
 #include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
 
 namespace coetcd::detail {
 
@@ -27,6 +31,18 @@ inline void place::on_turn() {
         send_entry(takes ? logic::asking::take : logic::asking::enter);
     }
     changed.notify_all();
+}
+
+inline void place::send_entry(logic::asking what) {
+    asked_ = what;
+    const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
+    const std::string& value = value_ ? *value_ : session->label();
+    auto part =
+        std::make_shared<lane_part>(logic::to_ask(rule(), what, keys_, create_revision_, value));
+    part->puts = names;
+    part->likely = beginning_ != beginning::take_or_leave;
+    part->asks_why = why;
+    entry_ = submit(std::move(part));
 }
 
 inline bool place::take_slots() {
