@@ -360,7 +360,7 @@ TEST_CASE("a watched lock whose key is deleted is lost at once", "[held_lock][wa
     w.env->pass(1s);
     w.etcd->tells = false;
     w.etcd->erase(watched.key());
-    w.env->pass(11s);
+    w.env->pass(21s); // a renewal
     CHECK_FALSE(watched.owns_lock());
     w.etcd->tells = true;
 }

@@ -862,7 +862,7 @@ TEST_CASE("a waiter whose lease is revoked fails, and one whose session is close
     REQUIRE(held.owns());
 }
 
-TEST_CASE("a waiter whose key is deleted by hand fails at once", "[semaphore]") {
+TEST_CASE("a waiter for permits whose key is deleted by hand fails at once", "[semaphore]") {
     users all(1);
     world& w = all.w;
     permit held = w.await(all.a.acquire());
@@ -1081,7 +1081,8 @@ TEST_CASE("with_permits() runs its body with permits, and gives them back", "[se
     REQUIRE(cancelled);
 }
 
-TEST_CASE("what etcd refuses is reported at once, and leaves nothing", "[semaphore]") {
+TEST_CASE("what etcd refuses to an acquire is reported at once, and leaves nothing",
+          "[semaphore]") {
     users all(1);
     world& w = all.w;
     w.etcd->no_space = true;
