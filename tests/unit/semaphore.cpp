@@ -862,6 +862,26 @@ TEST_CASE("a waiter whose lease is revoked fails, and one whose session is close
     REQUIRE(held.owns());
 }
 
+TEST_CASE("a look that is older than the refusal frees no permit", "[semaphore]") {
+    users all(1);
+    world& w = all.w;
+    permit held = w.await(all.a.acquire());
+    int sent = 0;
+    w.env->decide = [&sent](const call_request& r) {
+        sent += r.what == rpc::txn;
+        return scripted_env::fate{};
+    };
+    w.etcd->stale_by = 3; // reads are from before anything was held
+    auto waiting = w.start(all.b.acquire());
+    w.env->pass(5s);
+    REQUIRE_FALSE(waiting.ended());
+    REQUIRE(sent <= 10);
+    w.etcd->stale_by = 0;
+    w.await(held.release());
+    w.env->pass(1s);
+    REQUIRE(waiting.get().owns());
+}
+
 TEST_CASE("a waiter for permits whose key is deleted by hand fails at once", "[semaphore]") {
     users all(1);
     world& w = all.w;

@@ -202,7 +202,7 @@ inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
     };
     std::function<bool(const txn_response&)> gone = [&ahead](const txn_response& r) {
         const range_response& read = logic::answers::range_at(r, 0);
-        return !logic::answers::holds(read, ahead.key, ahead.create_revision);
+        return logic::is_gone(r.header, read, ahead.key, ahead.create_revision);
     };
     auto wait = watching.until_moved(std::move(look), std::move(gone), deadline);
     const vigil::end how = co_await std::move(wait);

@@ -126,7 +126,7 @@ private:
             self->watch();
         }
         const std::uint64_t created = self->created_;
-        const std::int64_t known = self->as_of_;
+        const std::int64_t known = std::max(self->as_of_, self->happened_);
         const outcome<range_response> seen = co_await call(
             self->client_, self->question_.read, self->client_->within(self->timeout_));
         const bool older = !seen.ec && seen.response.header.revision < known;

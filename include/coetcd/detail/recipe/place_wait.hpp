@@ -293,8 +293,10 @@ private:
         begin_vigil();
         vigil_->watch(attempt_->rule().signs_of_room(), seen);
         std::function<txn()> look = [this] { return attempt_->rule().look(attempt_->keys()); };
-        std::function<bool(const txn_response&)> moved = [this](const txn_response& r) {
-            return attempt_->rule().has_moved(r, attempt_->keys(), attempt_->create_revision());
+        std::function<bool(const txn_response&)> moved = [this, seen](const txn_response& r) {
+            const bool is_older = r.header.revision < seen; // of a member that has stalled
+            return !is_older &&
+                   attempt_->rule().has_moved(r, attempt_->keys(), attempt_->create_revision());
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
         const vigil::end how = co_await std::move(wait);
@@ -329,8 +331,8 @@ private:
             return txn().then(op::range(attempt_->key(), logic::transactions::keys_only()));
         };
         std::function<bool(const txn_response&)> gone = [this, revision](const txn_response& r) {
-            return !logic::answers::holds(
-                logic::answers::range_at(r, 0), attempt_->key(), revision);
+            const range_response& read = logic::answers::range_at(r, 0);
+            return logic::is_gone(r.header, read, attempt_->key(), revision);
         };
         auto wait = own.until_moved(std::move(look), std::move(gone), std::min(due, deadline_));
         const vigil::end how = co_await std::move(wait);

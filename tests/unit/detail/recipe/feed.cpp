@@ -314,6 +314,27 @@ TEST_CASE("an older answer is no answer", "[feed]") {
     CHECK_FALSE(next.ended());
 }
 
+TEST_CASE("a look that is older than what the watch told of is not repeated at once", "[feed]") {
+    int looks = 0; // outlives them
+    fixture f(looked_up());
+    f.put("a");
+    CHECK(f.told() == "a");
+    auto next = f.next();
+    f.env->pass(1s);
+    f.env->decide = [&looks](const call_request& r) {
+        looks += r.what == rpc::range;
+        return scripted_env::fate{};
+    };
+    f.etcd->stale_by = 1;
+    f.put("b");
+    f.env->pass(1s);
+    CHECK(looks > 0);
+    CHECK(looks <= 20);
+    f.env->pass(10s);
+    CHECK(next.code() == errc::revision_regressed);
+    f.etcd->stale_by = 0;
+}
+
 TEST_CASE("an outage is waited out", "[feed]") {
     fixture f(looked_up());
     f.env->decide = [](const call_request&) { return no_answer(); };
