@@ -129,6 +129,8 @@ struct totals {
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
+    std::uint64_t states = 0;
+    std::uint64_t proclaimed = 0;
     std::uint64_t late_entries = 0;
     std::uint64_t ends_told = 0;
     std::uint64_t wakes = 0;
@@ -172,6 +174,8 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
+    t.states += o.states;
+    t.proclaimed += o.proclaimed;
     t.late_entries += o.late_entries;
     t.ends_told += o.ends_told;
     t.wakes += o.wakes;
@@ -280,10 +284,11 @@ int simulate(const arguments& a) {
               << t.calls << " calls, " << t.grants << " locks granted, " << t.shared_grants
               << " shared or several (" << t.upgrades << " upgrades, " << t.downgrades
               << " downgrades), " << t.permits << " permits, " << t.told
-              << " changes told to watchers, " << t.compactions << " compactions, "
-              << t.cancellations << " cancellations, " << t.points
-              << " points of cancellation and failure, " << t.virtual_seconds / 3600
-              << " h of simulated time\n"
+              << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
+              << " values proclaimed, " << t.states << " states observed, " << t.cancellations
+              << " cancellations, " << t.points << " points of cancellation and failure, "
+              << t.virtual_seconds / 3600 << " h of simulated time
+"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

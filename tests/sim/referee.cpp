@@ -39,6 +39,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
                 rob_waiter(c);
             }
             new_owner(name);
+            leaders.changed(name, c, why);
         }
     }
 }
@@ -216,13 +217,15 @@ void referee::told_of_compaction(const watching& v, std::int64_t compact_revisio
 }
 
 bool referee::owes_changes() const {
-    return !events_were_lost() &&
-           std::any_of(watches_.begin(), watches_.end(), [&](const watching& v) {
-               return first_untold(v) != world_.store.history().size();
-           });
+    const bool owes_events =
+        !events_were_lost() && std::any_of(watches_.begin(), watches_.end(), [&](const auto& v) {
+            return first_untold(v) != world_.store.history().size();
+        });
+    return owes_events || leaders.owes_states();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
+    leaders.look_for_untold(healed_at, bound);
     if (events_were_lost()) {
         return;
     }

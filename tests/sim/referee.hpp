@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/leaders.hpp"
 #include "sim/permits.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
@@ -45,7 +46,7 @@ struct hold {
     std::shared_ptr<session_impl> session;
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
-    bool guards_body; ///< It was taken by `with_lock`.
+    bool guards_body; ///< It was taken by `with_lock`, or `lead`.
 
     bool valid() const {
         // The first two first: a look at a lock may end a session, and this is only a look.
@@ -86,6 +87,7 @@ public:
         : slots(w)
         , sharing(w, [this](lease_id id) { return was_revoked(id); })
         , herd(w)
+        , leaders(w)
         , rates(w)
         , permits(w)
         , world_(w) {
@@ -96,6 +98,7 @@ public:
     slot_rules slots;
     sharing_rules sharing;
     herd_counter herd;
+    leader_rules leaders;
     rate_meter rates;
     permit_rules permits;
 

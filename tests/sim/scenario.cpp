@@ -59,6 +59,7 @@ outcome run(const plan& p) {
     s.judge.prompt = prompt;
     s.sluggish = above == sky::sluggish;
     s.lingering = above == sky::deaf || above == sky::robbed;
+    s.elects = luck.one_in(3);
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;
@@ -119,6 +120,9 @@ outcome run(const plan& p) {
         actor& added = add_actor();
         if (luck.one_in(6)) {
             added.start_watch();
+        }
+        if (luck.one_in(6)) {
+            added.start_observing();
         }
     }
     w.set_weather(faults);
@@ -287,6 +291,8 @@ outcome run(const plan& p) {
     result.busiest = s.judge.rates.busiest;
     result.told = s.judge.told_changes;
     result.compactions = s.judge.told_compactions;
+    result.states = s.judge.leaders.told_states;
+    result.proclaimed = s.judge.leaders.proclaimed;
     result.duration = w.now();
     result.notes = w.notes();
     w.shut_down(); // before the actors go

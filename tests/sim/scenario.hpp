@@ -41,6 +41,8 @@ struct outcome {
     std::uint64_t permits = 0;
     std::uint64_t told = 0;         ///< Changes, to those who watch.
     std::uint64_t compactions = 0;  ///< That they were told of.
+    std::uint64_t states = 0;       ///< Of elections, to those who observe.
+    std::uint64_t proclaimed = 0;   ///< Values.
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.
     std::uint64_t ends_told = 0;    ///< Of keys in a queue.
     std::uint64_t wakes = 0;        ///< Waiters who asked because of one.

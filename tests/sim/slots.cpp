@@ -71,8 +71,10 @@ void lock_requests::read_part(json::value t) {
             empty.insert(c["key"].bytes());
         }
         if (is_point(c)) {
-            compared[c["key"].bytes()] =
-                c["create_revision"] ? c["create_revision"].number() : c["mod_revision"].number();
+            std::int64_t& revision = compared[c["key"].bytes()];
+            revision = std::max(revision,
+                                c["create_revision"] ? c["create_revision"].number()
+                                                     : c["mod_revision"].number());
         }
     });
     bool elsewhere = false; // it is about more than locks
@@ -95,7 +97,10 @@ void lock_requests::read_part(json::value t) {
                 elsewhere = elsewhere || what["ignore_value"].flag();
             } else if (put && !put["ignore_value"].flag()) {
                 const auto epoch = compared.find(lock_key::beside(key));
-                puts.push_back({key, epoch == compared.end() ? -1 : epoch->second});
+                const auto life = compared.find(key);
+                if (life == compared.end() || life->second == 0) { // else it proclaims something
+                    puts.push_back({key, epoch == compared.end() ? -1 : epoch->second});
+                }
                 written.insert(std::move(key));
             } else if (erase) {
                 if (std::find(erases.begin(), erases.end(), key) == erases.end()) {

@@ -52,7 +52,20 @@ struct operation {
     std::list<request>::iterator* wants = nullptr;
 };
 
-enum class way { lock, try_lock, try_lock_for, scoped_lock, with_lock };
+enum class way {
+    lock,
+    try_lock,
+    try_lock_for,
+    scoped_lock,
+    with_lock,
+    // As a candidate, under the same names.
+    campaign,
+    try_campaign,
+    campaign_for,
+    lead,
+};
+constexpr std::uint64_t ways_of_locks = 5;
+constexpr std::uint64_t all_ways = 9;
 
 /// What all clients of a history share.
 struct stage {
@@ -71,6 +84,7 @@ struct stage {
     int semaphores = 0;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
+    bool elects = false;    ///< Some campaign instead of locking.
     bool crowded = false;   ///< Hundreds wait, each of them for a short use.
     bool lingering = false; ///< Locks are held for long.
     bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.

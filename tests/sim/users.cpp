@@ -42,6 +42,18 @@ void actor::start_watch() {
     asio::co_spawn(p_->executor(), watch(), std::move(at_end));
 }
 
+void actor::start_observing() {
+    ++watches_;
+    s_.judge.rates.expect(*p_, 1);
+    auto at_end = [this](std::exception_ptr failure) {
+        --watches_;
+        if (failure) {
+            fail("an observer", failure);
+        }
+    };
+    asio::co_spawn(p_->executor(), observe(), std::move(at_end));
+}
+
 void actor::crash_at(std::uint64_t n) {
     p_->on_suspension = [this, n] {
         if (++seen_ == n) {
@@ -80,6 +92,7 @@ bool actor::has_live_session(lease_id id) const {
 void actor::drop() {
     session_.reset();
     watcher_.reset();
+    feed_.reset();
     client_.reset();
 }
 
@@ -196,7 +209,7 @@ asio::awaitable<void> actor::job(int rounds) {
     for (int round = 0; round != rounds; ++round) {
         co_await have_session();
         const auto o = std::make_shared<operation>(*p_);
-        const way how = static_cast<way>(taste.below(5));
+        const way how = static_cast<way>(taste.below(s_.elects ? all_ways : ways_of_locks));
         std::string name =
             name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
         current_ = p_->number() == 0 ? o : nullptr;
@@ -364,6 +377,37 @@ asio::awaitable<void> actor::watch() {
     }
 }
 
+asio::awaitable<void> actor::observe() {
+    chance taste(s_.taste.next());
+    while (client_) {
+        std::string name = name_of(taste.between(0, s_.locks - 1));
+        feed_.emplace(coetcd::observe(*client_, name));
+        const auto seen = s_.judge.leaders.observes(std::move(name));
+        int naps = taste.one_in(2) ? 8 : 0;
+        try {
+            while (feed_) {
+                const std::optional<coetcd::leader> next = co_await feed_->next();
+                s_.judge.leaders.told(*seen, next);
+                if (naps > 0 && taste.one_in(2)) {
+                    --naps;
+                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
+                }
+            }
+        } catch (const boost::system::system_error& e) {
+            const bool stale =
+                e.code() == errc::revision_regressed && s_.w.count_of(fault::stale_read) != 0;
+            if (!stale) {
+                judge(std::current_exception());
+            }
+        }
+        s_.judge.leaders.observes_no_more(seen);
+        feed_.reset();
+        if (client_) {
+            (void)co_await p_->sleep(200ms);
+        }
+    }
+}
+
 /// From the request for a lock to the end of its use, in the referee's books.
 class actor::visit {
 public:
@@ -376,7 +420,7 @@ public:
                                      name,
                                      session_->lease(),
                                      0,
-                                     how != way::try_lock,
+                                     how != way::try_lock && how != way::try_campaign,
                                      operation_->cancelled_at.has_value()})) {
         operation_->wants = &*request_;
     }
@@ -399,7 +443,7 @@ public:
                session_,
                [&l] { return l.owns_lock(); },
                actor_.sound_clock_,
-               how_ == way::with_lock};
+               how_ == way::with_lock || how_ == way::lead};
         hold_ = actor_.s_.judge.granted(*request_, std::move(h));
         no_more();
     }
@@ -433,7 +477,10 @@ asio::awaitable<void>
 actor::attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
     const lease_id lease = session_->lease();
     try {
-        co_await take_and_use(o, name, how, taste);
+        auto work = static_cast<std::uint64_t>(how) < ways_of_locks
+                        ? take_and_use(o, name, how, taste)
+                        : campaign(o, name, how, taste);
+        co_await std::move(work);
     } catch (const boost::system::system_error& e) {
         if (e.code() == errc::lock_lost) {
             s_.judge.lock_lost(lease, name, p_->repeated_calls != 0);
@@ -716,6 +763,112 @@ asio::awaitable<void> actor::use_permits(chance& taste) {
             s_.w.fail("release() has been called, and the permits are owned");
         }
         (void)co_await std::move(releasing);
+    }
+}
+
+class actor::office {
+public:
+    explicit office(const coetcd::leadership& l)
+        : term_(l) {}
+    explicit office(coetcd::leadership& l)
+        : term_(l)
+        , own_(&l) {}
+    const std::string& key() const { return term_.key(); }
+    std::int64_t fencing_token() const { return term_.term(); }
+    bool owns_lock() const { return term_.leads(); }
+    coetcd::compare is_owner() const { return term_.is_leader(); }
+    asio::awaitable<bool> unlock() const { return own_->resign(); }
+    asio::awaitable<void> proclaim(std::string value) const {
+        return term_.proclaim(std::move(value));
+    }
+
+private:
+    const coetcd::leadership& term_;
+    coetcd::leadership* const own_ = nullptr;
+};
+
+asio::awaitable<void>
+actor::campaign(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+    coetcd::election e(*session_, name);
+    const lease_id lease = session_->lease();
+    visit v(*this, o, name, how);
+    std::string value = std::to_string(++s_.writes);
+    if (how == way::lead) {
+        auto body = [this, &v, &name, &taste](const coetcd::leadership& l) {
+            return serve(v, l, name, taste);
+        };
+        co_await coetcd::lead(e, std::move(value), body);
+        co_return;
+    }
+    std::optional<coetcd::leadership> mine;
+    if (how == way::campaign) {
+        coetcd::leadership won = co_await e.campaign(std::move(value));
+        mine.emplace(std::move(won));
+    } else if (how == way::try_campaign) {
+        mine = co_await e.try_campaign(std::move(value));
+    } else {
+        const nanoseconds patience = taste.skewed(1ms, 3s);
+        const auto began = p_->now();
+        const std::uint64_t pauses = p_->pauses;
+        mine = co_await e.campaign_for(std::move(value), patience);
+        if (p_->now() > began + patience + 1ms && p_->pauses == pauses) {
+            s_.w.fail("campaign_for() takes longer than it may");
+        }
+    }
+    if (!mine) {
+        co_return;
+    }
+    co_await serve(v, *mine, name, taste);
+    if (!taste.one_in(8)) { // else it goes with its object
+        const office own(*mine);
+        co_await unlock(v, own);
+    }
+    if (taste.one_in(4)) {
+        co_await usurp(e, lease);
+    }
+}
+
+asio::awaitable<void>
+actor::serve(visit& v, const coetcd::leadership& l, const std::string& name, chance& taste) {
+    const office own(l);
+    must_own(own);
+    v.granted(own);
+    struct end {
+        visit& of;
+        ~end() { of.give_back(); }
+    };
+    const end at_end{v};
+    for (int i = taste.between(0, 3); i != 0; --i) {
+        co_await proclaim(v, own);
+    }
+    co_await use(v, own, name, taste);
+    if (taste.one_in(2)) {
+        co_await proclaim(v, own);
+    }
+}
+
+asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
+    const std::string value = std::to_string(++s_.writes);
+    auto proclaiming = l.proclaim(value);
+    try {
+        co_await std::move(proclaiming);
+    } catch (const coetcd::error& e) {
+        if (e.code() == errc::outcome_unknown || e.code() == coetcd::condition::retryable) {
+            s_.w.fail(std::string("proclaim() gave up: ") + e.what());
+        }
+        throw;
+    }
+    s_.judge.leaders.has_proclaimed(v.key, v.fence, value);
+}
+
+asio::awaitable<void> actor::usurp(coetcd::election& e, lease_id own) {
+    const std::optional<coetcd::leader> now = co_await e.leader();
+    if (!now || now->lease == own) {
+        co_return;
+    }
+    const std::optional<coetcd::leadership> stolen = co_await e.resume(now->key, now->term);
+    if (stolen) {
+        s_.w.fail("a term was resumed with another lease");
     }
 }
 

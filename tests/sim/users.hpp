@@ -3,6 +3,7 @@
 
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
+#include <coetcd/election.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
@@ -64,6 +65,8 @@ public:
 
     /// Watches something, besides, until the end.
     void start_watch();
+    /// Observes an election likewise.
+    void start_observing();
 
     /// Crashes at its n-th suspension.
     void crash_at(std::uint64_t n);
@@ -111,6 +114,7 @@ private:
     class watch_entry;
     /// Watches, and starts anew if history was compacted.
     asio::awaitable<void> watch();
+    asio::awaitable<void> observe();
 
     class visit;
     asio::awaitable<void>
@@ -128,6 +132,16 @@ private:
 
     /// Permits of a semaphore, whose limit goes up and down.
     asio::awaitable<void> use_permits(chance& taste);
+
+    /// A term as a lock: who leads holds one.
+    class office;
+    asio::awaitable<void>
+    campaign(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+    asio::awaitable<void>
+    serve(visit& v, const coetcd::leadership& l, const std::string& name, chance& taste);
+    /// Tries to go on with a term that somebody else has.
+    asio::awaitable<void> usurp(coetcd::election& e, lease_id own);
+    asio::awaitable<void> proclaim(visit& v, const office& l);
 
     /// In the instruction after the one that took it.
     template<class Lock>
@@ -157,7 +171,8 @@ private:
     bool sound_clock_ = true;
     int jobs_;
     std::optional<coetcd::watcher> watcher_;
-    int watches_ = 0;
+    std::optional<coetcd::leader_feed> feed_;
+    int watches_ = 0;  ///< Feeds, too.
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
