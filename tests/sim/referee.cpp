@@ -10,6 +10,7 @@ using namespace std::chrono_literals;
 void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why) {
     changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
     permits.changed(changes, why);
+    book.changed(changes, [this](lease_id id) { return ended_.contains(id); });
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "sim/leaders.hpp"
+#include "sim/ledger.hpp"
 #include "sim/permits.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
@@ -90,6 +91,7 @@ public:
         , leaders(w)
         , rates(w)
         , permits(w)
+        , book(w)
         , world_(w) {
         w.store.told = this;
         w.listening = this;
@@ -101,6 +103,7 @@ public:
     leader_rules leaders;
     rate_meter rates;
     permit_rules permits;
+    ledger book; ///< Of what is written once, if anything is.
 
     // What the network does.
 

@@ -54,6 +54,9 @@ outcome run(const plan& p) {
         above = sky::mixed;
     }
     const weather faults = draw_weather(luck, above);
+    if (chance(chance::derive(p.seed, 5)).one_in(4)) {
+        s.judge.book.open();
+    }
     const bool calm = above == sky::clear && p.what != plan::kind::fail_at;
     const bool prompt = calm || above == sky::deaf || above == sky::robbed;
     s.judge.prompt = prompt;
@@ -108,6 +111,9 @@ outcome run(const plan& p) {
         const int jobs = luck.one_in(4)    ? luck.between(2, 3)
                          : luck.one_in(12) ? luck.between(4, 12)
                                            : 1;
+        if (s.judge.book.is_open()) { // what conflicts is tried again soon
+            s.judge.rates.expect(*of, 4 * jobs);
+        }
         added.start(jobs, luck.one_in(6) ? luck.between(4, 12) : luck.between(1, 3), sound_clock);
         for (int guests = random && luck.one_in(6) ? luck.between(1, 6) : 0; guests != 0;
              --guests) {
@@ -241,6 +247,10 @@ outcome run(const plan& p) {
         if (waited > world::longest_delay + 2 * nanoseconds(s.ttl) + patience + 6s) {
             break;
         }
+    }
+
+    if (more) {
+        s.judge.book.settle();
     }
 
     // The end, in good order or not.

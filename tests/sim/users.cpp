@@ -187,7 +187,9 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
             ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
             ec == errc::not_owner || ec == errc::exceeds_limit ||
-            ec == asio::error::operation_aborted || ec == coetcd::server_errc::resource_exhausted ||
+            ec == asio::error::operation_aborted ||
+            (ec == errc::conflict && s_.judge.book.is_open()) ||
+            ec == coetcd::server_errc::resource_exhausted ||
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
@@ -213,10 +215,7 @@ asio::awaitable<void> actor::job(int rounds) {
         std::string name =
             name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
         current_ = p_->number() == 0 ? o : nullptr;
-        asio::awaitable<void> work = s_.shares && taste.one_in(2) ? share(taste)
-                                     : s_.semaphores != 0 && taste.one_in(2)
-                                         ? use_permits(taste)
-                                         : attempt(o, std::move(name), how, taste);
+        asio::awaitable<void> work = something(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
         if (taste.one_in(2)) { // else at once
@@ -472,6 +471,20 @@ private:
     std::optional<std::list<request>::iterator> request_;
     std::optional<std::list<hold>::iterator> hold_;
 };
+
+asio::awaitable<void>
+actor::something(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+    if (s_.shares && taste.one_in(2)) {
+        return share(taste);
+    }
+    if (s_.semaphores != 0 && taste.one_in(2)) {
+        return use_permits(taste);
+    }
+    if (s_.judge.book.is_open() && taste.one_in(2)) {
+        return write_once(taste);
+    }
+    return attempt(std::move(o), std::move(name), how, taste);
+}
 
 asio::awaitable<void>
 actor::attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {

@@ -116,6 +116,10 @@ private:
     asio::awaitable<void> watch();
     asio::awaitable<void> observe();
 
+    /// One of the following.
+    asio::awaitable<void>
+    something(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+
     class visit;
     asio::awaitable<void>
     attempt(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
@@ -142,6 +146,14 @@ private:
     /// Tries to go on with a term that somebody else has.
     asio::awaitable<void> usurp(coetcd::election& e, lease_id own);
     asio::awaitable<void> proclaim(visit& v, const office& l);
+
+    /// Something that is to be written once. See writers.cpp.
+    asio::awaitable<void> write_once(chance& taste);
+    asio::awaitable<void> transact(chance& taste);
+    asio::awaitable<void> audit(chance& taste);
+    asio::awaitable<void> draw_number();
+    asio::awaitable<void> count_up();
+    asio::awaitable<void> carry_out(chance& taste);
 
     /// In the instruction after the one that took it.
     template<class Lock>

@@ -396,6 +396,47 @@ TEST_CASE("A keeper and a task group are destroyed by another thread", "[threads
     CHECK(ended == begun);
 }
 
+TEST_CASE("What is written once may be written from all threads of a pool", "[threads]") {
+    asio::thread_pool pool(threads);
+    const std::string name = unique_name("once") + '/';
+    {
+        const client c(pool.get_executor(), shared_etcd().url());
+        const client patient = c.with_timeout(60s);
+        session s = asio::co_spawn(pool, session::open(patient), asio::use_future).get();
+        coetcd::counter counter(s, name + "counter");
+        coetcd::sequence sequence(s, name + "sequence");
+        const std::string sum = name + "sum";
+        auto visit = [&]() -> awaitable<void> {
+            coetcd::stm_options options;
+            options.attempts = 10'000;
+            auto body = [&](coetcd::transaction& t) -> awaitable<void> {
+                const auto before = co_await t.get(sum);
+                co_await yield();
+                t.put(sum, std::to_string(before ? std::stoi(*before) + 1 : 1));
+            };
+            for (int i = 0; i < rounds; ++i) {
+                co_await coetcd::stm(s, body, options);
+                (void)co_await counter.add();
+                (void)co_await sequence.next();
+            }
+        };
+        std::vector<std::future<void>> ends;
+        for (int i = 0; i < clients; ++i) {
+            ends.push_back(asio::co_spawn(pool, visit(), asio::use_future));
+        }
+        for (auto& e : ends) {
+            e.get();
+        }
+        const auto total = asio::co_spawn(pool, c.get(sum), asio::use_future).get();
+        CHECK(total.value().value == std::to_string(clients * rounds));
+        CHECK(asio::co_spawn(pool, counter.get(), asio::use_future).get() == clients * rounds);
+        CHECK(asio::co_spawn(pool, sequence.last(), asio::use_future).get() == clients * rounds);
+        asio::co_spawn(pool, s.close(), asio::use_future).get();
+        asio::co_spawn(pool, erase_all(c, name), asio::use_future).get();
+    }
+    pool.join();
+}
+
 TEST_CASE("Clients on strands of their own share the threads of one context", "[threads]") {
     asio::io_context context;
     const std::string url = shared_etcd().url();
