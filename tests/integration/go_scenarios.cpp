@@ -137,6 +137,37 @@ const scenario scenarios[] = {
      "A guard gives the lock back, also one that adopted it",
      "NewLocker, which panics on any error",
      "held_lock, and with_lock"},
+
+    // Transactions
+
+    {"conflicts are tried again, and the sum is kept",
+     "many transactions at the same time keep the sum, and leave few markers",
+     "at once, for ever",
+     "after a pause, up to a limit"},
+    {"a key that is written is there after the commit",
+     "a transaction costs a round trip for each read, and one for the commit",
+     "the same",
+     "the same"},
+    {"what is given up is not written",
+     "a cancelled transaction ends at once, and is applied as a whole or not at all",
+     "the same",
+     "the same"},
+    {"all reads are of one revision",
+     "the two upper levels show the store at one moment",
+     "the same",
+     "the same; ranges, too"},
+    {"a key that was read is deleted meanwhile",
+     "a range has no phantoms: what is added, changed or erased is minded",
+     "the same; it has no ranges",
+     "the same; ranges, too"},
+    {"a key that is only written is changed meanwhile",
+     "serializable_snapshot minds a write to what it only writes",
+     "the same",
+     "the same"},
+    {"the answer to a commit is lost",
+     "whatever request is lost, or its answer, or late: it is applied once",
+     "an error, and nobody knows; whoever tries again may pay twice",
+     "it is applied once"},
 };
 
 std::string sources_of_tests() {

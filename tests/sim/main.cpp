@@ -287,8 +287,7 @@ int simulate(const arguments& a) {
               << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
               << " values proclaimed, " << t.states << " states observed, " << t.cancellations
               << " cancellations, " << t.points << " points of cancellation and failure, "
-              << t.virtual_seconds / 3600 << " h of simulated time
-"
+              << t.virtual_seconds / 3600 << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

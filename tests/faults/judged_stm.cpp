@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/sequence.hpp>
+#include <coetcd/stm.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "judged.hpp"
+#include "support/catch.hpp"
+
+using namespace std::chrono_literals;
+using boost::system::system_error;
+using coetcd::client;
+using coetcd::session;
+using nlohmann::json;
+using support::recorder;
+
+namespace faults {
+
+namespace {
+
+// Tells how a call ended that failed, so that others who record it need not know.
+const char* end_of(const system_error& e) {
+    const bool known = e.code() != coetcd::condition::outcome_unknown;
+    return known ? "no" : "unknown";
+}
+
+// Moves something from one account to another one, or looks at two of them.
+class stm_party : public party {
+public:
+    stm_party(client, const session& owner, const writer_options& how)
+        : session_(owner)
+        , bank_(how.lock) {}
+
+    awaitable<void> turn(recorder& told, int n) override {
+        auto moving = told.begin("stm", bank_, "txn");
+        const std::string from = bank_ + '/' + std::to_string(n % 3);
+        const std::string to = bank_ + '/' + std::to_string((n + 1 + n % 2) % 3);
+        json reads, writes;
+        auto body = [&](coetcd::transaction& t) -> awaitable<void> {
+            reads = json::object();
+            writes = json::object();
+            const auto a = co_await t.get(from);
+            const auto b = co_await t.get(to);
+            reads[from] = a ? *a : std::string();
+            reads[to] = b ? *b : std::string();
+            say("held");
+            co_await support::sleep_for(10ms); // time to be overtaken
+            if (n % 4 != 0) {
+                const std::string less = std::to_string((a ? std::stoi(*a) : 100) - 1);
+                const std::string more = std::to_string((b ? std::stoi(*b) : 100) + 1);
+                t.put(from, less);
+                t.put(to, more);
+                writes[from] = less;
+                writes[to] = more;
+            }
+        };
+        const char* end = "yes";
+        try {
+            co_await coetcd::stm(session_, body);
+        } catch (const system_error& e) {
+            end = end_of(e);
+        }
+        moving.with("reads", reads).with("writes", writes).end(end);
+        say((*end == 'y' ? "added " : "refused ") + std::to_string(n));
+    }
+
+private:
+    const session& session_;
+    const std::string bank_;
+};
+
+class sequence_party : public party {
+public:
+    sequence_party(client, const session& owner, const writer_options& how)
+        : sequence_(owner, how.lock) {}
+
+    awaitable<void> turn(recorder& told, int n) override {
+        auto drawing = told.begin("sequence", sequence_.name(), "next");
+        say("held");
+        const char* end = "yes";
+        try {
+            const std::int64_t number = co_await sequence_.next();
+            drawing.with("amount", number);
+        } catch (const system_error& e) {
+            end = end_of(e);
+        }
+        drawing.end(end);
+        say((*end == 'y' ? "added " : "refused ") + std::to_string(n));
+    }
+
+private:
+    coetcd::sequence sequence_;
+};
+
+const judged_kind judged_stm("judged_stm", &make_party<stm_party>);
+const judged_kind judged_sequence("judged_sequence", &make_party<sequence_party>);
+
+} // namespace
+
+} // namespace faults
+
+TEST_CASE("judged_stm: what clients saw of transactions can have happened",
+          "[nemesis][judge][short]") {
+    faults::run_judged("judged_stm");
+}
+
+TEST_CASE("judged_sequence: what clients saw of a sequence can have happened",
+          "[nemesis][judge][short]") {
+    faults::run_judged("judged_sequence");
+}
