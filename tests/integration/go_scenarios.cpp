@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
@@ -22,7 +23,9 @@ using namespace std::chrono_literals;
 using namespace support;
 namespace asio = boost::asio;
 using coetcd::client;
+using coetcd::election;
 using coetcd::errc;
+using coetcd::leadership;
 using coetcd::session;
 using traffic = tcp_proxy::traffic;
 
@@ -168,6 +171,61 @@ const scenario scenarios[] = {
      "whatever request is lost, or its answer, or late: it is applied once",
      "an error, and nobody knows; whoever tries again may pay twice",
      "it is applied once"},
+
+    // Elections
+
+    {"those who follow see each of several leaders",
+     "Feeds of an election and those of Go tell of each other's leaders",
+     "the same, but not that nobody leads",
+     "the same, and that nobody leads"},
+    {"the session of the leader is closed",
+     "The next candidate leads when the session of the leader is closed",
+     "the same",
+     "the same"},
+    {"one session campaigns twice",
+     "Two who campaign in one session lead in turn, those of Go at the same time",
+     "both lead, by one key",
+     "the second one waits for the first"},
+    {"a key exists whose name begins alike",
+     "A key whose name begins as that of an election is no candidate",
+     "the same",
+     "the same"},
+    {"users campaign who have roles, and whose tokens end",
+     "Tokens end, and nobody notices",
+     "the same",
+     "the same"},
+    {"a leader restarts, with its lease",
+     "resume() goes on with the term that the lease has",
+     "campaigns again, which proclaims",
+     "resume, which adopts the key"},
+    {"a leadership is resumed by its key",
+     "A leadership of the Go client is resumed, and one of ours by that",
+     "ResumeElection, which does not ask etcd",
+     "resume; nothing if that term is over, or not the lease's"},
+    {"who leads is asked when history was compacted",
+     "history that is compacted all the time is no concern of a feed",
+     "the same; the feed ends if that happens meanwhile",
+     "the feed goes on"},
+    {"an error while somebody observes",
+     "whatever happens, observe() ends with the last state and never goes back",
+     "the feed ends, and does not say why",
+     "the feed goes on"},
+    {"a resignation that fails is repeated",
+     "resign() whose answer is lost is told from one that was too late",
+     "the same",
+     "it is also repeated in the background"},
+    {"campaigning is given up",
+     "cancelled at any moment, campaign() ends once and leaves no key",
+     "the key is deleted, if etcd answers at that moment; it stays after other errors",
+     "the key is deleted in the background"},
+    {"the lease ends of one who campaigns",
+     "A candidate whose lease has ended hears of it at once, that of Go leads without a key",
+     "it is told that it leads when all before it have gone",
+     "session_lost, at once"},
+    {"a proclamation arrives late",
+     "a late copy of proclaim() does not undo a later one",
+     "undoes a later one of the same term",
+     "compares the mod_revision: nothing happens"},
 };
 
 std::string sources_of_tests() {
@@ -270,5 +328,53 @@ TEST_CASE("A waiter whose predecessor dies waits for those before it", "[go][mut
         co_await s1.close();
         co_await s3.close();
         co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("The next candidate leads when the session of the leader is closed", "[go][election]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, shared_etcd().url());
+        session s1 = co_await open_session(c, 30s);
+        session s2 = co_await open_session(c, 30s);
+        const std::string name = unique_name("fail-over");
+        election first(s1, name);
+        election second(s2, name);
+        coetcd::leader_feed feed = coetcd::observe(c, name);
+        leadership leads = co_await first.campaign("foo");
+        const auto foo = co_await feed.next();
+        REQUIRE(foo);
+        CHECK(foo->value == "foo");
+        task<leadership> next(executor, second.campaign("bar"));
+        co_await until_count(c, name + "/", 2);
+        co_await s1.close();
+        CHECK(!leads.leads());
+        leadership heir = co_await next.result();
+        CHECK(heir.term() > foo->term);
+        auto told = co_await feed.next();
+        while (!told || told->value != "bar") {
+            told = co_await feed.next();
+        }
+        CHECK(told->term == heir.term());
+        co_await s2.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("A key whose name begins as that of an election is no candidate", "[go][election]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, shared_etcd().url());
+        session s = co_await open_session(c, 30s);
+        const std::string name = unique_name("prefix");
+        (void)co_await c.put(name + "a", "value");
+        election e(s, name);
+        const auto led = co_await e.try_campaign("abc");
+        CHECK(led);
+        const auto now = co_await e.leader();
+        REQUIRE(now);
+        CHECK(now->value == "abc");
+        co_await s.close();
+        co_await erase_all(c, name);
     });
 }
