@@ -33,7 +33,8 @@ public:
     struct observing {
         std::string name;
         nanoseconds since{0};
-        std::optional<std::size_t> at; ///< The state that he was told last.
+        std::optional<std::size_t> at; ///< The last state that it was told, of those that were.
+        std::optional<std::optional<coetcd::leader>> last; ///< What it was told last.
     };
     std::list<observing>::iterator observes(std::string name);
     void observes_no_more(std::list<observing>::iterator o) { observers_.erase(o); }

@@ -11,6 +11,9 @@ void ledger::open() {
     for (int i = 0; i != accounts; ++i) {
         world_.store.write(account(i), std::to_string(capital));
     }
+    for (int i = 0; i != world::most_stale; ++i) {
+        world_.store.write("bank", ""); // no state from before can be read
+    }
 }
 
 std::uint64_t ledger::begin() {

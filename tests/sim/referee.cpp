@@ -180,8 +180,8 @@ void referee::told(watching& v, const coetcd::watch_batch& batch) {
             v.at = std::min(v.at, first_after(e.kv.mod_revision - 1));
             v.begun = true;
         }
-        while (v.at != all.size() &&
-               (!concerns(v, all[v.at]) || (events_were_lost() && !is(e, all[v.at], v.how)))) {
+        while (v.at != all.size() && (!concerns(v, all[v.at]) ||
+                                      (world_.had_lost_events() && !is(e, all[v.at], v.how)))) {
             ++v.at;
         }
         if (v.at == all.size() || !is(e, all[v.at], v.how)) {
@@ -201,7 +201,7 @@ void referee::told(watching& v, const coetcd::watch_batch& batch) {
     }
     v.begun = true;
     for (; v.at != all.size() && all[v.at].revision <= batch.revision; ++v.at) {
-        if (concerns(v, all[v.at]) && !events_were_lost()) {
+        if (concerns(v, all[v.at]) && !world_.had_lost_events()) {
             world_.fail("a watch is at revision " + std::to_string(batch.revision) +
                         " and has left out " + all[v.at].key + " of revision " +
                         std::to_string(all[v.at].revision));
@@ -218,16 +218,16 @@ void referee::told_of_compaction(const watching& v, std::int64_t compact_revisio
 }
 
 bool referee::owes_changes() const {
-    const bool owes_events =
-        !events_were_lost() && std::any_of(watches_.begin(), watches_.end(), [&](const auto& v) {
-            return first_untold(v) != world_.store.history().size();
-        });
+    const bool owes_events = !world_.had_lost_events() &&
+                             std::any_of(watches_.begin(), watches_.end(), [&](const auto& v) {
+                                 return first_untold(v) != world_.store.history().size();
+                             });
     return owes_events || leaders.owes_states();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
     leaders.look_for_untold(healed_at, bound);
-    if (events_were_lost()) {
+    if (world_.had_lost_events()) {
         return;
     }
     for (const watching& v : watches_) {
@@ -512,10 +512,6 @@ std::size_t referee::first_untold(const watching& v) const {
         ++i;
     }
     return i;
-}
-
-bool referee::events_were_lost() const {
-    return world_.count_of(fault::event_lost) != 0 || world_.count_of(fault::silent_delete) != 0;
 }
 
 bool referee::is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r) {

@@ -248,7 +248,6 @@ private:
     std::size_t first_after(std::int64_t revision) const;
     static bool concerns(const watching& v, const etcd::change& c);
     std::size_t first_untold(const watching& v) const;
-    bool events_were_lost() const;
     static bool is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r);
     static bool is(const coetcd::event& e, const etcd::change& c, const coetcd::watch_options& how);
 

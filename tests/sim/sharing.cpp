@@ -176,10 +176,9 @@ void sharing_rules::gives_back(std::list<shared_hold>::iterator h) {
 void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     for (const std::string& key : left_behind()) {
         const etcd::record& now = world_.store.keys.at(key);
-        const auto since = entitled_.find({key, now.create_revision});
+        const std::optional<nanoseconds> since = entitled_since(now);
         const nanoseconds touched = touched_[{now.lease, split(key).first}];
-        if (since == entitled_.end() ||
-            world_.now() < std::max({since->second, touched, healed_at}) + bound) {
+        if (!since || world_.now() < std::max({*since, touched, healed_at}) + bound) {
             continue;
         }
         const held_life own{key, now.create_revision};
@@ -191,6 +190,23 @@ void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
             world_.fail("nobody takes the shared lock whose turn it is, or its key stays: " + key);
         }
     }
+}
+
+/// Since when an attempt may own all that it wants: several locks are taken by keys that are put at
+/// once. So may be those of others of its session; they are counted in, as long as they are there.
+std::optional<nanoseconds> sharing_rules::entitled_since(const etcd::record& r) const {
+    nanoseconds last{0};
+    for (const std::string& each : left_behind()) {
+        const etcd::record& other = world_.store.keys.at(each);
+        if (other.lease == r.lease && other.create_revision == r.create_revision) {
+            const auto since = entitled_.find({each, r.create_revision});
+            if (since == entitled_.end()) {
+                return std::nullopt;
+            }
+            last = std::max(last, since->second);
+        }
+    }
+    return last;
 }
 
 std::vector<std::string> sharing_rules::left_behind() const {

@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -84,6 +85,7 @@ private:
     void check_upgrade(const std::string& name, const etcd::change& c);
     void check(const shared_hold& h);
     bool excused(const shared_hold& h) const;
+    std::optional<nanoseconds> entitled_since(const etcd::record& r) const;
 
     const std::function<bool(lease_id)> over_;
     world& world_;

@@ -376,12 +376,28 @@ asio::awaitable<void> actor::watch() {
     }
 }
 
+/// Somebody who observes, in the referee's books.
+class actor::observer_entry {
+public:
+    observer_entry(leader_rules& rules, std::string name)
+        : rules_(rules)
+        , place_(rules.observes(std::move(name))) {}
+    ~observer_entry() { rules_.observes_no_more(place_); }
+    observer_entry(const observer_entry&) = delete;
+    observer_entry& operator=(const observer_entry&) = delete;
+    leader_rules::observing& operator*() const { return *place_; }
+
+private:
+    leader_rules& rules_;
+    const std::list<leader_rules::observing>::iterator place_;
+};
+
 asio::awaitable<void> actor::observe() {
     chance taste(s_.taste.next());
     while (client_) {
         std::string name = name_of(taste.between(0, s_.locks - 1));
         feed_.emplace(coetcd::observe(*client_, name));
-        const auto seen = s_.judge.leaders.observes(std::move(name));
+        const observer_entry seen(s_.judge.leaders, std::move(name));
         int naps = taste.one_in(2) ? 8 : 0;
         try {
             while (feed_) {
@@ -399,7 +415,6 @@ asio::awaitable<void> actor::observe() {
                 judge(std::current_exception());
             }
         }
-        s_.judge.leaders.observes_no_more(seen);
         feed_.reset();
         if (client_) {
             (void)co_await p_->sleep(200ms);

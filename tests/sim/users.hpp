@@ -112,6 +112,7 @@ private:
     static watching draw_watch(chance& taste, std::int64_t revision);
 
     class watch_entry;
+    class observer_entry;
     /// Watches, and starts anew if history was compacted.
     asio::awaitable<void> watch();
     asio::awaitable<void> observe();

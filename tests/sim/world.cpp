@@ -872,7 +872,7 @@ void world::chaos() {
         after(luck.within(100ms, 4s), [this] { store.no_space = false; });
     }
     if (strikes(fault::stale_read)) {
-        store.stale_by = static_cast<std::int64_t>(luck.between(1, 6));
+        store.stale_by = static_cast<std::int64_t>(luck.between(1, most_stale));
         after(luck.within(10ms, 2s), [this] { store.stale_by = 0; });
     }
     if (store.leader() >= 0 && strikes(fault::leader_change)) {

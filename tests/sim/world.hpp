@@ -311,10 +311,14 @@ public:
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
     static constexpr std::uint64_t most_crashes = 3;
+    static constexpr int most_stale = 6; ///< Revisions, of a state that is read.
     /// Requests that have not arrived yet.
     std::uint64_t in_flight() const { return in_flight_; }
     void count(fault f) { ++counts_[static_cast<std::size_t>(f)]; }
     std::uint64_t count_of(fault f) const { return counts_[static_cast<std::size_t>(f)]; }
+    bool had_lost_events() const {
+        return count_of(fault::event_lost) != 0 || count_of(fault::silent_delete) != 0;
+    }
     const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
     bool had_foreign_answers() const {
         return count_of(fault::interrupted) != 0 || count_of(fault::member_hidden) != 0;
