@@ -3,15 +3,13 @@
 
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/notes.hpp>
+#include <coetcd/detail/logic/standing.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,89 +22,6 @@
 /// of a key that is put where the outcome of a request was in doubt, and 0 before that. Each
 /// request that puts a key compares it.
 namespace coetcd::detail::logic {
-
-/// One life of a key.
-struct held_life {
-    std::string key;
-    std::int64_t create_revision;
-    bool operator==(const held_life&) const = default;
-};
-
-/// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
-struct claim {
-    std::string name;
-    std::vector<std::string> keys; ///< Ours. All are put by one transaction: they have one age.
-    key_range before;              ///< Where the older keys are that we wait for.
-    std::string epoch_key;
-    std::string void_key; ///< Never put by anybody.
-    std::int64_t epoch = 0;
-    std::string write_key{}; ///< What one who writes is known by; empty where nobody just reads.
-    std::string base_key{};  ///< What he is known by while he reads; likewise.
-    /// Keys that were put later, or may have been; with 0 if we do not count on them.
-    std::vector<held_life> later{};
-    std::string note_key{}; ///< Where an owner leaves a note: see notes.hpp. Empty: nowhere.
-};
-
-/// All the places that one attempt takes at once.
-struct attempt_keys {
-    lease_id lease = 0;
-    std::vector<claim> claims;
-};
-
-inline std::string hex(std::uint64_t value) {
-    char digits[16];
-    const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-    return std::string(digits, end);
-}
-
-/// The claim of a mutex: one key, behind all others of its name.
-/// @param nonce Of the session object: another one may have had the same lease.
-inline claim exclusive_claim(const std::string& name,
-                             lease_id lease,
-                             std::uint64_t nonce,
-                             std::uint64_t slot,
-                             std::int64_t epoch) {
-    const std::string session = hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-";
-    const std::string id = session + hex(slot);
-    return {name,
-            {name + "/" + id},
-            key_range::prefix(name + "/"),
-            name + "." + id,
-            name + "." + session + "void",
-            epoch};
-}
-
-/// Another key in the queue.
-struct predecessor {
-    std::string key;
-    std::int64_t create_revision;
-};
-
-/// Where an attempt stands.
-struct standing {
-    enum class place {
-        owner,   ///< Nobody is before us.
-        behind,  ///< Somebody is.
-        queued,  ///< Our keys are there; who is before us, this answer does not say.
-        taken,   ///< Somebody is there, and ours are not.
-        ended,   ///< Ours are not there, and cannot come: somebody ended our slot.
-        gone,    ///< Ours are not there.
-        delayed, ///< Nobody is before us, but an earlier owner has vanished: see notes.hpp.
-        // Only where a rule says so:
-        room,     ///< Nobody is before us, and there is room: we are to be admitted.
-        no_room,  ///< Nobody is before us, and there is none.
-        too_many, ///< We are in, and so many are that we must stand in the queue instead.
-        exceeds,  ///< There is no room for us even where nobody else is.
-    };
-    place at = place::gone;
-    std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
-    std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
-    std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
-    bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
-    std::int64_t note = 0; ///< If `delayed`: the revision of what it left.
-    std::int64_t seen = 0; ///< If `no_room`: the revision of the store.
-    bool crowded = false;  ///< If `owner`: the next one may well find no room.
-};
 
 namespace transactions {
 
