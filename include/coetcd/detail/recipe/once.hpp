@@ -107,6 +107,10 @@ public:
             }
             once_end result;
             if (now.end == end::refused) {
+                // The lease takes a marker with it that an earlier copy may have put.
+                if (marker_.value.empty() && !session_->alive()) {
+                    throw_unknown(describe(session_->reason()));
+                }
                 result.revision = a.response.header.revision;
                 result.answered = logic::without_marker(std::move(a.response));
                 if (!in_doubt) {
@@ -134,11 +138,7 @@ public:
                 in_doubt = false;
                 break;
             case end::vanished:
-                if (in_doubt) {
-                    throw_unknown("the key that tells was deleted");
-                }
-                take_another();
-                break;
+                throw_vanished();
             case end::refused:
                 break; // is dealt with above
             }
@@ -155,6 +155,11 @@ private:
     }
     [[noreturn]] void throw_unknown(const std::string& why) const {
         throw error(errc::outcome_unknown, title_ + ": " + why);
+    }
+    /// A copy may have been applied before somebody deleted the marker; none can be any more.
+    [[noreturn]] void throw_vanished() {
+        marker_ = session_->markers.fresh(marker_.name, session_->lease(), session_->nonce());
+        throw_unknown("the key that tells was deleted");
     }
 
     asio::awaitable<outcome<txn_response>> send(txn request, when in_time) {
@@ -177,6 +182,7 @@ private:
                 co_await call(session_->owner, renewal, in_time);
             if (!renewed.ec && !is_there(renewed.response)) {
                 session_->lose(session_end::expired);
+                require_session(true); // an earlier copy may have been applied, and told by it
             }
             require_session(in_doubt);
         }
@@ -220,7 +226,7 @@ private:
             }
             logic::written now = logic::after_write(a.response, marker_);
             if (now.end == end::vanished) {
-                throw_unknown("the key that tells was deleted");
+                throw_vanished();
             }
             if (now.end == end::applied || now.end == end::told) {
                 marker_.value = now.mark;
@@ -234,11 +240,6 @@ private:
             }
             marker_.value = now.mark;
         }
-    }
-
-    void take_another() {
-        marker_ = session_->markers.fresh(marker_.name, session_->lease(), session_->nonce());
-        marker_.number = 1;
     }
 
     const std::shared_ptr<session_impl> session_;
