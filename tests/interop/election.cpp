@@ -173,6 +173,7 @@ TEST_CASE("Feeds of an election and those of Go tell of each other's leaders",
         leadership led = co_await e.campaign("three");
         const std::string three = co_await go.told();
         CHECK(three == "three");
+        co_await until_told(feed, "three"); // else that nobody leads would be no news to it
         co_await led.proclaim("four");
         const std::string four = co_await go.told();
         CHECK(four == "four");
