@@ -6,16 +6,20 @@
 #include <coetcd/session.hpp>
 #include <coetcd/timed_claim.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/run_test.hpp"
+#include "support/test_names.hpp"
 
 using namespace std::chrono_literals;
 using namespace support;
@@ -27,15 +31,76 @@ using coetcd::session;
 using coetcd::timed_claim;
 using coetcd::txn;
 
-// The failures that people know from other lock services.
+// The failures that people know from other lock services, and which test of ours is about each.
 
 namespace {
+
+struct known_failure {
+    const char* where;
+    const char* what;
+    const char* here;
+    std::vector<const char*> shown_by; ///< Tests, of any program.
+};
+
+const known_failure failures[] = {
+    {"Redis, DEL",
+     "a holder whose lock has expired deletes the next one's",
+     "unlock compares the create_revision of its own key",
+     {"Redis, DEL: an earlier holder whose lock has expired does not delete the next one's"}},
+    {"Redisson",
+     "the watchdog dies, and the lock with it, or it renews what was given back",
+     "a session is renewed by the program's own loop, until close; a claim never is",
+     {"Redisson: nothing renews a lock after it was given back, or claimed for a time",
+      "A crowd of other calls does not hold up renewals"}},
+    {"Redis with replicas",
+     "a fail-over loses a lock that was granted",
+     "a key is granted by a quorum, and stays",
+     {"leader killed", "Everything goes on when the member in use is killed"}},
+    {"Redlock",
+     "two parts of the network both grant the lock",
+     "a part without a quorum grants nothing; who is cut off loses it in time",
+     {"leader isolated", "clients cut off for long"}},
+    {"Redlock",
+     "a process that stood still writes although its lock has passed on",
+     "it is told in its first instruction, and what is guarded or fenced is refused",
+     {"client stopped",
+      "A holder whose process stood still learns that it is not the owner any more",
+      "fenced_file: nobody writes after a later owner"}},
+    {"MySQL, a table of locks",
+     "nobody ever deletes the row of a process that died",
+     "a key has a lease, and goes with it",
+     {"A holder whose process is killed is succeeded within its ttl"}},
+    {"ZooKeeper, one node for all",
+     "each release wakes all who wait",
+     "each waits for the one ahead of it",
+     {"ZooKeeper: of five hundred waiters a release wakes one",
+      "Five hundred waiters, one release: one of them wakes, and the next"}},
+    {"ZooKeeper",
+     "a session expires in a pause, and its owner goes on until it hears of it",
+     "owns_lock looks at the clock, too",
+     {"a stalled process knows in its first instruction that the lock is lost",
+      "a stall longer than the ttl is noticed in the first instruction"}},
+    {"shops",
+     "more is sold than there is, by a holder whose lock has passed on",
+     "the sale is guarded by the lock's sequencer, or admitted by a gate",
+     {"Oversold stock: what a holder sells after its lock has passed on is refused"}},
+};
 
 client connect(const asio::any_io_executor& executor) {
     return client(executor, shared_etcd().url());
 }
 
 } // namespace
+
+TEST_CASE("Each failure that is known from other lock services has a test of ours",
+          "[known_failures]") {
+    for (const known_failure& f : failures) {
+        for (const char* test : f.shown_by) {
+            INFO(f.where << ", " << f.what << ": " << test);
+            CHECK(has_test(test));
+        }
+    }
+}
 
 TEST_CASE("Redis, DEL: an earlier holder whose lock has expired does not delete the next one's",
           "[known_failures]") {
@@ -165,4 +230,62 @@ TEST_CASE("Oversold stock: what a holder sells after its lock has passed on is r
             co_await erase_all(c, name);
         }
     });
+}
+
+TEST_CASE("ZooKeeper: of five hundred waiters a release wakes one", "[known_failures]") {
+    etcd_server etcd;
+    const auto body = [&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        coetcd::client_options options;
+        options.request_timeout = 60s;
+        const client c(executor, etcd.url(), options);
+        constexpr std::size_t crowd = 500;
+        const std::string watched = "etcd_debugging_mvcc_watcher_total";
+        const double others = co_await metric(etcd.port(), watched);
+        const session first = co_await open_session(c, 60s);
+        coetcd::mutex gate(first, "herd");
+        held_lock held = co_await gate.scoped_lock();
+        std::vector<session> sessions;
+        std::vector<coetcd::mutex> mutexes;
+        for (std::size_t i = 0; i != crowd; ++i) {
+            session s = co_await open_session(c, 60s);
+            mutexes.emplace_back(s, "herd");
+            sessions.push_back(std::move(s));
+        }
+        std::vector<task<held_lock>> waiting;
+        for (coetcd::mutex& m : mutexes) {
+            waiting.emplace_back(executor, m.scoped_lock());
+        }
+        co_await until_count(c, "herd/", crowd + 1, 30s);
+        const auto watchers = [&]() -> awaitable<bool> {
+            const double now = co_await metric(etcd.port(), watched);
+            co_return now == others + 2 * crowd; // the key ahead, and their own
+        };
+        co_await eventually(watchers, 30s, "all watch");
+        const std::string events = "etcd_debugging_mvcc_events_total";
+        const double before = co_await metric(etcd.port(), events);
+        const bool ours = co_await held.unlock();
+        CHECK(ours);
+        const auto granted = [&]() -> awaitable<bool> {
+            co_return std::any_of(
+                waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); });
+        };
+        co_await eventually(granted, 5s, "one of them has it");
+        co_await sleep_for(500ms); // what else may happen
+        const double after = co_await metric(etcd.port(), events);
+        CHECK(after - before == 1);
+        CHECK(std::count_if(
+                  waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); }) == 1);
+        for (auto& t : waiting) {
+            t.cancel();
+        }
+        for (auto& t : waiting) {
+            (void)co_await t.how_it_ended();
+        }
+        co_await until_count(c, "herd/", 0, 30s);
+    };
+    run_options patient;
+    patient.timeout = 120s;
+    patient.drain = 30s;
+    run_test(body, patient);
 }
