@@ -202,17 +202,19 @@ void process::crash() {
 }
 
 void process::shut_down() {
-    while (!ready_.empty() || !waiting_.empty()) {
+    do {
         if (!ready_.empty()) {
             const std::unique_ptr<task> dropped = std::move(ready_.front());
             ready_.pop_front();
-        } else {
+        } else if (!waiting_.empty()) {
             suspension& s = *waiting_.front();
             waiting_.pop_front();
             const auto keep = s.weak_from_this().lock();
             const std::unique_ptr<suspension::continuation> dropped = std::move(s.then_);
+        } else {
+            loop.shutdown(); // drops what strands have queued
         }
-    }
+    } while (!ready_.empty() || !waiting_.empty());
 }
 
 class process::sleeper_here final : public coetcd::detail::sleeper {

@@ -228,6 +228,7 @@ public:
     class context final : public asio::execution_context {
     public:
         ~context() { shutdown(); }
+        using asio::execution_context::shutdown;
     };
     context loop;
     struct task {
