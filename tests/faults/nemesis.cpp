@@ -250,16 +250,20 @@ TEST_CASE("fenced_file: nobody writes after a later owner", "[nemesis][short]") 
         const auto lock = support::unique_name("file-lock");
         writers all = start_writers(executor, etcd, "fenced_file", lock, file.path().string());
         nemesis strikes(etcd);
-        const int stopped = co_await torment(strikes, all, time);
-        std::size_t refused = 0;
-        for (const auto& w : all) {
-            refused += w->refused;
-        }
-        std::cout << "fenced_file: " << count_lines(file.path()) << " lines, " << refused
+        const auto refused = [&all] {
+            std::size_t n = 0;
+            for (const auto& w : all) {
+                n += w->refused;
+            }
+            return n;
+        };
+        const auto enough = [&refused] { return refused() != 0; };
+        const int stopped = co_await torment(strikes, all, time, enough);
+        std::cout << "fenced_file: " << count_lines(file.path()) << " lines, " << refused()
                   << " refused; " << stopped << " writers stopped" << std::endl;
         CHECK(overtaken_lines(file.path()) == 0);
         CHECK(count_lines(file.path()) > 20);
-        CHECK(refused > 0);
+        CHECK(refused() > 0);
     };
     support::run_test(body, for_seconds(time));
 }

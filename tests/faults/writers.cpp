@@ -189,12 +189,13 @@ awaitable<void> end_all(writers& all) {
     }
 }
 
-awaitable<int> torment(nemesis& strikes, writers& all, std::chrono::seconds time) {
+awaitable<int>
+torment(nemesis& strikes, writers& all, std::chrono::seconds time, std::function<bool()> enough) {
     bool stop = false;
     task<void> raging(co_await boost::asio::this_coro::executor, strikes.rage(stop));
     const auto until = clock::now() + time;
     int stopped = 0;
-    while (clock::now() < until) {
+    while (clock::now() < until || (!enough() && clock::now() < until + 60s)) {
         co_await overtake(all);
         ++stopped;
         co_await sleep_for(300ms);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,8 +101,13 @@ awaitable<void> overtake(writers& all);
 awaitable<void> end_all(writers& all);
 
 /// For so long the nemesis strikes, and writers are overtaken; then they are ended.
+/// @param enough Tells whether there is something to judge; it goes on until then, for at most a
+///   minute more.
 /// @returns How many writers were stopped.
-awaitable<int> torment(nemesis& strikes, writers& all, std::chrono::seconds time);
+awaitable<int> torment(
+    nemesis& strikes, writers& all, std::chrono::seconds time, std::function<bool()> enough = [] {
+        return true;
+    });
 
 /// For a test that torments writers for so long.
 support::run_options for_seconds(std::chrono::seconds time);
