@@ -52,6 +52,7 @@ _packages() {
     nlohmann_json) echo nlohmann-json3-dev ;;
     c++) echo g++ ;;
     clang++-16) echo clang-16 libclang-rt-16-dev ;;
+    llvm-cov-16) echo llvm-16 ;;
     ninja) echo ninja-build ;;
     hiredis) echo libhiredis-dev ;;
     libssl) echo libssl-dev ;;
