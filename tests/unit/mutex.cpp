@@ -2,6 +2,10 @@
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/mutex.hpp>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/strand.hpp>
+
 #include <functional>
 #include <optional>
 #include <vector>
@@ -1195,6 +1199,46 @@ TEST_CASE("with_lock() runs its body under the lock and returns what it returns"
     w.env->pass(20ms);
     REQUIRE_THROWS_WITH(failed.get(), "out of stock");
     REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("with_lock() that is destroyed with its executor ends its body before its caller",
+          "[mutex][with_lock]") {
+    for (const auto when : {20ms, 2000ms}) { // in its first wait, and in its second
+        for (const bool on_strand : {false, true}) {
+            std::vector<std::string> ended;
+            struct told_at_end {
+                std::vector<std::string>& all;
+                const char* who;
+                ~told_at_end() { all.push_back(who); }
+            };
+            world w;
+            const coetcd::client client = w.client();
+            bool begun = false;
+            auto body = [&]() -> asio::awaitable<void> {
+                const told_at_end inner{ended, "body"};
+                begun = true;
+                coetcd::detail::notifier never(*w.env);
+                (void)co_await never.wait(w.env->now() + 1s);
+                (void)co_await never.wait();
+            };
+            auto caller = [&]() -> asio::awaitable<void> {
+                const told_at_end outer{ended, "caller"};
+                const coetcd::session session = co_await coetcd::session::open(client);
+                coetcd::mutex mutex(session, "m");
+                co_await coetcd::with_lock(mutex, body);
+            };
+            if (on_strand) {
+                asio::co_spawn(asio::make_strand(*w.context), caller(), asio::detached);
+            } else {
+                asio::co_spawn(*w.context, caller(), asio::detached);
+            }
+            w.env->pass(when);
+            REQUIRE(begun);
+            REQUIRE(ended.empty());
+            w.context.reset();
+            REQUIRE(ended == std::vector<std::string>{"body", "caller"});
+        }
+    }
 }
 
 TEST_CASE("with_lock() cancels its body when the lock is lost, and reports the loss",

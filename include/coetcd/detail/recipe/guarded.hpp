@@ -4,7 +4,6 @@
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/async/loss.hpp>
-#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,6 +13,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <exception>
 #include <functional>
@@ -46,8 +46,7 @@ asio::awaitable<bool> give_back(Held& held) {
 }
 
 /// A body that runs under a lock, on the caller's executor, or on a strand there: what cancels it
-/// must not run beside it. All else is done at home. Shared with the handler of its end, which may
-/// come later than the end of the coroutine that waits for it.
+/// must not run beside it. All else is done at home.
 template<class Body, class Held>
 struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_body<Body, Held>> {
     using value_type =
@@ -58,8 +57,7 @@ struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_
         : body(std::move(b))
         , held(std::move(l))
         , world(home)
-        , here(home_executor(std::move(where)).get())
-        , done(world) {}
+        , here(home_executor(std::move(where)).get()) {}
 
     void on_loss() override { cancel(); }
     void cancel() {
@@ -77,8 +75,6 @@ struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_
     env& world;
     const asio::any_io_executor here;
     asio::cancellation_signal stop;
-    notifier done;
-    bool ended = false;
     std::exception_ptr failure;
     std::optional<stored_type> value;
 };
@@ -134,40 +130,39 @@ guard_at_home(asio::any_io_executor here,
     const auto guarded = std::make_shared<guarded_body<Body, Held>>(
         std::move(body), std::move(taken), held->world(), std::move(here));
     const loss_source::subscription listening(held->losses, *guarded);
+    const auto cancel = [weak = std::weak_ptr(guarded)] {
+        if (const auto still = weak.lock()) {
+            still->cancel();
+        }
+    };
     std::shared_ptr<void> watching;
     if (watch) {
-        watching = watch(guarded->held, [weak = std::weak_ptr(guarded)] {
-            if (const auto still = weak.lock()) {
-                still->cancel();
-            }
-        });
+        watching = watch(guarded->held, cancel);
     }
 
-    auto at_end = [guarded](std::exception_ptr defect) {
-        at_home(guarded->world, [guarded, defect] {
-            guarded->failure = defect ? defect : guarded->failure;
-            guarded->ended = true;
-            guarded->done.notify_all();
-        });
-    };
-    asio::co_spawn(guarded->here,
-                   run(guarded),
-                   asio::bind_cancellation_slot(guarded->stop.slot(), std::move(at_end)));
-
-    // A cancellation of ours goes on to the body, whose end is then still to be awaited.
+    // Its end is awaited whatever happens; a cancellation of ours goes on to it. It ends before us
+    // also when both are destroyed with their executor, since its handler owns us.
     const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
+    const auto pass_on = [cancel, home = guarded->world.executor()](asio::cancellation_type) {
+        asio::post(home, cancel);
+    };
+    asio::cancellation_slot slot = before.slot();
+    if (slot.is_connected()) {
+        slot.assign(pass_on);
+    }
     if (before.cancelled() != asio::cancellation_type::none) {
-        guarded->cancel(); // it came with the lock
+        pass_on(before.cancelled()); // it came with the lock
     }
-    while (!guarded->ended) {
-        try {
-            (void)co_await guarded->done.wait();
-        } catch (const boost::system::system_error&) {
-            guarded->cancel();
-        }
+    auto token = asio::bind_cancellation_slot(guarded->stop.slot(), asio::use_awaitable);
+    auto all = asio::co_spawn(guarded->here, run(guarded), std::move(token));
+    try {
+        co_await std::move(all);
+    } catch (...) {
+        guarded->failure = std::current_exception(); // a lack of memory
     }
+    slot.clear();
     watching.reset();
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     co_await asio::this_coro::throw_if_cancelled(throws);
