@@ -9,12 +9,12 @@
 #include <string_view>
 
 // A sequencer is one ownership of a lock as a text, from `held_lock::sequencer`. Send it along with
-// a request; whoever carries the request out can ask whether that ownership still lasts, or have
-// etcd refuse what comes too late.
+// a request; the receiver can ask whether that ownership still lasts, or have etcd refuse what
+// comes too late.
 //
-// It protects from those who are late, not from those who lie: it is neither secret nor signed, and
-// whoever can read a lock's queue can write one. Its bytes are checked before they are used, so
-// that it may come from anywhere.
+// It protects from callers that are late, not from callers that lie: it is neither secret nor
+// signed, and a program that can read a lock's queue can write one. Its bytes are checked before
+// they are used, so that it may come from anywhere.
 
 namespace coetcd {
 
@@ -32,7 +32,7 @@ namespace coetcd {
 boost::asio::awaitable<bool> verify(const client& by, std::string_view sequencer);
 
 /// The same, of the lock `name` alone. Any lock will do for the other one: use this where the text
-/// comes from somebody who may hold a lock of his own.
+/// comes from a caller that may hold a lock of its own.
 boost::asio::awaitable<bool>
 verify(const client& by, std::string_view name, std::string_view sequencer);
 

@@ -22,7 +22,7 @@ class claim_impl;
 } // namespace detail
 
 /// A name that is claimed for a fixed time, from `try_claim`: what `SET NX PX` is used for in
-/// Redis, as in "once an hour, by whoever comes first". It needs no session, and nobody renews it.
+/// Redis, as in "once an hour, by one of us". It needs no session, and nobody renews it.
 ///
 /// It is in the queue of the `mutex` of that name, and so excludes that, Go's `concurrency.Mutex`
 /// and `etcdctl lock` for as long as it lasts.
@@ -91,8 +91,8 @@ boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold);
 
 /// The same, and tries again whenever the one who has it is gone, for at most `wait`; if that is
-/// not positive, as `try_claim`. It has no place in the queue: whoever waits with a `mutex` comes
-/// first, and among those who wait so anybody may. It watches one key, and tries after a random
+/// not positive, as `try_claim`. It has no place in the queue: a waiter of a `mutex` comes first,
+/// and several waiters of this kind come in any order. It watches one key, and tries after a random
 /// moment of up to 50 ms, so that an end is no stampede.
 /// @returns Nothing if others had it all the time.
 /// @throws error Also with `errc::timed_out` if etcd has told nothing by then.

@@ -53,7 +53,7 @@ COETCD_DECL void timed_claim::keep() {
 COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold) {
     detail::logic::require_name(name);
-    detail::require_hold(hold);
+    detail::require_ttl(hold, "hold");
     const auto& impl = detail::access::impl(by);
     return impl->home(detail::as_handle_if_any<timed_claim>(
         detail::claim_now(impl, detail::access::timeout(by), std::move(name), hold)));
@@ -65,7 +65,7 @@ COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>> claim_for(
         return try_claim(by, std::move(name), hold);
     }
     detail::logic::require_name(name);
-    detail::require_hold(hold);
+    detail::require_ttl(hold, "hold");
     const auto& impl = detail::access::impl(by);
     const detail::time_point deadline = detail::after(impl->world->now(), wait);
     return impl->home(detail::as_handle_if_any<timed_claim>(

@@ -25,12 +25,12 @@
 /// A create_revision names one life of one key, for good: while the key has it, the slot is in use
 /// by the attempt that put it, and whatever else is in the slot is that attempt's. So what is
 /// erased is that attempt's alone, and a copy of this request that comes late finds no such life,
-/// whoever has the lock then. The new epoch makes void what its owner may still have under way to
-/// put the key again. The owner need not know the new epoch: `release` and `end` find neither key
-/// nor their epoch, and are told the one that counts; `enter` and `take` likewise, and begin anew.
-/// Another epoch than the owner knows frees no slot and puts no key by itself. It goes with the
-/// owner's lease, since that is what it is put with; if that lease is gone, so is the key, and etcd
-/// refuses the whole request.
+/// and does no harm to the next owner. The new epoch makes void what its owner may still have under
+/// way to put the key again. The owner need not know the new epoch: `release` and `end` find
+/// neither key nor their epoch, and are told the one that counts; `enter` and `take` likewise, and
+/// begin anew. Another epoch than the owner knows frees no slot and puts no key by itself. It goes
+/// with the owner's lease, since that is what it is put with; if that lease is gone, so is the key,
+/// and etcd refuses the whole request.
 namespace coetcd::detail::logic {
 
 /// The keys of the queue of a name that were put at a revision: those of one attempt.

@@ -45,7 +45,7 @@ inline claim reader_claim(const std::string& name,
     return c;
 }
 
-/// Behind all readers and writers, and whoever else uses the name.
+/// Behind all readers and writers, and any other key under the name.
 inline claim writer_claim(const std::string& name,
                           lease_id lease,
                           std::uint64_t nonce,

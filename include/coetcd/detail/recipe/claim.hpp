@@ -114,13 +114,6 @@ private:
     notifier changed_;
 };
 
-inline void require_hold(std::chrono::seconds hold) {
-    constexpr std::chrono::seconds longest(9'000'000'000); // etcd's
-    if (hold.count() <= 0 || hold > longest) {
-        throw std::invalid_argument("hold: must be from one second to 9,000,000,000");
-    }
-}
-
 /// What one try has come to.
 struct claim_try {
     std::shared_ptr<claim_impl> claim; ///< Null: somebody else is there.
@@ -270,6 +263,7 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
     env& world = *by->world;
     claim_try last;
     bool busy = false; // somebody was there
+    unsigned failures = 0;
     while (!last.claim && (!busy || world.now() < deadline)) {
         std::optional<error> failure;
         try {
@@ -279,15 +273,16 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
         }
         busy = busy || last.ahead.has_value();
         if (!failure) {
+            failures = 0;
             continue;
         }
         const bool passing = logic::is_passing(failure->code());
         if (!passing || (world.now() >= deadline && !busy)) {
             throw error(*failure);
         }
+        const time_point next = after(world.now(), logic::backoff(failures++, world.random()));
         notifier pause(world);
-        (void)co_await pause.wait(
-            std::min(after(world.now(), std::chrono::milliseconds(100)), deadline));
+        (void)co_await pause.wait(std::min(next, deadline));
     }
     co_return std::move(last.claim);
 }

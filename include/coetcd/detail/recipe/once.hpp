@@ -182,9 +182,8 @@ private:
                 co_await call(session_->owner, renewal, in_time);
             if (!renewed.ec && !is_there(renewed.response)) {
                 session_->lose(session_end::expired);
-                require_session(true); // an earlier copy may have been applied, and told by it
             }
-            require_session(in_doubt);
+            require_session(true); // a marker that told of an earlier copy went with the lease
         }
         const bool asks =
             failed.left == logic::effect::settled || (in_doubt && !logic::is_passing(failed.ec));

@@ -187,8 +187,8 @@ public:
     /// Asks (again).
     void send_entry(logic::asking what);
 
-    /// Notes are put and taken away by parts of which no two may share a request: etcd takes none
-    /// that may change a key twice, even if it does not.
+    /// Keeps parts that put or erase the same note out of one request: etcd refuses a request that
+    /// might change a key twice.
     void keep_apart(lane_part& part) const;
     logic::asking asked() const { return asked_; }
     logic::rule& rule() const { return rule_ ? *rule_ : logic::plain_rule(); }

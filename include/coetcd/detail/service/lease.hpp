@@ -163,10 +163,12 @@ inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) {
     end_lease_quietly(std::move(impl), id, std::chrono::seconds(1));
 }
 
-inline void require_ttl(std::chrono::seconds ttl) {
+/// @param what Its name, for the message.
+inline void require_ttl(std::chrono::seconds ttl, const char* what = "ttl") {
     constexpr std::chrono::seconds longest(9'000'000'000); // etcd's
     if (ttl.count() <= 0 || ttl > longest) {
-        throw std::invalid_argument("ttl: must be from one second to 9,000,000,000");
+        throw std::invalid_argument(std::string(what) +
+                                    ": must be from one second to 9,000,000,000");
     }
 }
 

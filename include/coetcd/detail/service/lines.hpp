@@ -41,7 +41,7 @@ public:
         std::size_t turns = 0; ///< Of the queue, and those that were passed on and still last.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
-        bool was_full = false; ///< Likewise: whoever comes has to wait.
+        bool was_full = false; ///< Likewise: the next one has to wait.
         bool idle = false;
         std::list<std::string>::iterator place; ///< Among the idle ones.
     };
