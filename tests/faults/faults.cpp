@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +22,7 @@
 
 #include "harness.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/network.hpp"
 
@@ -221,9 +221,8 @@ TEST_CASE("snapshot restored", "[faults]") {
     const auto file =
         std::filesystem::temp_directory_path() / ("coetcd-snapshot-" + std::to_string(::getpid()));
     f.prepare = [&](etcd_cluster& etcd) {
-        const char* etcdctl = std::getenv("COETCD_ETCDCTL");
-        support::run_script("ETCDCTL_API=3 " + std::string(etcdctl ? etcdctl : "etcdctl") +
-                            " --endpoints " + etcd.url(0) + " snapshot save " + file.string());
+        support::run_script("ETCDCTL_API=3 " + support::etcdctl_program() + " --endpoints " +
+                            etcd.url(0) + " snapshot save " + file.string());
     };
     const auto body = [&](arena& a) -> awaitable<void> {
         co_await a.last(2s);
@@ -815,8 +814,7 @@ TEST_CASE("password changed", "[faults]") {
     auto password = std::make_shared<std::string>("one");
     f.work.client.insecure_plain_text_credentials = true;
     f.work.client.credentials.emplace("root", [password] { return *password; });
-    const char* program = std::getenv("COETCD_ETCDCTL");
-    const std::string etcdctl = "ETCDCTL_API=3 " + std::string(program ? program : "etcdctl");
+    const std::string etcdctl = "ETCDCTL_API=3 " + support::etcdctl_program();
     f.prepare = [&](etcd_cluster& etcd) {
         const auto ctl = etcdctl + " --endpoints " + etcd.url(0) + ' ';
         support::run_script(ctl + "user add root:one\n" + ctl + "role add root\n" + ctl +

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/run_test.hpp"
 
@@ -816,8 +817,8 @@ int run_client(const std::string& text) {
 }
 
 std::chrono::seconds duration(std::chrono::seconds otherwise) {
-    const char* text = std::getenv("COETCD_FAULTS_SECONDS");
-    return text != nullptr && *text != '\0' ? std::chrono::seconds(std::atoi(text)) : otherwise;
+    const std::string text = support::environment("COETCD_FAULTS_SECONDS");
+    return text.empty() ? otherwise : std::chrono::seconds(std::stoi(text));
 }
 
 // Names

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <signal.h>
@@ -19,6 +18,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/process.hpp"
@@ -56,15 +56,10 @@ awaitable<bool> is_owner(client c, const coetcd::mutex& m) {
     co_return proof.succeeded;
 }
 
-std::string told(const char* variable) {
-    const char* value = std::getenv(variable);
-    return value != nullptr ? value : "";
-}
-
 } // namespace
 
 TEST_CASE("Hold a lock and tell its sequencer", "[.process]") {
-    const std::string url = told("COETCD_TEST_URL");
+    const std::string url = environment("COETCD_TEST_URL");
     if (url.empty()) {
         return; // not started by another test
     }
@@ -72,7 +67,7 @@ TEST_CASE("Hold a lock and tell its sequencer", "[.process]") {
         const auto executor = co_await asio::this_coro::executor;
         const client c(executor, url);
         session s = co_await open_session(c, 2s);
-        coetcd::mutex m(s, told("COETCD_TEST_NAME"));
+        coetcd::mutex m(s, environment("COETCD_TEST_NAME"));
         const held_lock held = co_await m.scoped_lock();
         std::cout << "\nsequencer " << held.sequencer() << std::endl;
         (void)co_await s.wait_lost();

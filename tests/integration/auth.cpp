@@ -15,6 +15,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/process.hpp"
@@ -79,10 +80,6 @@ public:
     etcd_server etcd;
 
 private:
-    static std::string etcdctl_program() {
-        const char* const other = std::getenv("COETCD_ETCDCTL");
-        return other ? other : "etcdctl";
-    }
     std::vector<std::string> as_root_;
 };
 

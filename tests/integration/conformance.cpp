@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "sim/etcd.hpp"
 #include "sim/random.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/process.hpp"
 #include "support/run_test.hpp"
@@ -521,9 +521,8 @@ private:
 void etcdctl(const support::etcd_server& server,
              const std::string& arguments,
              const std::string& input = {}) {
-    const char* const other = std::getenv("COETCD_ETCDCTL");
     const std::string command = "printf '%s\\n' '" + input + "' | ETCDCTL_API=3 " +
-                                (other ? other : "etcdctl") + " --endpoints " + server.url() + ' ' +
+                                support::etcdctl_program() + " --endpoints " + server.url() + ' ' +
                                 arguments + " >/dev/null";
     const std::vector<std::string> shell{"sh", "-c", command};
     REQUIRE(support::run_process(shell).exit_code == 0);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
@@ -16,6 +15,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/process.hpp"
@@ -105,8 +105,8 @@ void check(const std::vector<double>& samples) {
 } // namespace
 
 TEST_CASE("Write five hundred times a second until killed", "[.process]") {
-    const char* url = std::getenv("COETCD_TEST_URL");
-    if (url == nullptr) {
+    const std::string url = environment("COETCD_TEST_URL");
+    if (url.empty()) {
         return; // not started by another test
     }
     run_test([&]() -> awaitable<void> {

@@ -18,6 +18,7 @@
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
+#include "support/herd.hpp"
 #include "support/run_test.hpp"
 #include "support/test_names.hpp"
 
@@ -234,55 +235,16 @@ TEST_CASE("Oversold stock: what a holder sells after its lock has passed on is r
 
 TEST_CASE("ZooKeeper: of five hundred waiters a release wakes one", "[known_failures]") {
     etcd_server etcd;
-    const auto body = [&]() -> awaitable<void> {
-        const auto executor = co_await asio::this_coro::executor;
-        coetcd::client_options options;
-        options.request_timeout = 60s;
-        const client c(executor, etcd.url(), options);
-        constexpr std::size_t crowd = 500;
-        const std::string watched = "etcd_debugging_mvcc_watcher_total";
-        const double others = co_await metric(etcd.port(), watched);
-        const session first = co_await open_session(c, 60s);
-        coetcd::mutex gate(first, "herd");
-        held_lock held = co_await gate.scoped_lock();
-        std::vector<session> sessions;
-        std::vector<coetcd::mutex> mutexes;
-        for (std::size_t i = 0; i != crowd; ++i) {
-            session s = co_await open_session(c, 60s);
-            mutexes.emplace_back(s, "herd");
-            sessions.push_back(std::move(s));
-        }
-        std::vector<task<held_lock>> waiting;
-        for (coetcd::mutex& m : mutexes) {
-            waiting.emplace_back(executor, m.scoped_lock());
-        }
-        co_await until_count(c, "herd/", crowd + 1, 30s);
-        const auto watchers = [&]() -> awaitable<bool> {
-            const double now = co_await metric(etcd.port(), watched);
-            co_return now == others + 2 * crowd; // the key ahead, and their own
-        };
-        co_await eventually(watchers, 30s, "all watch");
-        const std::string events = "etcd_debugging_mvcc_events_total";
-        const double before = co_await metric(etcd.port(), events);
-        const bool ours = co_await held.unlock();
-        CHECK(ours);
-        const auto granted = [&]() -> awaitable<bool> {
-            co_return std::any_of(
-                waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); });
-        };
-        co_await eventually(granted, 5s, "one of them has it");
-        co_await sleep_for(500ms); // what else may happen
-        const double after = co_await metric(etcd.port(), events);
-        CHECK(after - before == 1);
-        CHECK(std::count_if(
-                  waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); }) == 1);
-        for (auto& t : waiting) {
-            t.cancel();
-        }
-        for (auto& t : waiting) {
-            (void)co_await t.how_it_ended();
-        }
-        co_await until_count(c, "herd/", 0, 30s);
+    const auto body = [&etcd]() -> awaitable<void> {
+        herd<coetcd::mutex, held_lock> all;
+        all.make = [](const session& s) { return coetcd::mutex(s, "herd"); };
+        all.take = [](coetcd::mutex& m) { return m.scoped_lock(); };
+        all.give_back = [](held_lock& held) { return held.unlock(); };
+        all.keys = "herd/";
+        all.ours = 1;
+        all.more_watches = 0; // the key ahead, and their own
+        all.events = 1;
+        co_await one_of_a_herd_wakes(etcd, std::move(all));
     };
     run_options patient;
     patient.timeout = 120s;

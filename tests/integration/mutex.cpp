@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -20,6 +19,7 @@
 
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/process.hpp"
@@ -92,24 +92,19 @@ awaitable<void> until_it_says(background_process& process, std::string expected)
     }
 }
 
-const char* told(const char* variable) {
-    const char* value = std::getenv(variable);
-    return value != nullptr ? value : "";
-}
-
 } // namespace
 
 TEST_CASE("Hold a lock until killed", "[.process]") {
-    const std::string url = told("COETCD_TEST_URL");
+    const std::string url = environment("COETCD_TEST_URL");
     if (url.empty()) {
         return; // not started by another test
     }
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c(executor, url);
-        session s =
-            co_await open_session(c, std::chrono::seconds(std::stoi(told("COETCD_TEST_TTL"))));
-        coetcd::mutex m(s, told("COETCD_TEST_NAME"));
+        session s = co_await open_session(
+            c, std::chrono::seconds(std::stoi(environment("COETCD_TEST_TTL"))));
+        coetcd::mutex m(s, environment("COETCD_TEST_NAME"));
         co_await m.lock();
         std::cout << "\nholding" << std::endl;
         (void)co_await s.wait_lost();
@@ -117,16 +112,16 @@ TEST_CASE("Hold a lock until killed", "[.process]") {
 }
 
 TEST_CASE("Hold a lock until it is lost and write then", "[.process]") {
-    const std::string url = told("COETCD_TEST_URL");
+    const std::string url = environment("COETCD_TEST_URL");
     if (url.empty()) {
         return; // not started by another test
     }
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c(executor, url);
-        session s =
-            co_await open_session(c, std::chrono::seconds(std::stoi(told("COETCD_TEST_TTL"))));
-        coetcd::mutex m(s, told("COETCD_TEST_NAME"));
+        session s = co_await open_session(
+            c, std::chrono::seconds(std::stoi(environment("COETCD_TEST_TTL"))));
+        coetcd::mutex m(s, environment("COETCD_TEST_NAME"));
         co_await m.lock();
         auto write = txn().when(m.is_owner()).then(op::put(m.name() + "-data", "stale"));
         std::cout << "\nholding" << std::endl;

@@ -20,6 +20,7 @@
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
+#include "support/herd.hpp"
 #include "support/run_test.hpp"
 
 using namespace std::chrono_literals;
@@ -186,59 +187,16 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
 
 TEST_CASE("Five hundred waiters, one release: one of them wakes, and the next", "[semaphore]") {
     etcd_server etcd;
-    const auto body = [&]() -> awaitable<void> {
-        const auto executor = co_await asio::this_coro::executor;
-        coetcd::client_options options;
-        options.request_timeout = 60s;
-        const client c(executor, etcd.url(), options);
-        constexpr std::size_t crowd = 500;
-        const std::string watched = "etcd_debugging_mvcc_watcher_total";
-        const double others = co_await metric(etcd.port(), watched);
-        const session first = co_await open_session(c, 60s);
-        semaphore gate(first, "herd", 1);
-        permit held = co_await gate.acquire();
-        std::vector<session> sessions;
-        std::vector<semaphore> semaphores;
-        for (std::size_t i = 0; i != crowd; ++i) {
-            session s = co_await open_session(c, 60s);
-            semaphores.emplace_back(s, "herd", 1);
-            sessions.push_back(std::move(s));
-        }
-        std::vector<task<permit>> waiting;
-        for (semaphore& s : semaphores) {
-            waiting.emplace_back(executor, s.acquire());
-        }
-        co_await until_count(c, "herd/wait/", crowd, 30s);
-        // Two watches each, and three for the first; then all is quiet.
-        const auto watchers = [&]() -> awaitable<bool> {
-            const double now = co_await metric(etcd.port(), watched);
-            co_return now == others + 2 * crowd + 1;
-        };
-        co_await eventually(watchers, 30s, "all watch");
-        co_await sleep_for(500ms);
-        const std::string events = "etcd_debugging_mvcc_events_total";
-        const double before = co_await metric(etcd.port(), events);
-        const auto began = clock::now();
-        const bool ours = co_await held.release();
-        CHECK(ours);
-        const auto granted = [&]() -> awaitable<bool> {
-            co_return std::any_of(
-                waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); });
-        };
-        co_await eventually(granted, 5s, "one of them has it");
-        std::cout << "500 waiters, 1 release: " << ms_between(began, clock::now()) << " ms\n";
-        co_await sleep_for(500ms);
-        const double after = co_await metric(etcd.port(), events);
-        CHECK(after - before <= 2);
-        CHECK(std::count_if(
-                  waiting.begin(), waiting.end(), [](const auto& t) { return t.done(); }) == 1);
-        for (auto& t : waiting) {
-            t.cancel();
-        }
-        for (auto& t : waiting) {
-            (void)co_await t.how_it_ended();
-        }
-        co_await until_count(c, "herd/wait/", 0, 30s);
+    const auto body = [&etcd]() -> awaitable<void> {
+        herd<semaphore, permit> all;
+        all.make = [](const session& s) { return semaphore(s, "herd", 1); };
+        all.take = [](semaphore& permits) { return permits.acquire(); };
+        all.give_back = [](permit& held) { return held.release(); };
+        all.keys = "herd/wait/";
+        all.ours = 0;
+        all.more_watches = 1; // of the first one
+        all.events = 2;
+        co_await one_of_a_herd_wakes(etcd, std::move(all));
     };
     run_test(body, patient(180s));
 }

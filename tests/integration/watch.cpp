@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <malloc.h>
@@ -21,6 +20,7 @@
 #include "support/async.hpp"
 #include "support/buffering_proxy.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
 #include "support/process.hpp"
@@ -216,8 +216,7 @@ awaitable<void> until_watched() {
 
 /// How often etcd tells of progress; the flag has lost its prefix with 3.6.
 std::string progress_flag() {
-    const char* const other = std::getenv("COETCD_ETCD");
-    const auto version = run_process({other ? other : "etcd", "--version"}).output;
+    const auto version = run_process({environment("COETCD_ETCD", "etcd"), "--version"}).output;
     const bool old = version.find("Version: 3.4") != version.npos ||
                      version.find("Version: 3.5") != version.npos;
     return old ? "--experimental-watch-progress-notify-interval"

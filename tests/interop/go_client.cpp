@@ -2,30 +2,28 @@
 #include "go_client.hpp"
 
 #include <chrono>
-#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
+
+#include "support/environment.hpp"
 
 namespace interop {
 
 namespace {
 
-std::string program(const char* variable) {
-    const char* value = std::getenv(variable);
-    return value != nullptr ? value : "";
-}
-
 support::background_process start(const std::string& url) {
     support::process_options options;
     options.capture = true;
-    return support::background_process({program("COETCD_GO_CLIENT"), url}, std::move(options));
+    return support::background_process({support::environment("COETCD_GO_CLIENT"), url},
+                                       std::move(options));
 }
 
 } // namespace
 
 bool can_run() {
-    return !program("COETCD_GO_CLIENT").empty() && !program("COETCD_JUDGE").empty();
+    return !support::environment("COETCD_GO_CLIENT").empty() &&
+           !support::environment("COETCD_JUDGE").empty();
 }
 
 go_client::go_client(const support::etcd_server& etcd)

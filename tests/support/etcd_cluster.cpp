@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "support/blocking_http.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/network.hpp"
 #include "support/process.hpp"
@@ -263,7 +264,6 @@ pid_t etcd_cluster::pid(std::size_t i) const {
 }
 
 void etcd_cluster::restore(const std::filesystem::path& snapshot) {
-    const char* program = std::getenv("COETCD_ETCDCTL");
     for (std::size_t i = 0; i < size(); ++i) {
         kill(i);
     }
@@ -272,7 +272,7 @@ void etcd_cluster::restore(const std::filesystem::path& snapshot) {
         process_options options;
         options.environment = {"ETCDCTL_API=3"};
         options.output_file = m->log_file();
-        const auto result = run_process({program != nullptr ? program : "etcdctl",
+        const auto result = run_process({etcdctl_program(),
                                          "snapshot",
                                          "restore",
                                          snapshot.string(),

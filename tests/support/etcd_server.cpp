@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "support/blocking_http.hpp"
+#include "support/environment.hpp"
 
 namespace support {
 namespace {
@@ -22,11 +23,6 @@ using namespace std::chrono_literals;
 
 constexpr auto ready_timeout = 30s;
 constexpr auto loopback = "127.0.0.1";
-
-std::string program(const char* variable, const char* otherwise) {
-    const char* value = std::getenv(variable);
-    return value != nullptr && *value != '\0' ? value : otherwise;
-}
 
 // A port below the range of the kernel's own choices: those would be given to outgoing connections
 // while the server is stopped, even to one that is looking for this very port.
@@ -58,7 +54,7 @@ std::string http_get(std::uint16_t port, const std::string& path) {
 } // namespace
 
 std::vector<std::string> etcd_argv(const etcd_place& place) {
-    return {program("COETCD_ETCD", "etcd"),
+    return {environment("COETCD_ETCD", "etcd"),
             "--name=" + place.name,
             "--data-dir=" + place.data.string(),
             "--listen-client-urls=" + place.client_url,
@@ -222,7 +218,7 @@ void etcd_server::restart() {
 
 std::vector<std::string>
 etcd_server::etcdctl_argv(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> argv{program("COETCD_ETCDCTL", "etcdctl"), "--endpoints=" + url()};
+    std::vector<std::string> argv{etcdctl_program(), "--endpoints=" + url()};
     if (tls_) { // whatever is wrong with the server's certificate
         argv.push_back("--insecure-skip-tls-verify");
         argv.push_back("--cert=" + tls_->own.file);

@@ -5,13 +5,14 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <fcntl.h>
 #include <ratio>
 #include <system_error>
 #include <type_traits>
 #include <unistd.h>
 #include <utility>
+
+#include "support/environment.hpp"
 
 namespace support {
 
@@ -135,8 +136,8 @@ awaitable<bool> use(recorder& told, coetcd::client c, std::string key, grant wha
 }
 
 std::optional<process_result> judge(const std::filesystem::path& file) {
-    const char* program = std::getenv("COETCD_JUDGE");
-    if (program == nullptr || *program == '\0') {
+    const std::string program = environment("COETCD_JUDGE");
+    if (program.empty()) {
         return std::nullopt;
     }
     return run_process({program, file.string()}, {}, std::chrono::minutes(2));
