@@ -215,7 +215,7 @@ asio::awaitable<void> actor::job(int rounds) {
         std::string name =
             name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
         current_ = p_->number() == 0 ? o : nullptr;
-        asio::awaitable<void> work = something(o, std::move(name), how, taste);
+        asio::awaitable<void> work = one_call(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
         if (taste.one_in(2)) { // else at once
@@ -488,7 +488,7 @@ private:
 };
 
 asio::awaitable<void>
-actor::something(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
     if (s_.shares && taste.one_in(2)) {
         return share(taste);
     }

@@ -119,7 +119,7 @@ private:
 
     /// One of the following.
     asio::awaitable<void>
-    something(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+    one_call(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
 
     class visit;
     asio::awaitable<void>

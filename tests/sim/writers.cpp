@@ -153,14 +153,18 @@ asio::awaitable<void> actor::count_up() {
     }
 }
 
-/// Notes something, if the counter is not far yet.
+/// Notes something, if the counter is not far yet, or while a key is not there: that may be so
+/// again later.
 asio::awaitable<void> actor::carry_out(chance& taste) {
     ledger& book = s_.judge.book;
     const std::uint64_t id = book.begin();
     coetcd::exactly_once once(*session_, "once");
+    coetcd::compare condition = taste.one_in(2)
+                                    ? coetcd::compare::version("tally") < taste.between(0, 6)
+                                    : coetcd::compare::create_revision("pool/0") == 0;
     coetcd::txn what =
         coetcd::txn()
-            .when(coetcd::compare::version("tally") < taste.between(0, 6))
+            .when(std::move(condition))
             .then(coetcd::op::put(ledger::note(id), ""), coetcd::op::range(ledger::note(id)))
             .otherwise(coetcd::op::range(ledger::note(id)));
     try {
