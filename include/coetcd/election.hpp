@@ -7,6 +7,7 @@
 #include <coetcd/detail/recipe/guarded.hpp>
 #include <coetcd/detail/recipe/lead.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/feed.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lead_options.hpp>
 #include <coetcd/leader.hpp>
@@ -31,8 +32,6 @@ namespace detail {
 class access;
 struct election_impl;
 class leading;
-template<class T>
-class feed;
 std::shared_ptr<ownership> ownership_of(const leadership& held);
 boost::asio::awaitable<leadership> win(std::shared_ptr<candidate> who);
 std::shared_ptr<candidate>
@@ -120,53 +119,9 @@ private:
     detail::handle<detail::leading> impl_;
 };
 
-/// Tells who leads, and then each change of that: of the leader, or of what it proclaims.
-///
-/// It survives compaction, restarts of members and the loss of any of them; it never ends by
-/// itself. A reader that is slow, or does not call, costs nothing: it is told the newest state, and
-/// what was in between it misses. It is never told an older state after a newer one. Destroying it
-/// leaves nothing in etcd.
-///
-/// @par Thread safety
-/// As `client`.
-class [[nodiscard]] leader_feed {
-public:
-    using executor_type = boost::asio::any_io_executor;
-
-    /// No feed: it can only be assigned to and destroyed. Default-constructible because `co_spawn`
-    /// requires it of results.
-    leader_feed() noexcept = default;
-    leader_feed(leader_feed&&) noexcept = default;
-    leader_feed& operator=(leader_feed&&) noexcept;
-    ~leader_feed();
-
-    /// The client's executor.
-    executor_type get_executor() const;
-
-    /// The first call tells the present state; later ones wait until it differs from the one that
-    /// was told last.
-    ///
-    /// To begin, a watch on the client's shared connection and one round trip. Then none for what
-    /// the leader proclaims, one for a change of the leader, and one about every 10 s in which
-    /// somebody waits here, since servers have lost events. One call at a time. This object may be
-    /// destroyed before it completes; it then throws `operation_aborted`.
-    ///
-    /// @returns Nothing: nobody leads.
-    /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
-    ///   older than what was told. The next call begins anew, with what is there then.
-    /// @throws error with a `server_errc` if etcd refuses; the next call asks again. Not for an
-    ///   outage: that it waits out.
-    /// @par Cancellation
-    /// `terminal`. Nothing is lost: the next call returns what this one would have.
-    boost::asio::awaitable<std::optional<leader>> next();
-
-private:
-    friend class detail::access;
-    using impl = detail::feed<std::optional<leader>>;
-    explicit leader_feed(std::shared_ptr<impl> made);
-
-    detail::handle<impl> impl_;
-};
+/// Tells who leads, and then each change of that: of the leader, or of what it proclaims. See
+/// `feed`. It makes one request for a change of the leader, and none for what the leader proclaims.
+using leader_feed = feed<std::optional<leader>>;
 
 /// An election: of those who campaign for a name, the one who came first leads, in the whole etcd
 /// cluster; then the next one.

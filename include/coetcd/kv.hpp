@@ -30,6 +30,8 @@ struct key_value {
     std::int64_t mod_revision = 0;
     std::int64_t version = 0; ///< 1 when created, one more with each put.
     lease_id lease = 0;       ///< The key is deleted with this lease; 0 if with none.
+
+    bool operator==(const key_value&) const = default;
 };
 
 enum class event_type { put, erase };

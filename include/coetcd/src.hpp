@@ -15,6 +15,7 @@
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/exactly_once.hpp>
+#include <coetcd/impl/feed.hpp>
 #include <coetcd/impl/fencing_gate.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>

@@ -4,6 +4,7 @@
 #include <coetcd/client.hpp>
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/feed.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/session.hpp>
 
@@ -19,6 +20,10 @@ namespace coetcd {
 namespace detail {
 struct value_impl;
 } // namespace detail
+
+/// Tells a value, and then each change of it; nothing while there is none. See `feed`. A change
+/// takes no request.
+using value_feed = feed<std::optional<key_value>>;
 
 /// A value that the whole cluster shares: the key `<name>`, without a lease.
 ///
@@ -63,6 +68,9 @@ public:
     /// @throws std::invalid_argument at once if `expected` is negative.
     boost::asio::awaitable<std::optional<std::int64_t>> compare_exchange(std::int64_t expected,
                                                                          std::string desired);
+
+    /// The value, now and from now on. No I/O before the first `next`.
+    value_feed changes() const;
 
 private:
     detail::handle<const detail::value_impl> impl_;

@@ -91,6 +91,67 @@ TEST_CASE("a write whose answer is lost is made once with a session, in doubt wi
     }
 }
 
+TEST_CASE("changes() tells the value there is, or that there is none, and each change", "[value]") {
+    for (const bool with_session : {false, true}) {
+        settings s;
+        coetcd::value v = s.make(with_session);
+        coetcd::value_feed news = v.changes();
+        REQUIRE(news.get_executor() == s.client.get_executor());
+        s.w.env->pass(1s);
+        REQUIRE(s.w.env->calls.empty());
+        REQUIRE(s.w.etcd->watches() == 0);
+        REQUIRE_FALSE(s.w.await(news.next()));
+        const auto next = [&] {
+            auto waiting = s.w.start(news.next());
+            s.w.env->pass(20ms);
+            REQUIRE(waiting.ended());
+            return waiting.get();
+        };
+        const std::int64_t first = s.w.await(v.set("1"));
+        s.w.env->pass(20ms);
+        const std::size_t before = s.w.env->calls.size();
+        const auto written = next();
+        REQUIRE(written);
+        CHECK(written->key == "v");
+        CHECK(written->value == "1");
+        CHECK(written->mod_revision == first);
+        CHECK(written->version == 1);
+        CHECK(s.w.env->calls.size() == before); // the event has said it all
+        // What it was made of, and a key beside it, are no news.
+        auto waiting = s.w.start(news.next());
+        s.w.etcd->write("v1", "beside");
+        s.w.etcd->write("v/", "below");
+        s.w.env->pass(1min);
+        REQUIRE_FALSE(waiting.ended());
+        (void)s.w.await(v.set("1")); // again: another revision
+        s.w.env->pass(20ms);
+        REQUIRE(waiting.ended());
+        CHECK(waiting.get()->version == 2);
+        s.w.etcd->erase("v");
+        CHECK_FALSE(next());
+        (void)s.w.await(v.set("2"));
+        (void)s.w.await(v.set("3"));
+        CHECK(next()->value == "3"); // the newest one
+        news = coetcd::value_feed();
+        s.w.env->pass(15s);
+        REQUIRE(s.w.etcd->watches() == 0);
+    }
+}
+
+TEST_CASE("a feed of a value outlives the session that it was made with", "[value]") {
+    settings s;
+    std::optional<coetcd::value> v(s.make(true));
+    coetcd::value_feed news = v->changes();
+    v.reset();
+    (void)s.session.orphan();
+    s.w.etcd->write("v", "1");
+    REQUIRE(s.w.await(news.next())->value == "1");
+    auto waiting = s.w.start(news.next());
+    s.w.etcd->write("v", "2");
+    s.w.env->pass(20ms);
+    REQUIRE(waiting.get()->value == "2");
+}
+
 TEST_CASE("a value has a name, and an end", "[value]") {
     settings s;
     CHECK_THROWS_AS(coetcd::value(s.session, ""), std::invalid_argument);
@@ -103,6 +164,7 @@ TEST_CASE("a value has a name, and an end", "[value]") {
     CHECK_THROWS_AS(v.get(), std::logic_error); // NOLINT(bugprone-use-after-move): the question
     CHECK_THROWS_AS(v.set("1"), std::logic_error);
     CHECK_THROWS_AS(v.compare_exchange(0, "1"), std::logic_error);
+    CHECK_THROWS_AS((void)v.changes(), std::logic_error);
     (void)s.session.orphan();
     auto writing = s.w.start(taken.set("1"));
     s.w.env->pass(1s);

@@ -11,6 +11,7 @@
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/lease.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/impl/feed.hpp>
 
 #include <stdexcept>
 #include <string_view>
@@ -53,8 +54,8 @@ make_candidate(const client& c, std::string name, std::string value, const lead_
 inline leader_feed make_leader_feed(const std::shared_ptr<client_impl>& c,
                                     std::chrono::nanoseconds timeout,
                                     const std::string& name) {
-    return access::make<leader_feed>(
-        make_at_home<feed<std::optional<leader>>>(c->world, c, timeout, logic::who_leads(name)));
+    return access::make<leader_feed>(make_at_home<detail::feed<std::optional<leader>>>(
+        c->world, c, timeout, logic::who_leads(name)));
 }
 
 } // namespace detail
@@ -105,30 +106,6 @@ COETCD_DECL boost::asio::awaitable<bool> leadership::resign() {
 COETCD_DECL boost::asio::awaitable<error_code> leadership::wait_lost() const {
     return detail::go_home(get_executor(),
                            detail::place::wait_lost(impl_->held->shared_from_this()));
-}
-
-COETCD_DECL leader_feed::leader_feed(std::shared_ptr<impl> made)
-    : impl_(std::move(made)) {}
-
-COETCD_DECL leader_feed& leader_feed::operator=(leader_feed&& other) noexcept {
-    leader_feed old(std::move(*this)); // ends the feed that this one was
-    impl_ = std::move(other.impl_);
-    return *this;
-}
-
-COETCD_DECL leader_feed::~leader_feed() {
-    if (impl_) {
-        detail::env& world = impl_->world();
-        detail::at_home(world, [last = std::move(impl_)] { last->end(); });
-    }
-}
-
-COETCD_DECL leader_feed::executor_type leader_feed::get_executor() const {
-    return impl_->world().executor();
-}
-
-COETCD_DECL boost::asio::awaitable<std::optional<leader>> leader_feed::next() {
-    return detail::go_home(get_executor(), impl::next(impl_));
 }
 
 COETCD_DECL election::election(const session& owner, std::string name) {

@@ -5,6 +5,7 @@
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/recipe/value.hpp>
+#include <coetcd/impl/feed.hpp>
 #include <coetcd/value.hpp>
 
 #include <memory>
@@ -46,6 +47,12 @@ value::compare_exchange(std::int64_t expected, std::string desired) {
     }
     return detail::go_home(get_executor(),
                            detail::exchange_value(impl_, expected, std::move(desired)));
+}
+
+COETCD_DECL value_feed value::changes() const {
+    return detail::access::make<value_feed>(
+        detail::make_at_home<detail::feed<std::optional<key_value>>>(
+            impl_->owner->world, impl_->owner, impl_->timeout, detail::value_now(*impl_.get())));
 }
 
 } // namespace coetcd

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/question.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>
 
 #include <chrono>
@@ -40,6 +42,20 @@ struct value_impl {
 
 inline asio::awaitable<std::optional<key_value>> get_value(std::shared_ptr<const value_impl> v) {
     return first_of(ask(v->owner, range_request(v->name), v->within()));
+}
+
+/// What there is, and what becomes of it.
+inline logic::question<std::optional<key_value>> value_now(const value_impl& v) {
+    using state = std::optional<key_value>;
+    const auto from = [](const range_response& found) {
+        return found.kvs.empty() ? state() : state(found.kvs.front());
+    };
+    const auto follow = [](const state&, const event& e) {
+        const bool put = e.type == event_type::put;
+        return std::optional<state>(std::in_place, put ? state(e.kv) : state());
+    };
+    wire::watch_create_request changes(key_range(v.name));
+    return {v.title + ", changes", range_request(v.name), std::move(changes), from, follow};
 }
 
 /// @returns The revision at which it was made; nothing if it was refused.

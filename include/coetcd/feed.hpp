@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/handle.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <memory>
+
+namespace coetcd {
+
+namespace detail {
+class access;
+template<class T>
+class feed;
+} // namespace detail
+
+/// Tells what something is, and then each change of it: see `election::observe`, `value::changes`.
+///
+/// It survives compaction, restarts of members and the loss of any of them; it never ends by
+/// itself. A reader that is slow, or does not call, costs nothing: it is told the newest state, and
+/// what was in between it misses. It is never told an older state after a newer one. Destroying it
+/// leaves nothing in etcd.
+///
+/// @par Thread safety
+/// As `client`.
+template<class T>
+class [[nodiscard]] feed {
+public:
+    using value_type = T;
+    using executor_type = boost::asio::any_io_executor;
+
+    /// No feed: it can only be assigned to and destroyed. Default-constructible because `co_spawn`
+    /// requires it of results.
+    feed() noexcept = default;
+    feed(feed&&) noexcept = default;
+    feed& operator=(feed&&) noexcept;
+    ~feed();
+
+    /// The client's executor.
+    executor_type get_executor() const;
+
+    /// The first call tells the present state; later ones wait until it differs from the one that
+    /// was told last.
+    ///
+    /// To begin, a watch on the client's shared connection and one round trip. Then at most one for
+    /// each change, and one about every 10 s in which somebody waits here, since servers have lost
+    /// events. One call at a time. This object may be destroyed before it completes; it then throws
+    /// `operation_aborted`.
+    ///
+    /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
+    ///   older than what was told. The next call begins anew, with what is there then.
+    /// @throws error with a `server_errc` if etcd refuses; the next call asks again. Not for an
+    ///   outage: that it waits out.
+    /// @par Cancellation
+    /// `terminal`. Nothing is lost: the next call returns what this one would have.
+    boost::asio::awaitable<T> next();
+
+private:
+    friend class detail::access;
+    using impl = detail::feed<T>;
+    explicit feed(std::shared_ptr<impl> made);
+
+    detail::handle<impl> impl_;
+};
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/feed.hpp>
+#endif
