@@ -364,7 +364,8 @@ auto with_lock(mutex& m, Body body, yield_on_request when) {
 }
 
 /// The same, under a lock that is held already. It is given back at the end.
-/// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
+/// @throws error with `errc::not_owner` if it was given back, or with that of its loss; `body` has
+///   not begun then.
 template<class Body>
 auto with_lock(held_lock&& held, Body body) {
     auto home = detail::home_of(held);
@@ -374,7 +375,8 @@ auto with_lock(held_lock&& held, Body body) {
 
 /// The same, under a lock that is held already and stays so: no request is made. If `held` and all
 /// others that share it let go of the lock meanwhile, it is given back at the end of `body`.
-/// @throws error with `errc::not_owner` if it is not held any more; `body` has not begun then.
+/// @throws error with `errc::not_owner` if it was given back, or with that of its loss; `body` has
+///   not begun then.
 template<class Body>
 auto with_lock(const held_lock& held, Body body) {
     return with_lock(detail::another_handle(held), std::move(body));

@@ -124,8 +124,11 @@ guard_at_home(asio::any_io_executor here,
               body_watch<Held> watch) {
     Held taken = co_await std::move(lock);
     const std::shared_ptr<ownership> held = owned(taken);
-    if (!held || !held->held()) {
+    if (!held) {
         throw error(errc::not_owner, "with_lock");
+    }
+    if (!held->held()) {
+        throw held->loss();
     }
     const auto guarded = std::make_shared<guarded_body<Body, Held>>(
         std::move(body), std::move(taken), held->world(), std::move(here));
@@ -195,7 +198,7 @@ guard_at_home(asio::any_io_executor here,
 /// @param home Where the lock lives.
 /// @param owned Tells what it stands for; null if nothing.
 /// @param watch May cancel it, too.
-/// @throws error with `errc::not_owner` if it is not held.
+/// @throws error with `errc::not_owner` if it was given back, or with that of its loss.
 template<class Held, class Body>
 asio::awaitable<typename guarded_body<Body, Held>::value_type>
 run_guarded(asio::any_io_executor home,
