@@ -8,6 +8,7 @@
 #include <coetcd/election.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/exactly_once.hpp>
+#include <coetcd/feed.hpp>
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
