@@ -132,11 +132,15 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
                 const std::int64_t n = 1 + static_cast<std::int64_t>(random() % 4);
                 std::optional<permit> p;
                 try {
-                    if (random() % 3 == 0) {
+                    const auto way = random() % 3;
+                    if (way == 0) {
                         p = co_await permits.try_acquire(n);
-                    } else {
+                    } else if (way == 1) {
                         const auto patience = std::chrono::milliseconds(random() % 300);
                         p = co_await permits.acquire_for(n, patience);
+                    } else { // which succeeds, however slow this machine is
+                        permit taken = co_await permits.acquire(n);
+                        p.emplace(std::move(taken));
                     }
                 } catch (const coetcd::error& e) {
                     // Or etcd has told us nothing within the patience.
@@ -214,7 +218,9 @@ TEST_CASE("Many coroutines of several sessions keep to the limit, and to the ord
         const auto one = [&](semaphore& permits) -> awaitable<void> {
             permit p = co_await permits.acquire();
             most = std::max(most, ++live);
-            co_await sleep_for(1ms);
+            do {
+                co_await sleep_for(1ms);
+            } while (most < limit); // the first ones stay until all permits are out
             --live;
             const bool ours = co_await p.release();
             CHECK(ours);
@@ -236,8 +242,7 @@ TEST_CASE("Many coroutines of several sessions keep to the limit, and to the ord
         std::cout << "1,000 coroutines of five sessions, 7 permits: "
                   << ms_between(start, clock::now()) << " ms\n";
         CHECK(done == 1000);
-        CHECK(most <= limit);
-        CHECK(most > 2);
+        CHECK(most == limit);
         const auto left = co_await count(c, name + "/");
         CHECK(left == 0);
         for (session& s : sessions) {
