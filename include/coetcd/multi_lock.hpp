@@ -103,9 +103,11 @@ public:
     /// Names the locks; no I/O. Their order does not matter. A name that is there twice counts
     /// once, as exclusive if one of both is. `owner` may be destroyed first: that loses the
     /// session.
+    /// @param options `max_hold`. The others are of a `mutex` only.
     /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
-    ///   a name is empty or longer than 512 bytes, or a mode is none.
-    multi_lock(const session& owner, std::vector<lock_part> parts);
+    ///   a name is empty or longer than 512 bytes, a mode is none, or an option is out of its
+    ///   range.
+    multi_lock(const session& owner, std::vector<lock_part> parts, lock_options options = {});
 
     multi_lock(multi_lock&&) noexcept = default;
     multi_lock& operator=(multi_lock&&) noexcept;

@@ -569,6 +569,25 @@ TEST_CASE("with_lock runs a body under several locks", "[multi_lock]") {
     REQUIRE(r.keys() == 0);
 }
 
+TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {
+    rivals r;
+    coetcd::lock_options options;
+    options.max_hold = 3s;
+    multi_lock limited(r.one, {exclusive("a"), shared("b")}, options);
+    coetcd::held_locks held = r.w.await(limited.scoped_lock());
+    auto lost = r.w.start(held.wait_lost());
+    r.w.env->pass(2900ms);
+    CHECK(held.owns_lock());
+    r.w.env->stall(110ms);
+    CHECK_FALSE(held.owns_lock());
+    r.w.env->pass(20ms);
+    CHECK(lost.get() == errc::hold_expired);
+    CHECK(r.keys() == 0);
+    CHECK_FALSE(r.w.await(held.unlock()));
+    options.delay = 1s;
+    CHECK_THROWS_AS(multi_lock(r.one, {exclusive("a")}, options), std::invalid_argument);
+}
+
 TEST_CASE("a multi_lock that is destroyed, or assigned to, gives back", "[multi_lock]") {
     rivals r;
     r.w.await(r.all.lock());

@@ -1024,6 +1024,45 @@ TEST_CASE("an upgrade and a reader of the same client never share a request", "[
 
 // with_lock.
 
+TEST_CASE("max_hold ends the hold of a reader, of a writer, and through changes of the mode",
+          "[shared_mutex][max_hold]") {
+    three all;
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    coetcd::lock_options options;
+    options.max_hold = 3s;
+    const std::string name = a.name();
+    coetcd::shared_mutex limited(one, name, options);
+    for (const int way : {0, 1, 2, 3}) {
+        INFO("way " << way);
+        const bool reads = way == 1 || way == 3;
+        coetcd::held_lock held =
+            w.await(reads ? limited.scoped_lock_shared() : limited.scoped_lock());
+        auto waiting = w.start(b.lock());
+        auto lost = w.start(held.wait_lost());
+        w.env->pass(2s);
+        if (way == 2) {
+            w.await(held.downgrade());
+        } else if (way == 3) {
+            REQUIRE(w.await(held.try_upgrade()));
+        }
+        w.env->pass(900ms);
+        CHECK(held.owns_lock());
+        CHECK_FALSE(waiting.ended());
+        w.env->pass(120ms);
+        CHECK_FALSE(held.owns_lock());
+        CHECK(lost.get() == errc::hold_expired);
+        waiting.get();
+        CHECK(b.owns_lock());
+        w.await(b.unlock());
+        CHECK(all.keys() == 0);
+    }
+    options.watch_while_held = true;
+    CHECK_THROWS_AS(coetcd::shared_mutex(one, name, options), std::invalid_argument);
+    options = {};
+    options.max_hold = 0s;
+    CHECK_THROWS_AS(coetcd::shared_mutex(one, name, options), std::invalid_argument);
+}
+
 TEST_CASE("with_lock runs a body under either mode, and cancels it on a loss", "[shared_mutex]") {
     three all(6s);
     auto& [w, client, one, two, three_, a, b, c] = all;

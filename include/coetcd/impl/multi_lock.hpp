@@ -92,10 +92,13 @@ COETCD_DECL boost::asio::awaitable<bool> held_locks::unlock() {
     return all_.unlock();
 }
 
-COETCD_DECL multi_lock::multi_lock(const session& owner, std::vector<lock_part> parts)
+COETCD_DECL
+multi_lock::multi_lock(const session& owner, std::vector<lock_part> parts, lock_options options)
     : parts_(detail::logic::each_once(std::move(parts))) {
-    impl_ = std::make_shared<detail::holder>(
-        detail::access::impl(owner), detail::multi_recipe, detail::wanted_by(parts_));
+    impl_ = std::make_shared<detail::holder>(detail::access::impl(owner),
+                                             detail::multi_recipe,
+                                             detail::wanted_by(parts_),
+                                             detail::without_key_watch(options));
 }
 
 COETCD_DECL multi_lock& multi_lock::operator=(multi_lock&& other) noexcept {

@@ -30,9 +30,11 @@ lock_shared_for(shared_mutex& m, std::chrono::nanoseconds patience) {
 
 } // namespace detail
 
-COETCD_DECL shared_mutex::shared_mutex(const session& owner, std::string name) {
+COETCD_DECL
+shared_mutex::shared_mutex(const session& owner, std::string name, lock_options options) {
     detail::logic::require_name(name);
-    impl_ = std::make_shared<detail::shared_holds>(detail::access::impl(owner), std::move(name));
+    impl_ = std::make_shared<detail::shared_holds>(
+        detail::access::impl(owner), std::move(name), options);
 }
 
 COETCD_DECL shared_mutex& shared_mutex::operator=(shared_mutex&& other) noexcept {

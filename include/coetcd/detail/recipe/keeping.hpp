@@ -25,6 +25,14 @@ inline const lock_options& checked(const lock_options& o) {
     return o;
 }
 
+/// The same, for what has more than one key, or changes it.
+inline const lock_options& without_key_watch(const lock_options& o) {
+    if (o.delay || o.watch_while_held) {
+        throw std::invalid_argument("delay, watch_while_held: only a mutex has these");
+    }
+    return o;
+}
+
 /// Gives it back when its time is over.
 inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
     while (self->is_kept()) {

@@ -22,13 +22,15 @@ inline constexpr recipe reader_recipe{
 /// for each time that it reads.
 class shared_holds {
 public:
-    shared_holds(std::shared_ptr<session_impl> s, std::string name)
-        : writing(std::make_shared<holder>(std::move(s), writer_recipe, std::move(name))) {}
+    shared_holds(std::shared_ptr<session_impl> s, std::string name, const lock_options& options)
+        : writing(std::make_shared<holder>(
+              std::move(s), writer_recipe, std::move(name), without_key_watch(options))) {}
 
     const std::shared_ptr<holder> writing;
 
     std::shared_ptr<holder> new_reader() const {
-        return std::make_shared<holder>(writing->session, reader_recipe, writing->name);
+        return std::make_shared<holder>(
+            writing->session, reader_recipe, writing->name, writing->options);
     }
 
     /// Whether one of them is held, as far as can be known.
