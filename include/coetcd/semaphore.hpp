@@ -228,17 +228,7 @@ private:
 };
 
 namespace detail {
-
-/// Permits, for `run_guarded`.
-struct guarded_permit : permit {
-    guarded_permit() = default;
-    explicit guarded_permit(permit p)
-        : permit(std::move(p)) {}
-    boost::asio::awaitable<bool> unlock() { return release(); }
-};
-boost::asio::awaitable<guarded_permit> to_guarded(boost::asio::awaitable<permit> acquiring);
-std::shared_ptr<ownership> ownership_of_permit(const guarded_permit& held);
-
+std::shared_ptr<ownership> ownership_of_permit(const permit& held);
 } // namespace detail
 
 /// Runs `body` with `n` permits: acquires them, awaits `body()` or `body(const permit&)`, gives
@@ -246,10 +236,20 @@ std::shared_ptr<ownership> ownership_of_permit(const guarded_permit& held);
 /// @returns What `body` returns.
 template<class Body>
 auto with_permits(semaphore& s, std::int64_t n, Body body) {
-    return detail::run_guarded(s.get_executor(),
-                               detail::to_guarded(s.acquire(n)),
-                               &detail::ownership_of_permit,
-                               std::move(body));
+    return detail::run_guarded(
+        s.get_executor(), s.acquire(n), &detail::ownership_of_permit, std::move(body));
+}
+
+/// The same, if they can be had within `patience`: see `semaphore::acquire_for`. The body may take
+/// longer.
+/// @returns An optional of what `body` returns, empty if there was no room; for a `body` that
+///   returns nothing, whether it ran.
+template<class Body>
+auto with_permits_for(semaphore& s, std::int64_t n, std::chrono::nanoseconds patience, Body body) {
+    return detail::run_guarded_if(s.get_executor(),
+                                  s.acquire_for(n, patience),
+                                  &detail::ownership_of_permit,
+                                  std::move(body));
 }
 
 } // namespace coetcd

@@ -1081,6 +1081,15 @@ TEST_CASE("with_permits() runs its body with permits, and gives them back", "[se
     };
     REQUIRE(w.await(coetcd::with_permits(all.a, 2, body)) == 2);
     REQUIRE(all.held() == 0);
+    REQUIRE(w.await(coetcd::with_permits_for(all.a, 2, 50ms, body)) == std::optional(2));
+    REQUIRE(w.await(coetcd::with_permits_for(all.a, 2, 0ms, body)) == std::optional(2));
+    {
+        const permit taken = w.await(all.b.acquire(2));
+        REQUIRE_FALSE(w.await(coetcd::with_permits_for(all.a, 2, 50ms, body)));
+        REQUIRE_FALSE(w.await(coetcd::with_permits_for(all.a, 2, 0ms, body)));
+    }
+    w.env->pass(10ms);
+    REQUIRE(all.held() == 0);
 
     bool cancelled = false;
     const auto for_ever = [&]() -> asio::awaitable<void> {

@@ -27,13 +27,7 @@ inline void require_weight(std::int64_t n) {
     }
 }
 
-COETCD_DECL boost::asio::awaitable<guarded_permit>
-to_guarded(boost::asio::awaitable<permit> acquiring) {
-    permit taken = co_await std::move(acquiring);
-    co_return guarded_permit(std::move(taken));
-}
-
-COETCD_DECL std::shared_ptr<ownership> ownership_of_permit(const guarded_permit& held) {
+COETCD_DECL std::shared_ptr<ownership> ownership_of_permit(const permit& held) {
     return access::held(held);
 }
 

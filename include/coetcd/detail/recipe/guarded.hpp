@@ -40,6 +40,8 @@ template<class Held>
 asio::awaitable<bool> give_back(Held& held) {
     if constexpr (requires { held.unlock(); }) {
         return held.unlock();
+    } else if constexpr (requires { held.release(); }) {
+        return held.release();
     } else {
         return held.resign();
     }
