@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "show.hpp"
+
+#include <coetcd/admin.hpp>
+#include <coetcd/printable.hpp>
+#include <coetcd/watch.hpp>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "output.hpp"
+#include "queues.hpp"
+#include "terminal.hpp"
+
+namespace tool {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using coetcd::client;
+using nlohmann::json;
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::int64_t page = 1000; // keys that are read at a time
+
+/// All keys below a prefix, as they are and as they change.
+class view {
+public:
+    explicit view(std::string prefix)
+        : prefix_(std::move(prefix)) {}
+
+    all_keys keys;
+    /// When a key was seen to be put; a key that was there already is not in it.
+    std::map<std::string, clock::time_point> since;
+    const clock::time_point began = clock::now();
+
+    awaitable<void> read(client c) {
+        keys.clear();
+        coetcd::range_options options;
+        options.limit = page;
+        auto range = coetcd::key_range::prefix(prefix_);
+        for (bool more = true; more;) {
+            const coetcd::range_response found = co_await c.range(range, options);
+            for (const coetcd::key_value& kv : found.kvs) {
+                keys.emplace(kv.key, kv);
+            }
+            options.revision = revision_ = std::max(revision_, found.header.revision);
+            more = found.more && !found.kvs.empty();
+            if (more) {
+                range.key = found.kvs.back().key + '\0';
+            }
+        }
+    }
+
+    /// Applies the next changes.
+    awaitable<void> follow(client c) {
+        if (!changes_) {
+            coetcd::watch_options options;
+            options.start_revision = revision_ + 1;
+            coetcd::watcher opened = co_await c.watch(coetcd::key_range::prefix(prefix_), options);
+            changes_ = std::make_unique<coetcd::watcher>(std::move(opened));
+        }
+        const coetcd::watch_batch batch = co_await changes_->next();
+        revision_ = batch.revision;
+        for (const coetcd::event& e : batch.events) {
+            if (e.type == coetcd::event_type::put) {
+                if (!keys.contains(e.kv.key)) {
+                    since[e.kv.key] = clock::now();
+                }
+                keys[e.kv.key] = e.kv;
+            } else {
+                keys.erase(e.kv.key);
+                since.erase(e.kv.key);
+            }
+        }
+    }
+    /// After a failure all begins anew.
+    void forget() {
+        changes_.reset();
+        revision_ = 0;
+    }
+
+private:
+    const std::string prefix_;
+    std::int64_t revision_ = 0;
+    std::unique_ptr<coetcd::watcher> changes_;
+};
+
+std::string seconds(std::chrono::nanoseconds time) {
+    const auto s = std::chrono::duration_cast<std::chrono::seconds>(time).count();
+    if (s < 120) {
+        return std::to_string(s) + "s";
+    }
+    return s < 7200 ? std::to_string(s / 60) + "m" : std::to_string(s / 3600) + "h";
+}
+
+/// How long somebody has had it; at least so long, if it was there before us.
+std::string age(const view& v, const entry& e) {
+    const auto seen = v.since.find(e.key);
+    return seen != v.since.end() ? seconds(clock::now() - seen->second)
+                                 : ">" + seconds(clock::now() - v.began);
+}
+
+void sort(std::vector<queue>& all, const std::string& order) {
+    if (order == "waiters") {
+        std::stable_sort(all.begin(), all.end(), [](const queue& a, const queue& b) {
+            return a.waiters.size() > b.waiters.size();
+        });
+    } else if (order == "token") {
+        std::stable_sort(all.begin(), all.end(), [](const queue& a, const queue& b) {
+            const auto token = [](const queue& q) {
+                return q.holders.empty() ? 0 : q.holders.front().token;
+            };
+            return token(a) < token(b);
+        });
+    }
+}
+
+/// What is left of leases, asked for as it is needed.
+class leases {
+public:
+    awaitable<void> ask(client c, std::vector<coetcd::lease_id> wanted) {
+        std::map<coetcd::lease_id, std::optional<std::chrono::seconds>> now;
+        for (const coetcd::lease_id id : wanted) {
+            if (!now.contains(id)) {
+                const auto found = co_await c.lease_time_to_live(id);
+                now[id] = found ? std::optional(found->ttl) : std::nullopt;
+            }
+        }
+        left_ = std::move(now);
+    }
+    std::string left(coetcd::lease_id id) const {
+        const auto found = left_.find(id);
+        return found != left_.end() && found->second ? seconds(*found->second) : "-";
+    }
+
+private:
+    std::map<coetcd::lease_id, std::optional<std::chrono::seconds>> left_;
+};
+
+json as_json(const entry& e) {
+    json j{{"label", coetcd::printable(e.label)},
+           {"key", e.key},
+           {"lease", e.lease},
+           {"token", e.token}};
+    if (e.permits != 0) {
+        j["permits"] = e.permits;
+    }
+    if (e.shared) {
+        j["shared"] = true;
+    }
+    return j;
+}
+
+json as_json(const queue& q) {
+    json j{{"name", q.name}, {"holders", json::array()}, {"waiters", json::array()}};
+    for (const entry& e : q.holders) {
+        j["holders"].push_back(as_json(e));
+    }
+    for (const entry& e : q.waiters) {
+        j["waiters"].push_back(as_json(e));
+    }
+    return j;
+}
+
+std::string text_of(const json& j) {
+    return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+struct widths {
+    std::size_t name = 4;
+    std::size_t holder = 6;
+};
+
+widths fitting(const std::vector<queue>& all, std::size_t shown, std::size_t columns) {
+    widths w;
+    for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
+        w.name = std::max(w.name, coetcd::printable(all[i].name).size());
+        for (const entry& e : all[i].holders) {
+            w.holder = std::max(w.holder, describe(e).size());
+        }
+    }
+    const std::size_t rest = columns > 50 ? columns - 50 : 20;
+    w.name = std::min(w.name, std::max<std::size_t>(rest * 2 / 3, 12));
+    w.holder = std::min(w.holder, std::max<std::size_t>(rest - std::min(rest, w.name), 16));
+    return w;
+}
+
+std::string heading(const widths& w) {
+    return column("NAME", w.name) + "  " + column("HOLDER", w.holder) + "  " + column("SINCE", 6) +
+           "  " + column("TOKEN", 10) + "  " + column("TTL", 5) + "  WAITERS";
+}
+
+std::string row(const view& v, const leases& l, const queue& q, const widths& w) {
+    std::string holder = "-", since = "-", token = "-", ttl = "-";
+    if (!q.holders.empty()) {
+        const entry& e = q.holders.front();
+        holder = describe(e);
+        if (q.holders.size() > 1) {
+            holder = cut(holder, w.holder - std::min<std::size_t>(w.holder, 5)) + " +" +
+                     std::to_string(q.holders.size() - 1);
+        }
+        since = age(v, e);
+        token = std::to_string(e.token);
+        ttl = l.left(e.lease);
+    }
+    return column(coetcd::printable(q.name), w.name) + "  " + column(holder, w.holder) + "  " +
+           column(since, 6) + "  " + column(token, 10) + "  " + column(ttl, 5) + "  " +
+           std::to_string(q.waiters.size());
+}
+
+std::vector<coetcd::lease_id> leases_of(const std::vector<queue>& all, std::size_t shown) {
+    std::vector<coetcd::lease_id> result;
+    for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
+        if (!all[i].holders.empty()) {
+            result.push_back(all[i].holders.front().lease);
+        }
+    }
+    return result;
+}
+
+awaitable<int> top_once(client c, const top_flags& how) {
+    view v(how.prefix);
+    co_await v.read(c);
+    std::vector<queue> all = queues_of(v.keys);
+    sort(all, how.order);
+    if (how.as_json) {
+        for (const queue& q : all) {
+            say(text_of(as_json(q)));
+        }
+        co_return well;
+    }
+    leases l;
+    co_await l.ask(c, leases_of(all, all.size()));
+    const widths w = fitting(all, all.size(), 200);
+    say(heading(w));
+    for (const queue& q : all) {
+        say(row(v, l, q, w));
+    }
+    co_return well;
+}
+
+/// What the coroutines of a live table share.
+struct live {
+    live(asio::any_io_executor executor, const top_flags& flags)
+        : how(flags)
+        , shown(flags.prefix)
+        , screen(executor)
+        , changed(executor) {}
+    top_flags how;
+    view shown;
+    leases left;
+    std::string trouble;
+    bool filled = false;
+    terminal screen;
+    asio::steady_timer changed;
+};
+
+/// Keeps the table up to date, through failures.
+awaitable<void> keep_up(std::shared_ptr<live> l, client c) {
+    for (;;) {
+        try {
+            if (!l->filled) {
+                co_await l->shown.read(c);
+                l->filled = true;
+            } else {
+                co_await l->shown.follow(c);
+            }
+            l->trouble.clear();
+        } catch (const coetcd::error& e) {
+            l->trouble = e.what();
+            l->filled = false;
+            l->shown.forget();
+        }
+        l->changed.cancel();
+        if (!l->trouble.empty()) {
+            asio::steady_timer pause(l->changed.get_executor(), 1s);
+            co_await pause.async_wait(asio::use_awaitable);
+        }
+    }
+}
+
+/// Shows it, four times a second at the most, and once at the least.
+awaitable<void> draw(std::shared_ptr<live> l, client c) {
+    auto asked = clock::time_point::min();
+    for (;;) {
+        std::vector<queue> all = queues_of(l->shown.keys);
+        sort(all, l->how.order);
+        const terminal::extent room = terminal::size();
+        const std::size_t rows = room.rows > 3 ? room.rows - 3 : 1;
+        const widths w = fitting(all, rows, room.columns);
+        std::vector<std::string> lines{heading(w)};
+        std::size_t waiters = 0;
+        for (std::size_t i = 0; i != all.size(); ++i) {
+            waiters += all[i].waiters.size();
+            if (i < rows) {
+                lines.push_back(row(l->shown, l->left, all[i], w));
+            }
+        }
+        lines.resize(rows + 1);
+        lines.push_back(l->trouble.empty() ? "" : "! " + l->trouble);
+        lines.push_back(std::to_string(all.size()) + " locks, " + std::to_string(waiters) +
+                        " waiters.  q: quit  n, w, t: by name, waiters, token");
+        l->screen.show(lines);
+        if (clock::now() - asked > 1s && l->trouble.empty()) {
+            asked = clock::now();
+            try {
+                co_await l->left.ask(c, leases_of(all, rows));
+            } catch (const coetcd::error& e) {
+                l->trouble = e.what();
+            }
+        }
+        asio::steady_timer pause(l->changed.get_executor(), 250ms);
+        co_await pause.async_wait(asio::use_awaitable);
+        l->changed.expires_after(750ms);
+        co_await l->changed.async_wait(asio::as_tuple(asio::use_awaitable));
+        co_await asio::this_coro::throw_if_cancelled(true);
+    }
+}
+
+} // namespace
+
+awaitable<int> top(client c, top_flags how) {
+    using namespace asio::experimental::awaitable_operators;
+    if (how.once || how.as_json || !terminal::is_there()) {
+        co_return co_await top_once(c, how);
+    }
+    const auto executor = co_await asio::this_coro::executor;
+    const auto l = std::make_shared<live>(executor, how);
+    const auto keys = [l]() -> awaitable<void> {
+        for (char typed = 0; typed != 'q';) {
+            typed = co_await l->screen.key();
+            if (typed == 0) {
+                co_return;
+            }
+            std::string& order = l->how.order;
+            order = typed == 'n'   ? "name"
+                    : typed == 'w' ? "waiters"
+                    : typed == 't' ? "token"
+                                   : order;
+            l->changed.cancel();
+        }
+    };
+    co_await (keys() || keep_up(l, c) || draw(l, c));
+    co_return well;
+}
+
+awaitable<int> who(client c, std::string name, bool in_json) {
+    const auto found = co_await read_queues(c, name, true);
+    if (found.empty()) {
+        if (in_json) {
+            queue nobody;
+            nobody.name = name;
+            say(text_of(as_json(nobody)));
+        } else {
+            note(coetcd::printable(name) + ": nobody has it");
+        }
+        co_return not_had;
+    }
+    if (in_json) {
+        say(text_of(as_json(found.front())));
+        co_return well;
+    }
+    leases l;
+    std::vector<coetcd::lease_id> wanted;
+    for (const auto* list : {&found.front().holders, &found.front().waiters}) {
+        for (const entry& e : *list) {
+            wanted.push_back(e.lease);
+        }
+    }
+    co_await l.ask(c, std::move(wanted));
+    const auto line = [&](const char* what, const entry& e) {
+        std::string text = column(what, 6) + "  " + describe(e) + "  token " +
+                           std::to_string(e.token) + "  ttl " + l.left(e.lease);
+        text += e.shared ? "  shared" : "";
+        text += e.permits != 0 ? "  permits " + std::to_string(e.permits) : "";
+        say(text);
+    };
+    for (const entry& e : found.front().holders) {
+        line("has", e);
+    }
+    for (const entry& e : found.front().waiters) {
+        line("waits", e);
+    }
+    co_return found.front().holders.empty() ? not_had : well;
+}
+
+awaitable<int> unlock(client c, std::string name, std::int64_t token, bool without_asking) {
+    if (!without_asking && terminal::is_there()) {
+        std::cerr << "End the ownership of " << coetcd::printable(name) << " with token " << token
+                  << "? Its holder goes on until it notices. [y/N] " << std::flush;
+        std::string answer;
+        std::getline(std::cin, answer);
+        if (answer != "y" && answer != "yes") {
+            co_return not_had;
+        }
+    }
+    const bool ended = co_await coetcd::force_unlock(c, name, token);
+    if (!ended) {
+        note(coetcd::printable(name) + ": nobody has it with token " + std::to_string(token));
+    }
+    co_return ended ? well : not_had;
+}
+
+} // namespace tool

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "terminal.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "output.hpp"
+
+namespace tool {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr const char* begin_pages = "\033[?1049h\033[?25l"; // another screen, no cursor
+constexpr const char* end_pages = "\033[?25h\033[?1049l";
+
+void write_all(const std::string& text) {
+    for (std::size_t done = 0; done != text.size();) {
+        const ssize_t n = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+        if (n < 0 && errno != EINTR && errno != EAGAIN) {
+            throw output_error(std::string("standard output: ") + std::strerror(errno));
+        }
+        done += n > 0 ? static_cast<std::size_t>(n) : 0;
+    }
+}
+
+bool begins_character(char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+std::size_t width(const std::string& text) {
+    std::size_t n = 0;
+    for (const char c : text) {
+        n += begins_character(c) ? 1 : 0;
+    }
+    return n;
+}
+
+} // namespace
+
+bool terminal::is_there() {
+    return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+}
+
+terminal::terminal(asio::any_io_executor executor)
+    : input_(std::move(executor), ::dup(STDIN_FILENO)) {
+    ::tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    write_all(begin_pages);
+}
+
+terminal::~terminal() {
+    try {
+        write_all(end_pages);
+    } catch (const output_error&) {
+        // It has gone.
+    }
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+}
+
+terminal::extent terminal::size() {
+    winsize found{};
+    extent result;
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col != 0) {
+        result.columns = found.ws_col;
+        result.rows = found.ws_row;
+    }
+    return result;
+}
+
+void terminal::show(const std::vector<std::string>& lines) {
+    const extent room = size();
+    std::string page = "\033[H";
+    for (std::size_t i = 0; i != room.rows; ++i) {
+        const std::string line = i < lines.size() ? cut(lines[i], room.columns) : "";
+        page += i == 0 ? "\033[7m" + column(line, room.columns) + "\033[0m" : line + "\033[K";
+        page += i + 1 == room.rows ? "" : "\r\n";
+    }
+    write_all(page);
+}
+
+asio::awaitable<char> terminal::key() {
+    char typed = 0;
+    boost::system::error_code ec;
+    co_await input_.async_read_some(asio::buffer(&typed, 1),
+                                    asio::redirect_error(asio::use_awaitable, ec));
+    if (ec && ec != asio::error::eof) {
+        throw boost::system::system_error(ec);
+    }
+    co_return typed;
+}
+
+std::string cut(const std::string& text, std::size_t columns) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i != text.size(); ++i) {
+        if (begins_character(text[i]) && n++ == columns) {
+            return text.substr(0, i);
+        }
+    }
+    return text;
+}
+
+std::string column(const std::string& text, std::size_t columns) {
+    std::string result = cut(text, columns);
+    result.append(columns - width(result), ' ');
+    return result;
+}
+
+} // namespace tool
