@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/etcd_server.hpp"
+#include "support/process.hpp"
+#include "support/run_test.hpp"
+#include "support/temporary_file.hpp"
+
+// The command of examples/coetcd, as a shell sees it.
+
+using namespace std::chrono_literals;
+using namespace support;
+using clock_type = std::chrono::steady_clock;
+using words = std::vector<std::string>;
+
+namespace {
+
+words command(const words& arguments) {
+    words all{COETCD_TOOL};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+}
+
+process_options with_etcd() {
+    process_options options;
+    options.environment = {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()};
+    options.capture = true;
+    return options;
+}
+
+process_result run(const words& arguments) {
+    return run_process(command(arguments), with_etcd());
+}
+
+/// What it writes to both outputs.
+process_result run_all(const std::string& arguments) {
+    const std::string tool = COETCD_TOOL;
+    return run_process({"sh", "-c", tool + ' ' + arguments + " 2>&1"}, with_etcd());
+}
+
+background_process start(const words& arguments) {
+    return background_process(command(arguments), with_etcd());
+}
+
+std::string next_line(background_process& p) {
+    const auto line = p.read_line(10s);
+    REQUIRE(line);
+    return *line;
+}
+
+void until(const std::string& what, const std::function<bool()>& there) {
+    const auto limit = clock_type::now() + 15s;
+    while (!there()) {
+        if (clock_type::now() > limit) {
+            FAIL("not in time: " << what);
+        }
+        std::this_thread::sleep_for(10ms);
+    }
+}
+
+nlohmann::json who(const std::string& name) {
+    return nlohmann::json::parse(run({"who", name, "--json"}).output);
+}
+
+std::size_t waiting_for(const std::string& name) {
+    return who(name)["waiters"].size();
+}
+
+/// Whether a process has ended; nobody may have taken note of it yet.
+bool has_ended(int pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, program, state;
+    return !(in >> number >> program >> state) || state == "Z" || state == "X";
+}
+
+} // namespace
+
+TEST_CASE("lock runs a command under the lock, and ends as that does", "[tool]") {
+    const std::string name = unique_name("tool");
+    const std::string script = "echo $COETCD_LOCK_KEY $COETCD_FENCING_TOKEN $COETCD_LEASE; exit 3";
+    const auto r = run({"lock", name, "--", "sh", "-c", script});
+    CHECK(r.exit_code == 3);
+    std::istringstream in(r.output);
+    std::string key, lease;
+    std::int64_t token = 0;
+    in >> key >> token >> lease;
+    CHECK(key.starts_with(name + "/" + lease));
+    CHECK(token > 0);
+    CHECK(run({"who", name}).exit_code == 1);
+    CHECK(run({"lock", name, "--", "true"}).exit_code == 0);
+    CHECK(run({"lock", name, "--", "sh", "-c", "kill -KILL $$"}).exit_code == 128 + SIGKILL);
+    CHECK(run({"lock", name, "--", "/nowhere/at/all"}).exit_code == 127);
+    CHECK(run({"lock", name, "--", "/tmp"}).exit_code == 126);
+    CHECK(run({"lock", name, "--", "echo", "--try", "-v"}).output == "--try -v\n");
+}
+
+TEST_CASE("lock and etcdctl lock exclude each other", "[tool][etcdctl]") {
+    const std::string name = unique_name("tool");
+    {
+        auto theirs = shared_etcd().background_etcdctl({"lock", name});
+        REQUIRE(theirs.read_line(10s));
+        CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 1);
+        auto ours = start({"lock", name, "--", "echo", "ours"});
+        until("it waits", [&] { return waiting_for(name) == 1; });
+        theirs.signal(SIGINT);
+        CHECK(next_line(ours) == "ours");
+        CHECK(ours.wait() == 0);
+    }
+    auto ours = start({"lock", name});
+    CHECK(next_line(ours).starts_with(name + "/"));
+    auto theirs = shared_etcd().background_etcdctl({"lock", name, "--", "echo", "theirs"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    ours.signal(SIGTERM);
+    CHECK(ours.wait() == 0);
+    CHECK(theirs.read_line(10s) == "theirs");
+    CHECK(theirs.wait() == 0);
+}
+
+TEST_CASE("--try does not wait, --timeout waits for so long", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 1);
+    for (const char* flag : {"1500ms", "1.5s", "1.5", "1s500ms"}) {
+        const auto began = clock_type::now();
+        CHECK(run({"lock", name, "--timeout", flag, "--", "true"}).exit_code == 1);
+        const auto took = clock_type::now() - began;
+        CHECK(took >= 1500ms);
+        CHECK(took < 2500ms);
+    }
+    CHECK(waiting_for(name) == 0);
+    holder.signal(SIGINT);
+    CHECK(holder.wait() == 0);
+    CHECK(run({"lock", name, "--timeout", "1s", "--", "true"}).exit_code == 0);
+    for (const char* wrong : {"soon", "1x", "-1s", ""}) {
+        CHECK(run({"lock", name, "--timeout", wrong, "--", "true"}).exit_code == 2);
+    }
+}
+
+TEST_CASE("Readers share a lock, writers do not", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto one = start({"lock", name, "--shared"});
+    (void)next_line(one);
+    auto two = start({"lock", name, "--shared"});
+    (void)next_line(two);
+    CHECK(who(name)["holders"].size() == 2);
+    one.signal(SIGTERM);
+    CHECK(one.wait() == 0);
+    CHECK(run({"lock", name, "--shared", "--try", "--", "true"}).exit_code == 0);
+}
+
+TEST_CASE("Signals go to the command, and its end is ours", "[tool]") {
+    const std::string name = unique_name("tool");
+    const std::string script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; "
+                               "while :; do sleep 0.05; done";
+    auto p = start({"lock", name, "--", "sh", "-c", script});
+    CHECK(next_line(p) == "ready");
+    p.signal(SIGUSR1);
+    CHECK(next_line(p) == "usr1");
+    CHECK(p.running());
+    p.signal(SIGTERM);
+    CHECK(next_line(p) == "term");
+    CHECK(p.wait() == 5);
+    auto q = start({"lock", name, "--", "sh", "-c", "echo ready; exec sleep 100"});
+    CHECK(next_line(q) == "ready");
+    q.signal(SIGHUP);
+    CHECK(q.wait() == 128 + SIGHUP);
+    CHECK(run({"who", name}).exit_code == 1);
+}
+
+TEST_CASE("A signal while it waits ends the wait, and leaves no key", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    auto p = start({"lock", name, "--", "true"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    p.signal(SIGTERM);
+    CHECK(p.wait() == 128 + SIGTERM);
+    CHECK(waiting_for(name) == 0);
+}
+
+TEST_CASE("A command does not outlive a coetcd that is killed", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto p = start({"lock", name, "--ttl", "2s", "--", "sh", "-c", "echo $$; exec sleep 100"});
+    const int pid = std::stoi(next_line(p));
+    p.signal(SIGKILL);
+    (void)p.wait();
+    until("the command ends", [&] { return has_ended(pid); });
+    CHECK(run({"lock", name, "--timeout", "10s", "--", "true"}).exit_code == 0);
+}
+
+TEST_CASE("What is lost stops the command: SIGTERM, and after --grace SIGKILL", "[tool]") {
+    const std::string name = unique_name("tool");
+    for (const bool obeys : {true, false}) {
+        const std::string trap = obeys ? "trap 'echo term; exit 0' TERM; " : "trap '' TERM; ";
+        const std::string script = trap + "echo $COETCD_LEASE $$; while :; do sleep 0.05; done";
+        auto p = start({"lock", name, "--ttl", "3s", "--grace", "1s", "--", "sh", "-c", script});
+        std::istringstream in(next_line(p));
+        std::string lease;
+        int pid = 0;
+        in >> lease >> pid;
+        REQUIRE(shared_etcd().etcdctl({"lease", "revoke", lease}).exit_code == 0);
+        const auto began = clock_type::now();
+        if (obeys) {
+            CHECK(next_line(p) == "term");
+        }
+        CHECK(p.wait() == 75);
+        CHECK(has_ended(pid));
+        CHECK((clock_type::now() - began >= 1s) == !obeys);
+    }
+}
+
+TEST_CASE("unlock ends an ownership at once, and the command with it", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto p = start({"lock", name, "--", "sh", "-c", "echo $COETCD_FENCING_TOKEN; exec sleep 100"});
+    const std::string token = next_line(p);
+    CHECK(run({"unlock", name, "--token", "1"}).exit_code == 1);
+    CHECK(p.running());
+    const auto began = clock_type::now();
+    CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
+    CHECK(p.wait() == 75);
+    CHECK(clock_type::now() - began < 2s);
+    CHECK(run({"unlock", name, "--token", token}).exit_code == 1);
+    CHECK(run({"unlock", name}).exit_code == 2);
+}
+
+TEST_CASE("A coetcd that stood still past its ttl stops its command when it goes on", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto p = start({"lock", name, "--ttl", "2s", "--", "sh", "-c", "echo $$; exec sleep 100"});
+    const int pid = std::stoi(next_line(p));
+    p.signal(SIGSTOP);
+    const auto other = run({"lock", name, "--timeout", "20s", "--", "echo", "other"});
+    CHECK(other.output == "other\n");
+    CHECK(!has_ended(pid)); // nobody could tell it
+    p.signal(SIGCONT);
+    CHECK(p.wait() == 75);
+    CHECK(has_ended(pid));
+}
+
+TEST_CASE("--max-hold stops the command in time", "[tool]") {
+    const std::string name = unique_name("tool");
+    for (const char* mode : {"", "--shared"}) {
+        words all{"lock", name, "--max-hold", "500ms", "--", "sleep", "100"};
+        if (*mode != '\0') {
+            all.insert(all.begin() + 2, mode);
+        }
+        const auto began = clock_type::now();
+        CHECK(run(all).exit_code == 75);
+        CHECK(clock_type::now() - began < 3s);
+    }
+}
+
+TEST_CASE("An output that cannot be written is an error, and holds nothing", "[tool]") {
+    const std::string name = unique_name("tool");
+    CHECK(run_all("lock " + name + " >/dev/full").exit_code == 74);
+    CHECK(run({"who", name}).exit_code == 1);
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    CHECK(run_all("top " + name + " --once >/dev/full").exit_code == 74);
+    CHECK(run_all("who " + name + " --json >/dev/full").exit_code == 74);
+    const std::string tool = COETCD_TOOL;
+    const auto closed = run_process(
+        {"bash", "-c", "set -o pipefail; " + tool + " elect --listen " + name + " 2>/dev/null | :"},
+        with_etcd());
+    CHECK(closed.exit_code == 74);
+}
+
+TEST_CASE("sem lets so many in", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto one = start({"sem", name, "--limit", "2"});
+    (void)next_line(one);
+    auto two = start({"sem", name, "--limit", "7"}); // the first one has said it
+    (void)next_line(two);
+    CHECK(run({"sem", name, "--try", "--", "true"}).exit_code == 1);
+    CHECK(run({"sem", name, "--timeout", "300ms", "--", "true"}).exit_code == 1);
+    const auto now = who(name);
+    CHECK(now["holders"].size() == 2);
+    CHECK(now["holders"][0]["permits"] == 1);
+    two.signal(SIGTERM);
+    CHECK(two.wait() == 0);
+    CHECK(run({"sem", name, "--", "echo", "in"}).output == "in\n");
+    CHECK(run({"sem", name, "--permits", "3", "--", "true"}).exit_code == 69);
+}
+
+TEST_CASE("elect leads, and tells those who listen", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto news = start({"elect", "--listen", name});
+    CHECK(next_line(news) == "nobody");
+    auto one = start({"elect", name, "one"});
+    CHECK(next_line(one).starts_with(name + "/"));
+    CHECK(next_line(news) == "one");
+    auto two = start({"elect", name, "two", "--", "sh", "-c", "echo leads; exec sleep 100"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    one.signal(SIGTERM);
+    CHECK(one.wait() == 0);
+    CHECK(next_line(two) == "leads");
+    CHECK(next_line(news) == "two");
+    two.signal(SIGTERM);
+    CHECK(two.wait() == 128 + SIGTERM);
+    CHECK(next_line(news) == "nobody");
+    auto in_json = start({"elect", "--listen", "--json", name});
+    CHECK(nlohmann::json::parse(next_line(in_json))["leader"].is_null());
+    CHECK(run({"elect", name}).exit_code == 2);
+}
+
+TEST_CASE("who and top tell who has what, and who waits", "[tool]") {
+    const std::string prefix = unique_name("tool") + "/";
+    auto holder = start({"lock", prefix + "b", "--label", "the \033[31mholder"});
+    (void)next_line(holder);
+    auto waiter = start({"lock", prefix + "b", "--label", "the waiter", "--", "true"});
+    until("it waits", [&] { return waiting_for(prefix + "b") == 1; });
+    auto other = start({"lock", prefix + "a"});
+    (void)next_line(other);
+    const auto text = run({"who", prefix + "b"});
+    CHECK(text.exit_code == 0);
+    CHECK(text.output.find("the ?[31mholder") != std::string::npos);
+    CHECK(text.output.find("the waiter") != std::string::npos);
+    CHECK(text.output.find('\033') == std::string::npos);
+    const auto table = run({"top", prefix, "--once"}).output;
+    CHECK(std::count(table.begin(), table.end(), '\n') == 3);
+    CHECK(table.find(prefix + "a") < table.find(prefix + "b"));
+    CHECK(table.find('\033') == std::string::npos);
+    const auto sorted = run({"top", prefix, "--once", "--sort", "waiters"}).output;
+    CHECK(sorted.find(prefix + "a") > sorted.find(prefix + "b"));
+    std::istringstream lines(run({"top", prefix, "--json"}).output);
+    std::size_t n = 0;
+    for (std::string line; std::getline(lines, line); ++n) {
+        CHECK(nlohmann::json::parse(line)["holders"].size() == 1);
+    }
+    CHECK(n == 2);
+}
+
+TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their own", "[tool]") {
+    CHECK(run({}).exit_code == 2);
+    CHECK(run({"lock"}).exit_code == 2);
+    CHECK(run({"lock", "x", "--tries"}).exit_code == 2);
+    CHECK(run({"lock", "x", "--user", "root:secret", "--", "true"}).exit_code == 2);
+    CHECK(run({"--help"}).exit_code == 0);
+    CHECK(run({"lock", "--help"}).output.find("--max-hold") != std::string::npos);
+    const auto away = run_all("lock x --endpoints 127.0.0.1:1 --command-timeout 500ms -- true");
+    CHECK(away.exit_code == 69);
+    CHECK(away.output.find("127.0.0.1:1") != std::string::npos);
+    const auto secret = run_all("lock x --user somebody --password-file /nowhere -- true");
+    CHECK(secret.exit_code == 70);
+    CHECK(secret.output.find("/nowhere") != std::string::npos);
+    const auto none = run_all("lock x --user somebody -- true </dev/null");
+    CHECK(none.output.find("--password-file") != std::string::npos);
+}
+
+TEST_CASE("Of two hundred processes each runs once, in the order of their keys", "[tool][crowd]") {
+    const std::string name = unique_name("tool");
+    const temporary_file file("coetcd-tool");
+    const std::string script = "echo $COETCD_FENCING_TOKEN >>" + file.path().string();
+    auto gate = start({"lock", name});
+    (void)next_line(gate);
+    std::vector<background_process> all;
+    for (int i = 0; i != 200; ++i) {
+        all.push_back(start({"lock", name, "--ttl", "60s", "--", "sh", "-c", script}));
+    }
+    until("all wait", [&] { return waiting_for(name) == 200; });
+    gate.signal(SIGTERM);
+    for (auto& p : all) {
+        CHECK(p.wait() == 0);
+    }
+    std::ifstream in(file.path());
+    std::vector<std::int64_t> tokens;
+    for (std::int64_t t = 0; in >> t;) {
+        tokens.push_back(t);
+    }
+    CHECK(tokens.size() == 200);
+    CHECK(std::is_sorted(tokens.begin(), tokens.end(), std::less_equal<>()));
+}
+
+TEST_CASE("top follows what happens, on a terminal", "[tool][tmux]") {
+    if (run_process({"sh", "-c", "command -v tmux >/dev/null"}).exit_code != 0) {
+        std::cout << "skipped: top on a terminal: there is no tmux\n";
+        return;
+    }
+    const std::string prefix = unique_name("tool") + "/";
+    const words tmux{"tmux", "-L", "coetcd-" + std::to_string(::getpid())};
+    const auto with = [&](words more) {
+        more.insert(more.begin(), tmux.begin(), tmux.end());
+        return run_process(more, with_etcd());
+    };
+    struct at_end {
+        std::function<void()> what;
+        ~at_end() { what(); }
+    };
+    const at_end kill{[&] { (void)with({"kill-server"}); }};
+    const std::string tool = COETCD_TOOL;
+    REQUIRE(
+        with({"new-session", "-d", "-x", "100", "-y", "20", tool + " top " + prefix}).exit_code ==
+        0);
+    const auto screen = [&] { return with({"capture-pane", "-p"}).output; };
+    until("it is there", [&] { return screen().find("0 locks") != std::string::npos; });
+    auto holder = start({"lock", prefix + "x", "--label", "somebody"});
+    (void)next_line(holder);
+    until("the lock is shown", [&] {
+        const std::string now = screen();
+        return now.find(prefix + "x") != std::string::npos &&
+               now.find("somebody") != std::string::npos &&
+               now.find("1 locks") != std::string::npos;
+    });
+    auto waiter = start({"lock", prefix + "x", "--", "true"});
+    until("the waiter is shown", [&] { return screen().find("1 waiters") != std::string::npos; });
+    REQUIRE(with({"resize-window", "-x", "60", "-y", "10"}).exit_code == 0);
+    until("the table fits", [&] {
+        const std::string now = screen();
+        return std::count(now.begin(), now.end(), '\n') == 10 &&
+               now.find("q: quit") != std::string::npos;
+    });
+    holder.signal(SIGTERM);
+    until("all is gone", [&] { return screen().find("0 locks") != std::string::npos; });
+    REQUIRE(with({"send-keys", "q"}).exit_code == 0);
+    until("it ends", [&] { return with({"has-session"}).exit_code != 0; });
+}
