@@ -203,17 +203,18 @@ void process::crash() {
 
 void process::shut_down() {
     do {
-        if (!ready_.empty()) {
-            const std::unique_ptr<task> dropped = std::move(ready_.front());
-            ready_.pop_front();
-        } else if (!waiting_.empty()) {
-            suspension& s = *waiting_.front();
-            waiting_.pop_front();
-            const auto keep = s.weak_from_this().lock();
-            const std::unique_ptr<suspension::continuation> dropped = std::move(s.then_);
-        } else {
-            loop.shutdown(); // drops what strands have queued
+        while (!ready_.empty() || !waiting_.empty()) {
+            if (!ready_.empty()) {
+                const std::unique_ptr<task> dropped = std::move(ready_.front());
+                ready_.pop_front();
+            } else {
+                suspension& s = *waiting_.front();
+                waiting_.pop_front();
+                const auto keep = s.weak_from_this().lock();
+                const std::unique_ptr<suspension::continuation> dropped = std::move(s.then_);
+            }
         }
+        loop.shutdown(); // drops what strands have queued
     } while (!ready_.empty() || !waiting_.empty());
 }
 
