@@ -29,6 +29,10 @@ _has() {
         #if !__has_include(<catch2/catch.hpp>) && !__has_include(<catch2/catch_all.hpp>)
         #error
         #endif' ;;
+    cli11) _preprocesses '
+        #if !__has_include(<CLI/CLI.hpp>)
+        #error
+        #endif' ;;
     hiredis) _preprocesses '
         #if !__has_include(<hiredis/hiredis.h>)
         #error
@@ -54,6 +58,7 @@ _packages() {
     clang++-16) echo clang-16 libclang-rt-16-dev ;;
     llvm-cov-16) echo llvm-16 ;;
     ninja) echo ninja-build ;;
+    cli11) echo libcli11-dev ;;
     hiredis) echo libhiredis-dev ;;
     libssl) echo libssl-dev ;;
     etcd) echo etcd-server ;;
