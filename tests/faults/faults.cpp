@@ -39,10 +39,14 @@ namespace {
 
 using counters = fault_proxy::counters;
 
+/// @param cells In order of the operations; that of `with_lock` is that of `campaign`, too.
 fault fault_of(const std::string& name, std::vector<cell> cells, role victim = role::leader) {
     fault f;
     f.name = name;
     f.cells = std::move(cells);
+    constexpr auto campaign = static_cast<std::ptrdiff_t>(operation::campaign);
+    const cell as_with_lock = f.cells.at(static_cast<std::size_t>(operation::with_lock));
+    f.cells.insert(f.cells.begin() + campaign, as_with_lock);
     f.victim = victim;
     return f;
 }
@@ -676,7 +680,8 @@ TEST_CASE("cancelled at any moment", "[faults][short]") {
                               operation::lock,
                               operation::try_lock,
                               operation::unlock,
-                              operation::with_lock};
+                              operation::with_lock,
+                              operation::campaign};
             co_return std::all_of(all.begin(), all.end(), [&](operation what) {
                 return a.seen(what, ended::canceled) > 10;
             });
@@ -720,10 +725,10 @@ TEST_CASE("leases revoked", "[faults][short]") {
         co_await support::eventually(told, 1667ms + 2500ms, "the session is told of its loss");
         const auto locks_told = [&]() -> awaitable<bool> {
             std::size_t told_of = 0;
-            for (const auto what : {operation::lock, operation::with_lock}) {
+            for (const auto what : {operation::lock, operation::with_lock, operation::campaign}) {
                 told_of += a.seen(what, ended::lost) + a.seen(what, ended::key_lost) > 0 ? 1 : 0;
             }
-            co_return told_of == 2;
+            co_return told_of == 3;
         };
         co_await support::eventually(locks_told, 8s, "the locks are told of their loss");
         a.heal();

@@ -28,12 +28,15 @@ const char* end_of(const system_error& e) {
     return known ? "no" : "unknown";
 }
 
-// Moves something from one account to another one, or looks at two of them.
+// Moves something from one account to another one, or looks at two of them. The control reads no
+// more than what was committed, and so loses updates.
 class stm_party : public party {
 public:
     stm_party(client, const session& owner, const writer_options& how)
         : session_(owner)
-        , bank_(how.lock) {}
+        , bank_(how.lock)
+        , protection_(how.kind == "judged_loser" ? coetcd::isolation::read_committed
+                                                 : coetcd::isolation::serializable_snapshot) {}
 
     awaitable<void> turn(recorder& told, int n) override {
         auto moving = told.begin("stm", bank_, "txn");
@@ -60,7 +63,7 @@ public:
         };
         const char* end = "yes";
         try {
-            co_await coetcd::stm(session_, body);
+            co_await coetcd::stm(session_, body, protection_);
         } catch (const system_error& e) {
             end = end_of(e);
         }
@@ -71,6 +74,7 @@ public:
 private:
     const session& session_;
     const std::string bank_;
+    const coetcd::stm_options protection_;
 };
 
 class sequence_party : public party {
@@ -96,7 +100,32 @@ private:
     coetcd::sequence sequence_;
 };
 
+// Counts by itself: reads a number, and writes the next one.
+class counting_party : public party {
+public:
+    counting_party(client c, const session&, const writer_options& how)
+        : client_(std::move(c))
+        , key_(how.lock) {}
+
+    awaitable<void> turn(recorder& told, int n) override {
+        auto drawing = told.begin("sequence", key_, "next");
+        say("held");
+        const auto last = co_await client_.get(key_);
+        const std::int64_t number = last ? std::stoll(last->value) + 1 : 1;
+        std::string text = std::to_string(number);
+        (void)co_await client_.put(key_, std::move(text)); // if it throws, its end is unknown
+        drawing.with("amount", number).end("yes");
+        say("added " + std::to_string(n));
+    }
+
+private:
+    client client_;
+    const std::string key_;
+};
+
 const judged_kind judged_stm("judged_stm", &make_party<stm_party>);
+const judged_kind judged_loser("judged_loser", &make_party<stm_party>);
+const judged_kind judged_counting("judged_counting", &make_party<counting_party>);
 const judged_kind judged_sequence("judged_sequence", &make_party<sequence_party>);
 
 } // namespace
@@ -108,7 +137,17 @@ TEST_CASE("judged_stm: what clients saw of transactions can have happened",
     faults::run_judged("judged_stm");
 }
 
+TEST_CASE("judged_loser: what clients saw that lose updates cannot, as a control",
+          "[nemesis][judge]") {
+    faults::run_judged("judged_loser", false);
+}
+
 TEST_CASE("judged_sequence: what clients saw of a sequence can have happened",
           "[nemesis][judge][short]") {
     faults::run_judged("judged_sequence");
+}
+
+TEST_CASE("judged_counting: what clients saw that count without a guard cannot, as a control",
+          "[nemesis][judge]") {
+    faults::run_judged("judged_counting", false);
 }

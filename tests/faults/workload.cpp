@@ -24,7 +24,7 @@ using support::task;
 
 const char* to_string(operation what) {
     constexpr std::array<const char*, operations> names{
-        "create", "keepalive", "lock", "try_lock", "unlock", "with_lock", "watch"};
+        "create", "keepalive", "lock", "try_lock", "unlock", "with_lock", "campaign", "watch"};
     return names[static_cast<std::size_t>(what)];
 }
 
@@ -340,6 +340,9 @@ awaitable<void> workload::run(operation what) {
         case operation::with_lock:
             co_await with_lock();
             break;
+        case operation::campaign:
+            co_await campaign();
+            break;
         case operation::watch:
             co_await watch();
             break;
@@ -392,7 +395,8 @@ awaitable<char> workload::await_attempt(operation what, awaitable<char> work) {
     try {
         if (options_.cancels && !stop_) {
             task<char> running(executor_, std::move(work));
-            const bool brief = what != operation::lock && what != operation::with_lock;
+            const bool brief = what != operation::lock && what != operation::with_lock &&
+                               what != operation::campaign;
             const int most = brief ? (random_() % 2 == 0 ? 300 : 3000) : 15000;
             std::uniform_int_distribution<int> choice(0, most);
             co_await sleep_for(std::chrono::microseconds(choice(random_)));
@@ -532,14 +536,30 @@ awaitable<bool> workload::ready(party& p, std::string name) {
     co_return !stop_;
 }
 
-awaitable<void>
-workload::write_guarded(client c, std::string name, coetcd::compare owner, std::int64_t fence) {
+// Nothing if it was lost meanwhile.
+template<class Held>
+std::optional<workload::claim> workload::claim_of(const Held& held) {
+    try {
+        if constexpr (requires { held.is_leader(); }) {
+            return claim{held.is_leader(), held.term()};
+        } else {
+            return claim{held.is_owner(), held.fencing_token()};
+        }
+    } catch (const system_error&) {
+        return std::nullopt;
+    }
+}
+
+awaitable<void> workload::write_guarded(client c, std::string name, std::optional<claim> by) {
+    if (!by) {
+        co_return;
+    }
     written w;
     w.key = options_.prefix + "w/" + name;
-    w.value = std::to_string(fence) + '.' + std::to_string(++writes_);
+    w.value = std::to_string(by->fence) + '.' + std::to_string(++writes_);
     bool aborted = false;
     try {
-        auto guarded = coetcd::txn().when(owner).then(op::put(w.key, *w.value));
+        auto guarded = coetcd::txn().when(by->owner).then(op::put(w.key, *w.value));
         const auto r = co_await c.txn(std::move(guarded));
         w.outcome = r.succeeded ? ended::well : ended::not_owner;
         w.revision = r.header.revision;
@@ -583,18 +603,8 @@ awaitable<void> workload::lock() {
             continue;
         }
         if (is_well(outcome)) {
-            std::optional<coetcd::compare> owner;
-            std::int64_t fence = 0;
-            try {
-                owner.emplace(p->lock->is_owner());
-                fence = p->lock->fencing_token();
-            } catch (const system_error&) {
-                // Lost meanwhile.
-            }
-            if (owner) {
-                co_await write_guarded(c, "L", *owner, fence);
-                co_await hold(*p->lock, 30ms);
-            }
+            co_await write_guarded(c, "L", claim_of(*p->lock));
+            co_await hold(*p->lock, 30ms);
             co_await quietly(give_back(*p->lock));
         }
         co_await sleep_for(pause);
@@ -617,17 +627,7 @@ awaitable<void> workload::try_lock() {
         if (is_over(outcome)) {
             p->reset();
         } else if (is_well(outcome)) {
-            std::optional<coetcd::compare> owner;
-            std::int64_t fence = 0;
-            try {
-                owner.emplace(p->lock->is_owner());
-                fence = p->lock->fencing_token();
-            } catch (const system_error&) {
-                // Lost meanwhile.
-            }
-            if (owner) {
-                co_await write_guarded(c, name, *owner, fence);
-            }
+            co_await write_guarded(c, name, claim_of(*p->lock));
             co_await quietly(give_back(*p->lock));
         }
         co_await sleep_for(pause);
@@ -648,17 +648,7 @@ awaitable<void> workload::unlock() {
             p->reset();
             continue;
         }
-        std::optional<coetcd::compare> owner;
-        std::int64_t fence = 0;
-        try {
-            owner.emplace(p->lock->is_owner());
-            fence = p->lock->fencing_token();
-        } catch (const system_error&) {
-            // Lost meanwhile.
-        }
-        if (owner) {
-            co_await write_guarded(c, "U", *owner, fence);
-        }
+        co_await write_guarded(c, "U", claim_of(*p->lock));
         co_await hold(*p->lock, options_.cancels ? 5ms : 60ms);
         (void)co_await await_attempt(operation::unlock, give_back(*p->lock));
         co_await sleep_for(5ms);
@@ -669,15 +659,7 @@ awaitable<void> workload::with_lock() {
     client c = co_await client_of(operation::with_lock);
     const auto p = parties_.emplace_back(std::make_shared<party>(c));
     const auto body = [this, p, c](const coetcd::held_lock& held) -> awaitable<char> {
-        std::optional<coetcd::compare> owner;
-        try {
-            owner.emplace(held.is_owner());
-        } catch (const system_error&) {
-            // with_lock tells of the loss.
-        }
-        if (owner) {
-            co_await write_guarded(c, "L", *owner, held.fencing_token());
-        }
+        co_await write_guarded(c, "L", claim_of(held)); // with_lock tells of a loss
         co_await sleep_for(40ms);
         co_return ended::well;
     };
@@ -688,6 +670,29 @@ awaitable<void> workload::with_lock() {
         }
         const char outcome =
             co_await await_attempt(operation::with_lock, coetcd::with_lock(*p->lock, body));
+        if (is_over(outcome)) {
+            p->reset();
+        }
+        co_await sleep_for(pause);
+    }
+}
+
+awaitable<void> workload::campaign() {
+    client c = co_await client_of(operation::campaign);
+    const auto p = parties_.emplace_back(std::make_shared<party>(c));
+    const auto body = [this, p, c](const coetcd::leadership& term) -> awaitable<char> {
+        co_await write_guarded(c, "L", claim_of(term));
+        co_await sleep_for(40ms);
+        co_return ended::well;
+    };
+    for (;;) {
+        const bool go_on = co_await ready(*p, "L");
+        if (!go_on) {
+            break;
+        }
+        coetcd::election e(*p->lease, lock_name("L"));
+        const char outcome =
+            co_await await_attempt(operation::campaign, coetcd::lead(e, "faults", body));
         if (is_over(outcome)) {
             p->reset();
         }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
@@ -24,8 +25,8 @@ namespace faults {
 using support::awaitable;
 using support::clock;
 
-enum class operation { create, keepalive, lock, try_lock, unlock, with_lock, watch };
-constexpr std::size_t operations = 7;
+enum class operation { create, keepalive, lock, try_lock, unlock, with_lock, campaign, watch };
+constexpr std::size_t operations = 8;
 const char* to_string(operation what);
 
 /// How an attempt ended, as a letter.
@@ -120,7 +121,8 @@ public:
 /// All operations, each again and again by a client of its own, until it is told to stop.
 ///
 /// Each lock's holder writes its fencing token, by a transaction with `is_owner`, to
-/// `<prefix>w/<lock>`. `lock` and `with_lock` contend for one lock, `try_lock` tries that as well.
+/// `<prefix>w/<lock>`. `lock`, `with_lock` and `campaign`, with `lead`, contend in one queue, and
+/// `try_lock` tries that as well.
 /// The watch looks at `<prefix>w/`; keys of locks are below `<prefix>l/`.
 class workload {
 public:
@@ -140,6 +142,13 @@ public:
 private:
     class ears;
     struct party;
+    /// What somebody holds writes with.
+    struct claim {
+        coetcd::compare owner;
+        std::int64_t fence;
+    };
+    template<class Held>
+    static std::optional<claim> claim_of(const Held& held);
 
     awaitable<coetcd::client> client_of(operation what);
     coetcd::client new_client(operation what);
@@ -150,12 +159,12 @@ private:
     awaitable<void> try_lock();
     awaitable<void> unlock();
     awaitable<void> with_lock();
+    awaitable<void> campaign();
     awaitable<void> watch();
     awaitable<char> await_attempt(operation what, awaitable<char> work);
     awaitable<char> next_changes(coetcd::client c, std::optional<coetcd::watcher>& w);
     awaitable<bool> ready(party& p, std::string name);
-    awaitable<void>
-    write_guarded(coetcd::client c, std::string name, coetcd::compare owner, std::int64_t fence);
+    awaitable<void> write_guarded(coetcd::client c, std::string name, std::optional<claim> by);
     awaitable<void> hold(coetcd::mutex& m, std::chrono::milliseconds wait);
     void record(operation what, char outcome, clock::time_point began, std::string text = {});
     std::string lock_name(const std::string& name) const { return options_.prefix + "l/" + name; }
