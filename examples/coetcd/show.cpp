@@ -299,7 +299,7 @@ awaitable<void> keep_up(std::shared_ptr<live> l, client c) {
 
 /// Shows it, four times a second at the most, and once at the least.
 awaitable<void> draw(std::shared_ptr<live> l, client c) {
-    auto asked = clock::time_point::min();
+    auto next_look = clock::now();
     for (;;) {
         std::vector<queue> all = queues_of(l->shown.keys);
         sort(all, l->how.order);
@@ -319,8 +319,8 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
         lines.push_back(std::to_string(all.size()) + " locks, " + std::to_string(waiters) +
                         " waiters.  q: quit  n, w, t: by name, waiters, token");
         l->screen.show(lines);
-        if (clock::now() - asked > 1s && l->trouble.empty()) {
-            asked = clock::now();
+        if (clock::now() >= next_look && l->trouble.empty()) {
+            next_look = clock::now() + 1s;
             try {
                 co_await l->left.ask(c, leases_of(all, rows));
             } catch (const coetcd::error& e) {

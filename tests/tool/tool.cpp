@@ -64,8 +64,10 @@ std::string next_line(background_process& p) {
     return *line;
 }
 
-void until(const std::string& what, const std::function<bool()>& there) {
-    const auto limit = clock_type::now() + 15s;
+void until(const std::string& what,
+           const std::function<bool()>& there,
+           std::chrono::seconds patience = 15s) {
+    const auto limit = clock_type::now() + patience;
     while (!there()) {
         if (clock_type::now() > limit) {
             FAIL("not in time: " << what);
@@ -136,13 +138,15 @@ TEST_CASE("--try does not wait, --timeout waits for so long", "[tool]") {
     const std::string name = unique_name("tool");
     auto holder = start({"lock", name});
     (void)next_line(holder);
+    const auto start_of_one = clock_type::now();
     CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 1);
+    const auto of_itself = clock_type::now() - start_of_one; // what it takes without a wait
     for (const char* flag : {"1500ms", "1.5s", "1.5", "1s500ms"}) {
         const auto began = clock_type::now();
         CHECK(run({"lock", name, "--timeout", flag, "--", "true"}).exit_code == 1);
         const auto took = clock_type::now() - began;
         CHECK(took >= 1500ms);
-        CHECK(took < 2500ms);
+        CHECK(took < 2500ms + 3 * of_itself);
     }
     CHECK(waiting_for(name) == 0);
     holder.signal(SIGINT);
@@ -210,7 +214,7 @@ TEST_CASE("What is lost stops the command: SIGTERM, and after --grace SIGKILL", 
     for (const bool obeys : {true, false}) {
         const std::string trap = obeys ? "trap 'echo term; exit 0' TERM; " : "trap '' TERM; ";
         const std::string script = trap + "echo $COETCD_LEASE $$; while :; do sleep 0.05; done";
-        auto p = start({"lock", name, "--ttl", "3s", "--grace", "1s", "--", "sh", "-c", script});
+        auto p = start({"lock", name, "--ttl", "3s", "--grace", "4s", "--", "sh", "-c", script});
         std::istringstream in(next_line(p));
         std::string lease;
         int pid = 0;
@@ -222,20 +226,21 @@ TEST_CASE("What is lost stops the command: SIGTERM, and after --grace SIGKILL", 
         }
         CHECK(p.wait() == 75);
         CHECK(has_ended(pid));
-        CHECK((clock_type::now() - began >= 1s) == !obeys);
+        CHECK((clock_type::now() - began >= 4s) == !obeys);
     }
 }
 
 TEST_CASE("unlock ends an ownership at once, and the command with it", "[tool]") {
     const std::string name = unique_name("tool");
-    auto p = start({"lock", name, "--", "sh", "-c", "echo $COETCD_FENCING_TOKEN; exec sleep 100"});
+    const std::string script = "echo $COETCD_FENCING_TOKEN; exec sleep 100";
+    auto p = start({"lock", name, "--ttl", "60s", "--", "sh", "-c", script});
     const std::string token = next_line(p);
     CHECK(run({"unlock", name, "--token", "1"}).exit_code == 1);
     CHECK(p.running());
     const auto began = clock_type::now();
     CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
     CHECK(p.wait() == 75);
-    CHECK(clock_type::now() - began < 2s);
+    CHECK(clock_type::now() - began < 10s); // long before the next renewal
     CHECK(run({"unlock", name, "--token", token}).exit_code == 1);
     CHECK(run({"unlock", name}).exit_code == 2);
 }
@@ -262,7 +267,7 @@ TEST_CASE("--max-hold stops the command in time", "[tool]") {
         }
         const auto began = clock_type::now();
         CHECK(run(all).exit_code == 75);
-        CHECK(clock_type::now() - began < 3s);
+        CHECK(clock_type::now() - began < 10s);
     }
 }
 
@@ -373,7 +378,8 @@ TEST_CASE("Of two hundred processes each runs once, in the order of their keys",
     for (int i = 0; i != 200; ++i) {
         all.push_back(start({"lock", name, "--ttl", "60s", "--", "sh", "-c", script}));
     }
-    until("all wait", [&] { return waiting_for(name) == 200; });
+    until(
+        "all wait", [&] { return waiting_for(name) == 200; }, 120s);
     gate.signal(SIGTERM);
     for (auto& p : all) {
         CHECK(p.wait() == 0);
