@@ -97,6 +97,7 @@ int run(const connection& where, const job& work) {
                    asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr e, int s) {
                        failure = e;
                        status = s;
+                       signals.clear(); // a second one ends us at once
                        signals.cancel();
                    }));
     context.run();
