@@ -125,7 +125,8 @@ void run_judged(const std::string& kind, bool can_have_happened) {
         const auto name = support::unique_name(kind);
         writers all = start_writers(executor, etcd, kind, name, file.path().string());
         nemesis strikes(etcd);
-        const int stopped = co_await torment(strikes, all, time);
+        const auto enough = [&] { return added_by(all) > 20 && !strikes.done.empty(); };
+        const int stopped = co_await torment(strikes, all, time, enough);
         std::size_t added = 0, refused = 0;
         for (const auto& w : all) {
             added += w->added.size();

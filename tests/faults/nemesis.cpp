@@ -182,7 +182,8 @@ void run_set(const std::string& kind, bool may_lose) {
         const auto key = support::unique_name("set");
         writers all = start_writers(executor, etcd, kind, lock, key);
         nemesis strikes(etcd);
-        const int stopped = co_await torment(strikes, all, time);
+        const auto much = [&] { return added_by(all) > 20 && !strikes.done.empty(); };
+        const int stopped = co_await torment(strikes, all, time, much);
 
         const auto found = co_await c.get(key);
         const auto elements = words_of(found ? found->value : std::string());
@@ -257,7 +258,7 @@ TEST_CASE("fenced_file: nobody writes after a later owner", "[nemesis][short]") 
             }
             return n;
         };
-        const auto enough = [&refused] { return refused() != 0; };
+        const auto enough = [&] { return refused() != 0 && count_lines(file.path()) > 20; };
         const int stopped = co_await torment(strikes, all, time, enough);
         std::cout << "fenced_file: " << count_lines(file.path()) << " lines, " << refused()
                   << " refused; " << stopped << " writers stopped" << std::endl;

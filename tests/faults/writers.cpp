@@ -189,6 +189,14 @@ awaitable<void> end_all(writers& all) {
     }
 }
 
+std::size_t added_by(const writers& all) {
+    std::size_t n = 0;
+    for (const auto& w : all) {
+        n += w->added.size();
+    }
+    return n;
+}
+
 awaitable<int>
 torment(nemesis& strikes, writers& all, std::chrono::seconds time, std::function<bool()> enough) {
     bool stop = false;

@@ -109,6 +109,9 @@ awaitable<int> torment(
         return true;
     });
 
+/// How many elements, lines or turns went well so far.
+std::size_t added_by(const writers& all);
+
 /// For a test that torments writers for so long.
 support::run_options for_seconds(std::chrono::seconds time);
 
