@@ -47,7 +47,8 @@ asio::awaitable<void> actor::write_once(chance& taste) {
     return transact(taste);
 }
 
-/// Moves an amount from one account to another; or puts a key, or erases it, by what is there.
+/// Moves an amount from one account to another; or puts a key, or erases it, by what is there. What
+/// it counted on in vain may be so again.
 asio::awaitable<void> actor::transact(chance& taste) {
     ledger& book = s_.judge.book;
     const std::uint64_t id = book.begin();
@@ -57,8 +58,10 @@ asio::awaitable<void> actor::transact(chance& taste) {
     const int to = (from + 1) % ledger::accounts;
     const int amount = taste.between(1, 9);
     const nanoseconds thinks = taste.one_in(3) ? taste.skewed(0ms, 100ms) : 0ms;
+    std::string absent; // what it counts on
     auto body = [&](transaction& t) -> asio::awaitable<void> {
         ledger::reads seen;
+        absent.clear();
         if (what == kind::toggle) { // a key that comes and goes
             const std::string key = "pool/" + std::to_string(id % 2);
             const std::optional<std::string> value = co_await t.get(key);
@@ -67,6 +70,7 @@ asio::awaitable<void> actor::transact(chance& taste) {
                 t.erase(key);
             } else {
                 t.put(key, "x");
+                absent = key;
             }
         } else if (what == kind::range) {
             const auto all = co_await t.range(coetcd::key_range::prefix("pool/"));
@@ -92,6 +96,9 @@ asio::awaitable<void> actor::transact(chance& taste) {
         }
     };
     coetcd::stm_options options(static_cast<coetcd::isolation>(taste.below(3)));
+    if (taste.one_in(2)) {
+        options.attempts = 1;
+    }
     if (taste.one_in(3)) {
         options.prefetch = {ledger::account(from), ledger::account(to)};
     }
@@ -101,6 +108,9 @@ asio::awaitable<void> actor::transact(chance& taste) {
     } catch (const boost::system::system_error& e) {
         if (e.code() == errc::conflict) {
             book.conflicted(id, options.attempts);
+            if (!absent.empty()) {
+                s_.w.store.erase(absent); // a copy that came now would find what it counts on
+            }
         } else {
             book.ended(id, verdict_of(e.code()));
         }
