@@ -338,10 +338,8 @@ awaitable<void> workload::run(operation what) {
             co_await unlock();
             break;
         case operation::with_lock:
-            co_await with_lock();
-            break;
         case operation::campaign:
-            co_await campaign();
+            co_await run_held(what);
             break;
         case operation::watch:
             co_await watch();
@@ -655,33 +653,11 @@ awaitable<void> workload::unlock() {
     }
 }
 
-awaitable<void> workload::with_lock() {
-    client c = co_await client_of(operation::with_lock);
+awaitable<void> workload::run_held(operation what) {
+    client c = co_await client_of(what);
     const auto p = parties_.emplace_back(std::make_shared<party>(c));
-    const auto body = [this, p, c](const coetcd::held_lock& held) -> awaitable<char> {
-        co_await write_guarded(c, "L", claim_of(held)); // with_lock tells of a loss
-        co_await sleep_for(40ms);
-        co_return ended::well;
-    };
-    for (;;) {
-        const bool go_on = co_await ready(*p, "L");
-        if (!go_on) {
-            break;
-        }
-        const char outcome =
-            co_await await_attempt(operation::with_lock, coetcd::with_lock(*p->lock, body));
-        if (is_over(outcome)) {
-            p->reset();
-        }
-        co_await sleep_for(pause);
-    }
-}
-
-awaitable<void> workload::campaign() {
-    client c = co_await client_of(operation::campaign);
-    const auto p = parties_.emplace_back(std::make_shared<party>(c));
-    const auto body = [this, p, c](const coetcd::leadership& term) -> awaitable<char> {
-        co_await write_guarded(c, "L", claim_of(term));
+    const auto body = [this, p, c](const auto& held) -> awaitable<char> {
+        co_await write_guarded(c, "L", claim_of(held)); // a loss is told to our caller
         co_await sleep_for(40ms);
         co_return ended::well;
     };
@@ -691,8 +667,9 @@ awaitable<void> workload::campaign() {
             break;
         }
         coetcd::election e(*p->lease, lock_name("L"));
-        const char outcome =
-            co_await await_attempt(operation::campaign, coetcd::lead(e, "faults", body));
+        awaitable<char> work = what == operation::campaign ? coetcd::lead(e, "faults", body)
+                                                           : coetcd::with_lock(*p->lock, body);
+        const char outcome = co_await await_attempt(what, std::move(work));
         if (is_over(outcome)) {
             p->reset();
         }

@@ -158,8 +158,7 @@ private:
     awaitable<void> lock();
     awaitable<void> try_lock();
     awaitable<void> unlock();
-    awaitable<void> with_lock();
-    awaitable<void> campaign();
+    awaitable<void> run_held(operation what); // with_lock, or campaign
     awaitable<void> watch();
     awaitable<char> await_attempt(operation what, awaitable<char> work);
     awaitable<char> next_changes(coetcd::client c, std::optional<coetcd::watcher>& w);
