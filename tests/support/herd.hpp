@@ -22,7 +22,7 @@
 
 namespace support {
 
-/// Something of which one session at a time has one, with the name `herd`.
+/// A lock with the name `herd`, or something like it, that one session can have at a time.
 template<class Lock, class Held>
 struct herd {
     std::function<Lock(const coetcd::session&)> make;
