@@ -15,6 +15,7 @@
 #include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
 #include <coetcd/lock_options.hpp>
+#include <coetcd/member_status.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>

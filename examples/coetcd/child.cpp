@@ -110,9 +110,7 @@ void child::give_terminal(pid_t group) const {
 }
 
 void child::signal(int number) const {
-    if (::kill(-pid_, number) != 0) {
-        ::kill(pid_, number); // its group is not there yet
-    }
+    ::kill(-pid_, number); // nobody, if all of its group have ended
 }
 
 bool child::reap() {

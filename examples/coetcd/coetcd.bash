@@ -10,7 +10,7 @@ _coetcd() {
             _command_offset "$((i + 1))" 2>/dev/null
             return
             ;;
-        lock | elect | sem | top | who | unlock)
+        lock | elect | sem | top | who | unlock | status)
             [[ $sub ]] || sub=${COMP_WORDS[i]}
             ;;
         esac
@@ -28,12 +28,12 @@ _coetcd() {
     esac
     local words=$connection
     case $sub in
-    '') words+=' lock elect sem top who unlock' ;;
+    '') words+=' lock elect sem top who unlock status' ;;
     lock) words+=" $holding --try --timeout --shared --max-hold" ;;
     elect) words+=" $holding --listen --json" ;;
     sem) words+=" $holding --try --timeout --limit --permits" ;;
     top) words+=' --once --json --sort' ;;
-    who) words+=' --json' ;;
+    who | status) words+=' --json' ;;
     unlock) words+=' --token --yes' ;;
     esac
     if [[ $current != -* && $before == "$sub" && $sub ]]; then

@@ -129,11 +129,10 @@ std::optional<coetcd::credentials> connection::credentials() const {
     return coetcd::credentials(user, *password);
 }
 
-coetcd::client connection::connect(boost::asio::any_io_executor executor) const {
-    coetcd::client_options options;
-    options.request_timeout = milliseconds(command_timeout_);
-    options.connect_timeout = milliseconds(dial_timeout_);
-    std::vector<std::string> urls = endpoints_;
+coetcd::client_options connection::options() const {
+    coetcd::client_options result;
+    result.request_timeout = milliseconds(command_timeout_);
+    result.connect_timeout = milliseconds(dial_timeout_);
     if (is_encrypted()) {
         coetcd::tls_options tls;
         if (!ca_file_.empty()) {
@@ -144,22 +143,34 @@ coetcd::client connection::connect(boost::asio::any_io_executor executor) const 
             tls.key_file = key_file_;
         }
         tls.insecure_skip_verify = skip_verify_;
-        options.tls = coetcd::make_tls(tls);
-        for (std::string& url : urls) {
-            if (url.find("://") == url.npos) {
-                url.insert(0, "https://");
-            }
-        }
+        result.tls = coetcd::make_tls(tls);
     }
-    options.credentials = credentials();
-    options.insecure_plain_text_credentials = in_the_clear_;
-    return coetcd::client(std::move(executor), coetcd::endpoints(urls), options);
+    result.credentials = credentials();
+    result.insecure_plain_text_credentials = in_the_clear_;
+    return result;
 }
 
-std::string connection::all_endpoints() const {
-    std::string all;
-    for (const std::string& e : endpoints_) {
-        all += (all.empty() ? "" : ",") + e;
+std::string connection::url(std::string endpoint) const {
+    if (is_encrypted() && endpoint.find("://") == endpoint.npos) {
+        endpoint.insert(0, "https://");
+    }
+    return endpoint;
+}
+
+coetcd::client connection::connect(boost::asio::any_io_executor executor) const {
+    std::vector<std::string> urls;
+    for (const std::string& endpoint : endpoints_) {
+        urls.push_back(url(endpoint));
+    }
+    return coetcd::client(std::move(executor), coetcd::endpoints(urls), options());
+}
+
+std::vector<connection::member>
+connection::connect_to_each(boost::asio::any_io_executor executor) const {
+    const coetcd::client_options how = options();
+    std::vector<member> all;
+    for (const std::string& endpoint : endpoints_) {
+        all.push_back({endpoint, coetcd::client(executor, url(endpoint), how)});
     }
     return all;
 }

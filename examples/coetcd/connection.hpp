@@ -26,12 +26,18 @@ public:
     /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
     coetcd::client connect(boost::asio::any_io_executor executor) const;
 
-    /// For messages.
-    std::string all_endpoints() const;
+    /// The same, to each of them alone. The password is asked for once.
+    struct member {
+        std::string endpoint;
+        coetcd::client client;
+    };
+    std::vector<member> connect_to_each(boost::asio::any_io_executor executor) const;
 
 private:
     std::optional<coetcd::credentials> credentials() const;
     bool is_encrypted() const;
+    coetcd::client_options options() const;
+    std::string url(std::string endpoint) const;
 
     std::vector<std::string> endpoints_{"127.0.0.1:2379"};
     std::string user_;

@@ -18,7 +18,6 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <sstream>
 #include <unistd.h>
 #include <utility>
 
@@ -50,12 +49,6 @@ awaitable<session> open(client c, const hold_options& how) {
     return session::open(c, std::move(options));
 }
 
-std::string hex(coetcd::lease_id lease) {
-    std::ostringstream text;
-    text << std::hex << lease;
-    return text.str();
-}
-
 /// What is held, for the command's environment.
 struct grip {
     std::string key;
@@ -83,14 +76,13 @@ awaitable<void> tell_queue(client c, const hold_options& how) {
     if (!how.verbose) {
         co_return;
     }
-    const auto found = co_await read_queues(c, how.name, true);
-    for (const queue& q : found) {
-        for (const entry& e : q.holders) {
-            note(q.name + ": " + describe(e) + " has it");
-        }
-        for (const entry& e : q.waiters) {
-            note(q.name + ": " + describe(e) + " waits");
-        }
+    const queue q = co_await read_queue(c, how.name);
+    const std::string name = coetcd::printable(how.name);
+    for (const entry& e : q.holders) {
+        note(name + ": " + describe(e) + " has it");
+    }
+    for (const entry& e : q.waiters) {
+        note(name + ": " + describe(e) + " waits");
     }
 }
 

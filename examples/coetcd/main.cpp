@@ -27,7 +27,7 @@ using namespace tool;
 
 namespace {
 
-using job = std::function<asio::awaitable<int>(coetcd::client)>;
+using job = std::function<asio::awaitable<int>(asio::any_io_executor)>;
 
 constexpr const char* closing_words = R"(
 Times: 90s, 1.5m, 1h30m, 250ms.
@@ -70,7 +70,7 @@ int status_of(const boost::system::error_code& ec) {
 }
 
 /// Runs it to its end. SIGINT and SIGTERM cancel it; while a command runs, that gets them.
-int run(const connection& where, const job& work) {
+int run(const job& work) {
     asio::io_context context;
     asio::cancellation_signal stop;
     asio::signal_set signals(context, SIGINT, SIGTERM);
@@ -89,9 +89,7 @@ int run(const connection& where, const job& work) {
     listen();
     int status = failed;
     std::exception_ptr failure;
-    auto main = [&]() -> asio::awaitable<int> {
-        return work(where.connect(context.get_executor()));
-    };
+    auto main = [&]() -> asio::awaitable<int> { return work(context.get_executor()); };
     asio::co_spawn(context,
                    main(),
                    asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr e, int s) {
@@ -136,8 +134,7 @@ int main(int argc, char** argv) {
         ->transform(as_duration());
     add_patience(*lock_app, locking, tries);
     add_command(*lock_app, locking);
-    lock_app->callback(
-        [&] { work = [&](coetcd::client c) { return lock(std::move(c), locking); }; });
+    lock_app->callback([&] { work = [&](auto on) { return lock(where.connect(on), locking); }; });
 
     elect_flags electing;
     bool listens = false;
@@ -152,9 +149,9 @@ int main(int argc, char** argv) {
         if (!listens && electing.value.empty()) {
             throw CLI::RequiredError("value");
         }
-        work = [&](coetcd::client c) {
-            return listens ? listen(std::move(c), electing.name, in_json)
-                           : elect(std::move(c), electing);
+        work = [&](auto on) {
+            return listens ? listen(where.connect(on), electing.name, in_json)
+                           : elect(where.connect(on), electing);
         };
     });
 
@@ -170,7 +167,7 @@ int main(int argc, char** argv) {
     add_patience(*sem_app, counting, tries);
     add_command(*sem_app, counting);
     sem_app->callback(
-        [&] { work = [&](coetcd::client c) { return take_permits(std::move(c), counting); }; });
+        [&] { work = [&](auto on) { return take_permits(where.connect(on), counting); }; });
 
     top_flags showing;
     auto* top_app = app.add_subcommand("top", "Shows all locks, live on a terminal");
@@ -180,14 +177,14 @@ int main(int argc, char** argv) {
     top_app->add_option("--sort", showing.order, "By this column")
         ->check(CLI::IsMember({"name", "waiters", "token"}))
         ->capture_default_str();
-    top_app->callback([&] { work = [&](coetcd::client c) { return top(std::move(c), showing); }; });
+    top_app->callback([&] { work = [&](auto on) { return top(where.connect(on), showing); }; });
 
     std::string name;
     auto* who_app = app.add_subcommand("who", "Tells who has a lock, and who waits for it");
     who_app->add_option("name", name, "The lock")->required();
     who_app->add_flag("--json", in_json, "As JSON");
     who_app->callback(
-        [&] { work = [&](coetcd::client c) { return who(std::move(c), name, in_json); }; });
+        [&] { work = [&](auto on) { return who(where.connect(on), name, in_json); }; });
 
     std::int64_t token = 0;
     bool without_asking = false;
@@ -198,15 +195,20 @@ int main(int argc, char** argv) {
         ->check(CLI::PositiveNumber);
     unlock_app->add_flag("-y,--yes", without_asking, "Do not ask");
     unlock_app->callback([&] {
-        work = [&](coetcd::client c) { return unlock(std::move(c), name, token, without_asking); };
+        work = [&](auto on) { return unlock(where.connect(on), name, token, without_asking); };
     });
+
+    auto* status_app = app.add_subcommand("status", "Tells how the members of the cluster are");
+    status_app->add_flag("--json", in_json, "As JSON, a line each");
+    status_app->callback(
+        [&] { work = [&](auto on) { return status(where.connect_to_each(on), in_json); }; });
 
     try {
         app.parse(argc, argv);
         if (tries) {
             locking.timeout = counting.timeout = 0;
         }
-        return run(where, work);
+        return run(work);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? well : wrong_usage;
     } catch (const std::invalid_argument& e) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 #include <string>
 
 namespace tool {
@@ -18,6 +19,12 @@ void say(std::string_view line) {
 
 void note(std::string_view line) {
     std::fprintf(stderr, "coetcd: %.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+std::string hex(std::int64_t lease) {
+    std::ostringstream text;
+    text << std::hex << lease;
+    return text.str();
 }
 
 } // namespace tool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,5 +31,8 @@ void say(std::string_view line);
 
 /// A line for people, on the standard error.
 void note(std::string_view line);
+
+/// A lease, as etcdctl shows it.
+std::string hex(std::int64_t lease);
 
 } // namespace tool

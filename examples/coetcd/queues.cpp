@@ -6,30 +6,25 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
+
+#include "output.hpp"
 
 namespace tool {
 
 namespace {
 
-/// What a key is to its queue.
+/// What a key is to its queue. Of those that are one place in it, the last of these tells how it
+/// is.
+enum class kind { waits, reads, keeps, plain, writes, holds };
+
 struct position {
-    enum class part { plain, read, write, hold, wait };
     std::string_view name;
-    part of = part::plain;
+    std::string_view id; ///< Of the place.
+    kind of = kind::plain;
     std::int64_t permits = 0;
 };
-
-/// `<lease>` or `<lease>-<nonce>-<slot>`, in hexadecimal digits: whose lease it has shows that it
-/// is no other key.
-bool is_place(std::string_view last, coetcd::lease_id lease) {
-    std::uint64_t id = 0;
-    const auto [end, wrong] = std::from_chars(last.data(), last.data() + last.size(), id, 16);
-    return wrong == std::errc() && id == static_cast<std::uint64_t>(lease) && lease != 0 &&
-           (end == last.data() + last.size() || *end == '-');
-}
 
 /// Takes the last part of a path away.
 std::string_view split(std::string_view& path) {
@@ -42,106 +37,127 @@ std::string_view split(std::string_view& path) {
     return last;
 }
 
+/// `<lease>` or `<lease>-<nonce>-<slot>`, in hexadecimal digits: whose lease it has shows that it
+/// is no other key.
+bool is_place(std::string_view id, coetcd::lease_id lease) {
+    std::uint64_t number = 0;
+    const auto [end, wrong] = std::from_chars(id.data(), id.data() + id.size(), number, 16);
+    const auto dashes = std::count(id.begin(), id.end(), '-');
+    return wrong == std::errc() && number == static_cast<std::uint64_t>(lease) && lease != 0 &&
+           (end == id.data() + id.size() || (*end == '-' && dashes == 2));
+}
+
+/// Those of Go's `recipe.RWMutex`: nanoseconds.
+bool is_time(std::string_view id) {
+    return id.size() == 19 && id.find_first_not_of("0123456789") == id.npos;
+}
+
 std::optional<position> position_of(const coetcd::key_value& kv) {
-    using part = position::part;
     std::string_view path = kv.key;
-    if (!is_place(split(path), kv.lease)) {
-        return std::nullopt;
-    }
-    position found{path, part::plain, 0};
+    position found;
+    found.id = split(path);
+    found.name = path;
     const std::string_view parent = split(path);
-    if (parent == "read" || parent == "write" || parent == "wait") {
+    if (parent == "read" || parent == "write" || parent == "keep" || parent == "wait") {
         found.name = path;
-        found.of = parent == "read" ? part::read : parent == "write" ? part::write : part::wait;
+        found.of = parent == "read"    ? kind::reads
+                   : parent == "write" ? kind::writes
+                   : parent == "keep"  ? kind::keeps
+                                       : kind::waits;
     } else if (parent.size() == 2 && split(path) == "hold") {
         int bit = 0;
         std::from_chars(parent.data(), parent.data() + 2, bit, 16);
         found.name = path;
-        found.of = part::hold;
+        found.of = kind::holds;
         found.permits = std::int64_t{1} << bit;
     }
-    if (found.name.empty()) {
+    const bool may_be_go = (found.of == kind::reads || found.of == kind::writes) && kv.lease != 0;
+    if (found.name.empty() || !(is_place(found.id, kv.lease) || (may_be_go && is_time(found.id)))) {
         return std::nullopt;
     }
     return found;
 }
 
-bool is_older(const entry& a, const entry& b) {
-    return a.token < b.token;
-}
+/// Something in a queue, as its keys tell together: what writes may have two, what has permits
+/// several.
+struct place {
+    entry what;
+    kind of = kind::waits;
+    std::int64_t turn = 0; ///< The create_revision of its oldest key.
 
-/// Who of those that lock has it: the oldest one; and with a reader all until the next writer.
-void let_the_oldest_hold(queue& q) {
-    std::sort(q.waiters.begin(), q.waiters.end(), &is_older);
-    auto end = q.waiters.begin();
-    while (end != q.waiters.end() &&
-           (end == q.waiters.begin() || (end->shared && q.waiters.front().shared))) {
-        ++end;
+    void add(const coetcd::key_value& kv, const position& p) {
+        const bool first = turn == 0;
+        turn = first ? kv.create_revision : std::min(turn, kv.create_revision);
+        if (first || p.of > of) {
+            of = p.of;
+            what.key = kv.key;
+            what.label = kv.value;
+            what.lease = kv.lease;
+            what.token = kv.create_revision;
+            what.shared = of == kind::reads || of == kind::keeps;
+        }
+        what.permits += p.permits;
     }
-    q.holders.insert(q.holders.end(), q.waiters.begin(), end);
-    q.waiters.erase(q.waiters.begin(), end);
+};
+
+/// Who has it: what has permits; of a lock the oldest one, and with a reader all until the next
+/// writer.
+queue queue_of(std::string name, std::vector<place> places) {
+    std::sort(places.begin(), places.end(), [](const place& a, const place& b) {
+        return a.turn < b.turn;
+    });
+    const bool counts = std::any_of(places.begin(), places.end(), [](const place& p) {
+        return p.of == kind::waits || p.of == kind::holds;
+    });
+    queue q;
+    q.name = std::move(name);
+    for (place& p : places) {
+        const bool is_next =
+            q.holders.empty() || (q.waiters.empty() && p.what.shared && q.holders.front().shared);
+        const bool has = counts ? p.of == kind::holds : is_next;
+        (has ? q.holders : q.waiters).push_back(std::move(p.what));
+    }
+    return q;
 }
 
 } // namespace
 
 std::vector<queue> queues_of(const all_keys& keys) {
-    using part = position::part;
-    std::map<std::string, queue, std::less<>> all;
+    std::map<std::string, std::map<std::string, place, std::less<>>, std::less<>> all;
     for (const auto& [key, kv] : keys) {
-        const std::optional<position> p = position_of(kv);
-        if (!p) {
-            continue;
-        }
-        queue& q = all[std::string(p->name)];
-        entry e{key, kv.value, kv.lease, kv.create_revision, p->permits, p->of == part::read};
-        const auto same = std::find_if(q.holders.begin(), q.holders.end(), [&](const entry& other) {
-            return other.permits != 0 && other.token == e.token;
-        });
-        if (p->of != part::hold) {
-            q.waiters.push_back(std::move(e));
-        } else if (same != q.holders.end()) { // another bit of its weight
-            same->permits += e.permits;
-        } else {
-            q.holders.push_back(std::move(e));
+        if (const std::optional<position> p = position_of(kv)) {
+            all[std::string(p->name)][std::string(p->id)].add(kv, *p);
         }
     }
     std::vector<queue> result;
-    for (auto& [name, q] : all) {
-        q.name = name;
-        const bool counts = keys.contains(name + ".limit") || !q.holders.empty();
-        std::sort(q.holders.begin(), q.holders.end(), &is_older);
-        std::sort(q.waiters.begin(), q.waiters.end(), &is_older);
-        if (!counts) {
-            let_the_oldest_hold(q);
+    for (auto& [name, by_id] : all) {
+        std::vector<place> places;
+        for (auto& [id, p] : by_id) {
+            places.push_back(std::move(p));
         }
-        result.push_back(std::move(q));
+        result.push_back(queue_of(name, std::move(places)));
     }
     return result;
 }
 
-boost::asio::awaitable<std::vector<queue>>
-read_queues(coetcd::client c, std::string prefix, bool exact) {
-    const std::string below = exact ? prefix + "." : prefix;
-    auto range = exact ? coetcd::key_range(below, prefix + "0") : coetcd::key_range::prefix(below);
-    const auto found = co_await c.range(std::move(range));
+boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
+    const auto found = co_await c.range(coetcd::key_range::prefix(name + "/"));
     all_keys keys;
     for (const coetcd::key_value& kv : found.kvs) {
         keys.emplace(kv.key, kv);
     }
-    std::vector<queue> all = queues_of(keys);
-    if (exact) {
-        std::erase_if(all, [&](const queue& q) { return q.name != prefix; });
+    for (queue& q : queues_of(keys)) {
+        if (q.name == name) {
+            co_return std::move(q);
+        }
     }
-    co_return all;
+    queue nobody;
+    nobody.name = std::move(name);
+    co_return nobody;
 }
 
 std::string describe(const entry& e) {
-    if (!e.label.empty()) {
-        return coetcd::printable(e.label);
-    }
-    std::ostringstream text;
-    text << "lease " << std::hex << e.lease;
-    return text.str();
+    return e.label.empty() ? "lease " + hex(e.lease) : coetcd::printable(e.label);
 }
 
 } // namespace tool

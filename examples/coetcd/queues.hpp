@@ -38,10 +38,8 @@ using all_keys = std::map<std::string, coetcd::key_value>;
 /// out.
 std::vector<queue> queues_of(const all_keys& keys);
 
-/// Reads them.
-/// @param exact Only the one that has this very name.
-boost::asio::awaitable<std::vector<queue>>
-read_queues(coetcd::client c, std::string prefix, bool exact);
+/// Reads one.
+boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);
 
 /// The label, fit for a terminal; or the lease, if there is none.
 std::string describe(const entry& e);

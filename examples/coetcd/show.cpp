@@ -15,10 +15,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iomanip>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -49,10 +50,12 @@ public:
     all_keys keys;
     /// When a key was seen to be put; a key that was there already is not in it.
     std::map<std::string, clock::time_point> since;
-    const clock::time_point began = clock::now();
+    clock::time_point began = clock::now(); ///< When all was read.
 
     awaitable<void> read(client c) {
         keys.clear();
+        since.clear();
+        began = clock::now();
         coetcd::range_options options;
         options.limit = page;
         auto range = coetcd::key_range::prefix(prefix_);
@@ -111,6 +114,17 @@ std::string seconds(std::chrono::nanoseconds time) {
     return s < 7200 ? std::to_string(s / 60) + "m" : std::to_string(s / 3600) + "h";
 }
 
+std::string with_unit(double number, const char* unit) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << number << ' ' << unit;
+    return text.str();
+}
+
+std::string size_text(std::int64_t bytes) {
+    const double kib = static_cast<double>(bytes) / 1024;
+    return kib < 1024 ? with_unit(kib, "KiB") : with_unit(kib / 1024, "MiB");
+}
+
 /// How long somebody has had it; at least so long, if it was there before us.
 std::string age(const view& v, const entry& e) {
     const auto seen = v.since.find(e.key);
@@ -136,23 +150,32 @@ void sort(std::vector<queue>& all, const std::string& order) {
 /// What is left of leases, asked for as it is needed.
 class leases {
 public:
-    awaitable<void> ask(client c, std::vector<coetcd::lease_id> wanted) {
-        std::map<coetcd::lease_id, std::optional<std::chrono::seconds>> now;
-        for (const coetcd::lease_id id : wanted) {
-            if (!now.contains(id)) {
+    /// Eight at a time.
+    awaitable<void> ask(client c, std::set<coetcd::lease_id> wanted) {
+        using namespace asio::experimental::awaitable_operators;
+        std::map<coetcd::lease_id, std::chrono::seconds> now;
+        auto next = wanted.begin();
+        const auto some = [&]() -> awaitable<void> {
+            while (next != wanted.end()) {
+                const coetcd::lease_id id = *next++;
                 const auto found = co_await c.lease_time_to_live(id);
-                now[id] = found ? std::optional(found->ttl) : std::nullopt;
+                if (found) {
+                    now[id] = found->ttl;
+                }
             }
-        }
+        };
+        const auto two = [&] { return some() && some(); };
+        const auto four = [&] { return two() && two(); };
+        co_await (four() && four());
         left_ = std::move(now);
     }
     std::string left(coetcd::lease_id id) const {
         const auto found = left_.find(id);
-        return found != left_.end() && found->second ? seconds(*found->second) : "-";
+        return found != left_.end() ? seconds(found->second) : "-";
     }
 
 private:
-    std::map<coetcd::lease_id, std::optional<std::chrono::seconds>> left_;
+    std::map<coetcd::lease_id, std::chrono::seconds> left_;
 };
 
 json as_json(const entry& e) {
@@ -226,11 +249,11 @@ std::string row(const view& v, const leases& l, const queue& q, const widths& w)
            std::to_string(q.waiters.size());
 }
 
-std::vector<coetcd::lease_id> leases_of(const std::vector<queue>& all, std::size_t shown) {
-    std::vector<coetcd::lease_id> result;
+std::set<coetcd::lease_id> leases_of(const std::vector<queue>& all, std::size_t shown) {
+    std::set<coetcd::lease_id> result;
     for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
         if (!all[i].holders.empty()) {
-            result.push_back(all[i].holders.front().lease);
+            result.insert(all[i].holders.front().lease);
         }
     }
     return result;
@@ -363,26 +386,20 @@ awaitable<int> top(client c, top_flags how) {
 }
 
 awaitable<int> who(client c, std::string name, bool in_json) {
-    const auto found = co_await read_queues(c, name, true);
-    if (found.empty()) {
-        if (in_json) {
-            queue nobody;
-            nobody.name = name;
-            say(text_of(as_json(nobody)));
-        } else {
-            note(coetcd::printable(name) + ": nobody has it");
-        }
-        co_return not_had;
-    }
+    const queue found = co_await read_queue(c, std::move(name));
+    const int result = found.holders.empty() ? not_had : well;
     if (in_json) {
-        say(text_of(as_json(found.front())));
-        co_return well;
+        say(text_of(as_json(found)));
+        co_return result;
+    }
+    if (found.holders.empty()) {
+        note(coetcd::printable(found.name) + ": nobody has it");
     }
     leases l;
-    std::vector<coetcd::lease_id> wanted;
-    for (const auto* list : {&found.front().holders, &found.front().waiters}) {
+    std::set<coetcd::lease_id> wanted;
+    for (const auto* list : {&found.holders, &found.waiters}) {
         for (const entry& e : *list) {
-            wanted.push_back(e.lease);
+            wanted.insert(e.lease);
         }
     }
     co_await l.ask(c, std::move(wanted));
@@ -393,13 +410,75 @@ awaitable<int> who(client c, std::string name, bool in_json) {
         text += e.permits != 0 ? "  permits " + std::to_string(e.permits) : "";
         say(text);
     };
-    for (const entry& e : found.front().holders) {
+    for (const entry& e : found.holders) {
         line("has", e);
     }
-    for (const entry& e : found.front().waiters) {
+    for (const entry& e : found.waiters) {
         line("waits", e);
     }
-    co_return found.front().holders.empty() ? not_had : well;
+    co_return result;
+}
+
+awaitable<int> status(std::vector<connection::member> members, bool in_json) {
+    std::size_t longest = 8;
+    for (const connection::member& m : members) {
+        longest = std::max(longest, m.endpoint.size());
+    }
+    const auto line = [&](const std::string& endpoint,
+                          const std::string& version,
+                          const std::string& role,
+                          const std::string& size,
+                          const std::string& latency,
+                          const std::string& trouble) {
+        std::string text = column(endpoint, longest) + "  " + column(version, 8) + "  " +
+                           column(role, 8) + "  " + column(size, 9) + "  " + column(latency, 8) +
+                           "  " + trouble;
+        text.erase(text.find_last_not_of(' ') + 1);
+        say(text);
+    };
+    if (!in_json) {
+        line("ENDPOINT", "VERSION", "ROLE", "DB SIZE", "LATENCY", "TROUBLE");
+    }
+    int result = well;
+    for (const connection::member& m : members) {
+        const auto began = clock::now();
+        json j{{"endpoint", m.endpoint}};
+        try {
+            const coetcd::member_status s = co_await m.client.status();
+            const std::chrono::duration<double, std::milli> took = clock::now() - began;
+            const std::string role = s.is_learner    ? "learner"
+                                     : s.is_leader() ? "leader"
+                                     : s.leader == 0 ? "-"
+                                                     : "follower";
+            std::string trouble;
+            for (const std::string& text : s.errors) {
+                trouble += (trouble.empty() ? "" : "; ") + coetcd::printable(text);
+            }
+            j["version"] = s.version;
+            j["role"] = role;
+            j["db_size"] = s.db_size;
+            j["latency_ms"] = took.count();
+            j["errors"] = s.errors;
+            if (!in_json) {
+                line(m.endpoint,
+                     coetcd::printable(s.version),
+                     role,
+                     size_text(s.db_size),
+                     with_unit(took.count(), "ms"),
+                     trouble);
+            }
+        } catch (const coetcd::error& e) {
+            result = unavailable;
+            j["errors"] = {e.what()};
+            if (!in_json) {
+                line(m.endpoint, "-", "-", "-", "-", e.what());
+            }
+        }
+        if (in_json) {
+            say(text_of(j));
+        }
+    }
+    co_return result;
 }
 
 awaitable<int> unlock(client c, std::string name, std::int64_t token, bool without_asking) {

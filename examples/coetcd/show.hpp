@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "connection.hpp"
 
 namespace tool {
 
@@ -20,10 +23,14 @@ struct top_flags {
 /// A table of all locks, which follows what happens until q is typed.
 boost::asio::awaitable<int> top(coetcd::client c, top_flags how);
 
-/// Who has one of them, and who waits for it.
+/// Prints the holders and the waiters of one name.
 boost::asio::awaitable<int> who(coetcd::client c, std::string name, bool as_json);
 
-/// Ends one ownership, of whoever it is.
+/// Asks each member how it is.
+/// @returns `unavailable` if one does not answer.
+boost::asio::awaitable<int> status(std::vector<connection::member> members, bool as_json);
+
+/// Ends one ownership by force.
 boost::asio::awaitable<int>
 unlock(coetcd::client c, std::string name, std::int64_t token, bool without_asking);
 

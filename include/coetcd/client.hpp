@@ -6,6 +6,7 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/member_status.hpp>
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -122,6 +123,10 @@ public:
 
     /// Lists all leases. One round trip.
     boost::asio::awaitable<lease_leases_response> lease_leases() const;
+
+    /// Asks a member how it is, also one that has no leader. Which member answers is open, unless
+    /// the client has one endpoint only. One round trip.
+    boost::asio::awaitable<member_status> status() const;
 
     /// Begins to watch keys, and returns when the watch is in force. One round trip, or two without
     /// a start revision; the first watch of a client opens a connection besides.

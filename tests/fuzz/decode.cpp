@@ -91,6 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             break;
         case 12:
             answer<wire::member_list_response>(text);
+            answer<coetcd::member_status>(text);
             break;
         case 13:
             check(wire::decode_status(400, text));

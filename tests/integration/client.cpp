@@ -286,6 +286,10 @@ TEST_CASE("A lease keeps its keys until it ends", "[client]") {
         CHECK(left.value().granted_ttl == 60s);
         CHECK(left.value().ttl >= 50s);
         CHECK(left.value().keys == strings{key});
+        const coetcd::member_status now = co_await c.status();
+        CHECK(now.is_leader());
+        CHECK(now.db_size > 0);
+        CHECK(now.version.starts_with("3."));
         const auto all = co_await c.lease_leases();
         CHECK(std::count(all.leases.begin(), all.leases.end(), granted.id) == 1);
         CHECK(lists_lease(shared_etcd(), granted.id));

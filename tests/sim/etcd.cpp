@@ -392,6 +392,15 @@ void etcd::serve(int of, rpc what, value in, json_writer& out) {
         }
         rest.close(']');
         break;
+    case rpc::status:
+        rest.word("version", "3.6.0");
+        rest.number("dbSize", 20'480);
+        if (leader_ >= 0) {
+            rest.word("leader", ids[index(leader_) % std::size(ids)]);
+        } else {
+            rest.name("errors").raw(R"(["etcdserver: no leader"])");
+        }
+        break;
     default:
         throw refusal{12, "Method Not Allowed"};
     }

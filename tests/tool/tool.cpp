@@ -351,6 +351,22 @@ TEST_CASE("who and top tell who has what, and who waits", "[tool]") {
     CHECK(n == 2);
 }
 
+TEST_CASE("status tells how each member is", "[tool]") {
+    const auto text = run({"status"});
+    CHECK(text.exit_code == 0);
+    CHECK(text.output.find(shared_etcd().url()) != std::string::npos);
+    CHECK(text.output.find("  leader  ") != std::string::npos);
+    const auto in_json = nlohmann::json::parse(run({"status", "--json"}).output);
+    CHECK(in_json["role"] == "leader");
+    CHECK(in_json["db_size"] > 0);
+    CHECK(in_json["errors"].empty());
+    const std::string both = shared_etcd().url() + ",127.0.0.1:1";
+    const auto half = run({"status", "--endpoints", both, "--command-timeout", "500ms"});
+    CHECK(half.exit_code == 69);
+    CHECK(half.output.find("  leader  ") != std::string::npos);
+    CHECK(std::count(half.output.begin(), half.output.end(), '\n') == 3);
+}
+
 TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their own", "[tool]") {
     CHECK(run({}).exit_code == 2);
     CHECK(run({"lock"}).exit_code == 2);

@@ -49,6 +49,7 @@ std::vector<std::pair<std::string, call>> all_calls() {
         {"lease_keep_alive_once", [](client c) { return ends(c.lease_keep_alive_once(7)); }},
         {"lease_time_to_live", [](client c) { return ends(c.lease_time_to_live(7)); }},
         {"lease_leases", [](client c) { return ends(c.lease_leases()); }},
+        {"status", [](client c) { return ends(c.status()); }},
         {"watch", [](client c) { return ends(c.watch("k")); }},
     };
 }
@@ -56,7 +57,7 @@ std::vector<std::pair<std::string, call>> all_calls() {
 bool changes(const std::string& name) {
     return name != "get" && name != "range" && name != "read-only txn" && name != "watch" &&
            name != "lease_keep_alive_once" && name != "lease_time_to_live" &&
-           name != "lease_leases";
+           name != "lease_leases" && name != "status";
 }
 
 } // namespace

@@ -353,12 +353,39 @@ const std::map<std::string, check> checks{
          CHECK(urls.size() == 2);
          CHECK(learners == 1);
      }},
+    {"status",
+     [](const answer& a) {
+         REQUIRE(a.status == 200);
+         const auto s = decode<coetcd::member_status>(a.body);
+         CHECK(s.is_leader());
+         CHECK_FALSE(s.is_learner);
+         CHECK(s.db_size > 0);
+         CHECK(s.raft_index > 0);
+         CHECK(s.version.starts_with("3."));
+         CHECK(s.errors.empty());
+     }},
+    {"learner_status",
+     [](const answer& a) {
+         REQUIRE(a.status == 200);
+         const auto s = decode<coetcd::member_status>(a.body);
+         CHECK(s.is_learner);
+         CHECK_FALSE(s.is_leader());
+     }},
     {"learner_range", [](const answer& a) { elsewhere(a, "not supported for learner"); }},
     {"learner_put", [](const answer& a) { elsewhere(a, "not supported for learner"); }},
     {"learner_keep_alive", [](const answer& a) { elsewhere(a, "not supported for learner"); }},
     {"learner_watch", [](const answer& a) { elsewhere(a, "not supported for learner"); }},
     {"no_leader_range", [](const answer& a) { elsewhere(a, "no leader"); }},
     {"no_leader_put", [](const answer& a) { elsewhere(a, "no leader"); }},
+    {"no_leader_status",
+     [](const answer& a) {
+         REQUIRE(a.status == 200);
+         const auto s = decode<coetcd::member_status>(a.body);
+         CHECK(s.leader == 0);
+         CHECK_FALSE(s.is_leader());
+         REQUIRE(s.errors.size() == 1);
+         CHECK(s.errors.front().find("no leader") != std::string::npos);
+     }},
     {"no_leader_keep_alive", [](const answer& a) { elsewhere(a, "no leader"); }},
     {"no_leader_watch", [](const answer& a) { elsewhere(a, "no leader"); }},
     {"leader_lost_watch",

@@ -22,6 +22,7 @@ enum class rpc {
     watch,
     authenticate,
     member_list,
+    status,
 };
 
 /// What a request does to the store, and so whether it may be repeated when its answer is lost.
@@ -38,7 +39,7 @@ struct rpc_traits {
     impact usual;          ///< The caller may know better of a single request.
 };
 
-inline constexpr std::array<rpc_traits, 13> rpcs{{
+inline constexpr std::array<rpc_traits, 14> rpcs{{
     {rpc::range, "range", "/v3/kv/range", impact::none},
     {rpc::put, "put", "/v3/kv/put", impact::once},
     {rpc::delete_range, "delete_range", "/v3/kv/deleterange", impact::once},
@@ -52,6 +53,7 @@ inline constexpr std::array<rpc_traits, 13> rpcs{{
     {rpc::watch, "watch", "/v3/watch", impact::none},
     {rpc::authenticate, "authenticate", "/v3/auth/authenticate", impact::none},
     {rpc::member_list, "member_list", "/v3/cluster/member/list", impact::none},
+    {rpc::status, "status", "/v3/maintenance/status", impact::none},
 }};
 
 constexpr const rpc_traits& traits(rpc what) {

@@ -111,6 +111,11 @@ COETCD_DECL boost::asio::awaitable<lease_leases_response> client::lease_leases()
         detail::ask(impl_, detail::wire::lease_leases_request(), impl_->within(timeout_)));
 }
 
+COETCD_DECL boost::asio::awaitable<member_status> client::status() const {
+    return impl_->home(
+        detail::ask(impl_, detail::wire::status_request(), impl_->within(timeout_)));
+}
+
 COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
                                                           watch_options options) const {
     detail::require_key(keys.key);

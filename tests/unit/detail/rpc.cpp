@@ -29,6 +29,7 @@ TEST_CASE("each call has a name, a path, and may be repeated or not", "[rpc]") {
         {rpc::watch, "watch", "/v3/watch", impact::none},
         {rpc::authenticate, "authenticate", "/v3/auth/authenticate", impact::none},
         {rpc::member_list, "member_list", "/v3/cluster/member/list", impact::none},
+        {rpc::status, "status", "/v3/maintenance/status", impact::none},
     };
     REQUIRE(std::size(rows) == rpcs.size());
     std::set<std::string_view> paths;

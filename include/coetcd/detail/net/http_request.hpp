@@ -65,9 +65,11 @@ inline std::string http_request(const call_request& request,
     out.append("POST ").append(path(request.what)).append(" HTTP/1.1\r\nHost: ").append(host);
     // Without Accept, etcd takes a request over TLS for one of its own gRPC clients.
     out.append("\r\nAccept: application/json\r\nContent-Type: application/json\r\n"
-               "User-Agent: coetcd\r\n"
-               // A member that has no leader says so at once, instead of after seven seconds.
-               "Grpc-Metadata-hasleader: true\r\n");
+               "User-Agent: coetcd\r\n");
+    if (request.what != rpc::status) {
+        // A member that has no leader says so at once, instead of after seven seconds.
+        out.append("Grpc-Metadata-hasleader: true\r\n");
+    }
     if (!request.token.empty()) {
         out.append("Authorization: ").append(request.token).append("\r\n");
     }

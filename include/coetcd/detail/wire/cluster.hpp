@@ -21,4 +21,7 @@ struct member_list_response {
     std::vector<member> members;
 };
 
+/// Asks the member that answers for its own state.
+struct status_request {};
+
 } // namespace coetcd::detail::wire

@@ -10,6 +10,7 @@
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/member_status.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -214,6 +215,21 @@ inline void read(const nlohmann::json& body, member_list_response& response) {
             }
             m.client_urls.push_back(url.get<std::string>());
         }
+    }
+}
+
+inline void read(const nlohmann::json& body, member_status& response) {
+    read_header(body, response.header);
+    response.version = read_text(body, "version");
+    response.db_size = read_count(body, "dbSize");
+    response.leader = read_uint64(body, "leader");
+    response.raft_index = read_uint64(body, "raftIndex");
+    response.is_learner = read_bool(body, "isLearner");
+    for (const auto& text : read_array(body, "errors")) {
+        if (!text.is_string()) {
+            fail_field("errors", "a list of strings");
+        }
+        response.errors.push_back(text.get<std::string>());
     }
 }
 

@@ -325,6 +325,10 @@ inline void append(std::string& out, const member_list_request&) {
     out += R"({"linearizable":true})";
 }
 
+inline void append(std::string& out, const status_request&) {
+    out += "{}";
+}
+
 inline void append(std::string& out, const watch_create_request& request) {
     object_writer message(out);
     message.start("create_request");

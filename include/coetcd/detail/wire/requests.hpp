@@ -6,6 +6,7 @@
 #include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/kv.hpp>
 #include <coetcd/lease.hpp>
+#include <coetcd/member_status.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -85,6 +86,8 @@ struct request_traits<authenticate_request>
     : answered_by<rpc::authenticate, authenticate_response> {};
 template<>
 struct request_traits<member_list_request> : answered_by<rpc::member_list, member_list_response> {};
+template<>
+struct request_traits<status_request> : answered_by<rpc::status, member_status> {};
 
 template<class Request>
 using response_of = typename request_traits<Request>::response;

@@ -51,6 +51,12 @@ TEST_CASE("a request goes out in one piece", "[net][http_request]") {
     CHECK(empty.ends_with("\r\n\r\n"));
 }
 
+TEST_CASE("a member is asked how it is, also one without a leader", "[net][http_request]") {
+    const std::string text = http_request(to("h:1", rpc::status, "{}"), framing::whole, 2s);
+    CHECK_THAT(text, support::contains("POST /v3/maintenance/status HTTP/1.1\r\n"));
+    CHECK_THAT(text, !support::contains("hasleader"));
+}
+
 TEST_CASE("a request that stays open begins with its first message", "[net][http_request]") {
     CHECK(http_request(to("http://etcd:2379", rpc::watch, R"({"create_request":{}})"),
                        framing::chunked,

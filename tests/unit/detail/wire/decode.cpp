@@ -404,6 +404,27 @@ TEST_CASE("members tell where they listen", "[wire][decode]") {
     CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":[{"clientURLs":[1]}]})"));
 }
 
+TEST_CASE("a member tells how it is", "[wire][decode]") {
+    using coetcd::member_status;
+    const auto r = decode<member_status>(
+        R"({"header":{"member_id":"7","raft_term":"3"},"version":"3.6.5","dbSize":"20480",)"
+        R"("leader":"7","raftIndex":"12","errors":["memberID:7 alarm:NOSPACE "]})");
+    CHECK(r.version == "3.6.5");
+    CHECK(r.db_size == 20480);
+    CHECK(r.leader == 7);
+    CHECK(r.is_leader());
+    CHECK(r.raft_index == 12);
+    CHECK_FALSE(r.is_learner);
+    CHECK(r.errors == std::vector<std::string>{"memberID:7 alarm:NOSPACE "});
+    CHECK_FALSE(decode<member_status>(R"({"header":{}})").is_leader()); // nobody leads
+    CHECK_FALSE(decode<member_status>(R"({"header":{"member_id":"7"},"leader":"8"})").is_leader());
+    CHECK(decode<member_status>(R"({"header":{},"isLearner":true})").is_learner);
+    CHECK_FALSE(accepts<member_status>("{}"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{},"errors":[1]})"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{},"dbSize":"-1"})"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{},"version":3})"));
+}
+
 TEST_CASE("a stream's line that is neither result nor failure is a protocol error",
           "[wire][decode]") {
     for (const auto line : {"{}",

@@ -249,6 +249,7 @@ TEST_CASE("sec.wiped: a login is written, and leaves no other copy of the passwo
     CHECK(read_text(request, "password") == password);
     CHECK(text.capacity() >= 64 + 6 * (name.size() + password.size())); // it never grew
     CHECK(encode(member_list_request()) == R"({"linearizable":true})");
+    CHECK(encode(status_request()) == "{}");
 }
 
 TEST_CASE("sec.header_injection: every request is JSON, whatever the bytes of its keys",

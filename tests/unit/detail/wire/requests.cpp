@@ -35,4 +35,5 @@ TEST_CASE("each request has its call and its answer", "[wire][requests]") {
     check<lease_leases_request, lease_leases_response>(rpc::lease_leases);
     check<authenticate_request, authenticate_response>(rpc::authenticate);
     check<member_list_request, member_list_response>(rpc::member_list);
+    check<status_request, coetcd::member_status>(rpc::status);
 }

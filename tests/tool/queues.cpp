@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "coetcd/queues.hpp"
+
+#include <coetcd/kv.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+
+// What keys in etcd tell of who has a lock, and who waits for it.
+
+namespace {
+
+struct put {
+    std::string key;
+    std::int64_t revision; ///< That it was created at.
+    coetcd::lease_id lease = 0xa;
+};
+
+/// As "name: holder holder | waiter", each with its token.
+std::vector<std::string> told_by(std::initializer_list<put> puts) {
+    tool::all_keys keys;
+    for (const put& p : puts) {
+        coetcd::key_value& kv = keys[p.key];
+        kv.key = p.key;
+        kv.create_revision = p.revision;
+        kv.lease = p.lease;
+    }
+    const auto text = [](const tool::entry& e) {
+        return " " + std::to_string(e.token) + (e.shared ? "r" : "") +
+               (e.permits != 0 ? "*" + std::to_string(e.permits) : "");
+    };
+    std::vector<std::string> lines;
+    for (const tool::queue& q : tool::queues_of(keys)) {
+        std::string line = q.name + ":";
+        for (const tool::entry& e : q.holders) {
+            line += text(e);
+        }
+        line += " |";
+        for (const tool::entry& e : q.waiters) {
+            line += text(e);
+        }
+        lines.push_back(line);
+    }
+    return lines;
+}
+
+using lines = std::vector<std::string>;
+
+} // namespace
+
+TEST_CASE("the oldest key of a name has it", "[queues]") {
+    CHECK(told_by({}).empty());
+    CHECK(told_by({{"n/a-1-0", 7}}) == lines{"n: 7 |"});
+    CHECK(told_by({{"n/a-1-0", 7}, {"n/b-1-0", 5, 0xb}, {"n/a-1-1", 6}}) == lines{"n: 5 | 6 7"});
+    CHECK(told_by({{"m/x/a-1-0", 7}, {"n/b", 5, 0xb}}) == lines{"m/x: 7 |", "n: 5 |"});
+}
+
+TEST_CASE("a key that is no place is left out", "[queues]") {
+    CHECK(told_by({{"n/a-1-0", 7, 0}}).empty());        // without a lease
+    CHECK(told_by({{"n/a-1-0", 7, 0xb}}).empty());      // of another lease than it says
+    CHECK(told_by({{"n.a-1-0", 7}}).empty());           // an epoch
+    CHECK(told_by({{"n.ask/a-1", 7}}).empty());         // a request to the holder
+    CHECK(told_by({{"n/photo", 7}, {"n", 8}}).empty()); // somebody else's
+    CHECK(told_by({{"/a", 7}, {"a", 8}}).empty());      // no name
+    CHECK(told_by({{"n/1700000000000000000", 7}}).empty());
+}
+
+TEST_CASE("readers have it together, until the next writer", "[queues]") {
+    CHECK(told_by({{"n/read/a-1-0", 5}, {"n/read/b-1-0", 6, 0xb}}) == lines{"n: 5r 6r |"});
+    CHECK(told_by({{"n/read/a-1-0", 5},
+                   {"n/write/c-1-0", 6, 0xc},
+                   {"n/keep/c-1-0", 6, 0xc},
+                   {"n/read/b-1-0", 7, 0xb}}) == lines{"n: 5r | 6 7r"});
+    CHECK(told_by({{"n/write/c-1-0", 4, 0xc}, {"n/keep/c-1-0", 4, 0xc}, {"n/read/a-1-0", 5}}) ==
+          lines{"n: 4 | 5r"});
+}
+
+TEST_CASE("who changes its mode stays one, with its turn", "[queues]") {
+    // A writer that reads now, and one more reader.
+    CHECK(told_by({{"n/keep/a-1-0", 4}, {"n/read/b-1-0", 6, 0xb}}) == lines{"n: 4r 6r |"});
+    // A reader that writes now; a writer came in between.
+    CHECK(told_by({{"n/read/a-1-0", 4},
+                   {"n/write/a-1-0", 9},
+                   {"n/write/b-1-0", 6, 0xb},
+                   {"n/keep/b-1-0", 6, 0xb}}) == lines{"n: 9 | 6"});
+}
+
+TEST_CASE("permits of one place are added up", "[queues]") {
+    CHECK(told_by({{"n/hold/00/a-1-0", 4},
+                   {"n/hold/02/a-1-0", 4},
+                   {"n/hold/0f/b-1-0", 5, 0xb},
+                   {"n/wait/c-1-0", 3, 0xc},
+                   {"n.limit", 2, 0}}) == lines{"n: 4*5 5*32768 | 3"});
+    // The one that has it is no more in the queue, though its key may still be there.
+    CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/wait/a-1-0", 3}}) == lines{"n: 4*1 |"});
+    // All of it is taken, or none is for anybody.
+    CHECK(told_by({{"n/wait/a-1-0", 3}, {"n/wait/a-1-1", 2}}) == lines{"n: | 2 3"});
+    // Two of one revision.
+    CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/hold/00/b-1-0", 4, 0xb}}) == lines{"n: 4*1 4*1 |"});
+}
+
+TEST_CASE("locks of other clients are told as ours are", "[queues]") {
+    CHECK(told_by({{"n/694d9a1b", 5, 0x694d9a1b}, {"n/a-1-0", 6}}) == lines{"n: 5 | 6"});
+    CHECK(told_by({{"n/read/1700000000000000000", 5}, {"n/write/1700000000000000001", 6, 0xb}}) ==
+          lines{"n: 5r | 6"});
+}
