@@ -112,8 +112,7 @@ COETCD_DECL boost::asio::awaitable<lease_leases_response> client::lease_leases()
 }
 
 COETCD_DECL boost::asio::awaitable<member_status> client::status() const {
-    return impl_->home(
-        detail::ask(impl_, detail::wire::status_request(), impl_->within(timeout_)));
+    return impl_->home(detail::ask(impl_, detail::wire::status_request(), impl_->within(timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
