@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -37,14 +38,16 @@ std::string_view split(std::string_view& path) {
     return last;
 }
 
-/// `<lease>` or `<lease>-<nonce>-<slot>`, in hexadecimal digits: whose lease it has shows that it
-/// is no other key.
+/// `<lease>`, `<lease>-<nonce>-<slot>` or, of a claim, `<lease>-0`, in hexadecimal digits: whose
+/// lease it has shows that it is no other key.
 bool is_place(std::string_view id, coetcd::lease_id lease) {
     std::uint64_t number = 0;
     const auto [end, wrong] = std::from_chars(id.data(), id.data() + id.size(), number, 16);
-    const auto dashes = std::count(id.begin(), id.end(), '-');
-    return wrong == std::errc() && number == static_cast<std::uint64_t>(lease) && lease != 0 &&
-           (end == id.data() + id.size() || (*end == '-' && dashes == 2));
+    if (wrong != std::errc() || number != static_cast<std::uint64_t>(lease) || lease == 0) {
+        return false;
+    }
+    const std::string_view rest = id.substr(static_cast<std::size_t>(end - id.data()));
+    return rest.empty() || rest == "-0" || (rest[0] == '-' && rest.find('-', 1) != rest.npos);
 }
 
 /// Those of Go's `recipe.RWMutex`: nanoseconds.

@@ -55,6 +55,7 @@ using lines = std::vector<std::string>;
 TEST_CASE("the oldest key of a name has it", "[queues]") {
     CHECK(told_by({}).empty());
     CHECK(told_by({{"n/a-1-0", 7}}) == lines{"n: 7 |"});
+    CHECK(told_by({{"n/a-0", 7}}) == lines{"n: 7 |"}); // a claim
     CHECK(told_by({{"n/a-1-0", 7}, {"n/b-1-0", 5, 0xb}, {"n/a-1-1", 6}}) == lines{"n: 5 | 6 7"});
     CHECK(told_by({{"m/x/a-1-0", 7}, {"n/b", 5, 0xb}}) == lines{"m/x: 7 |", "n: 5 |"});
 }
