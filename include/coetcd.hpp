@@ -31,4 +31,5 @@
 #include <coetcd/task_group.hpp>
 #include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
+#include <coetcd/version.hpp>
 #include <coetcd/watch.hpp>
