@@ -209,7 +209,7 @@ outcome run(const plan& p) {
     // Nothing may stay behind of them, though their sessions live on. What is beside a queue may:
     // it goes with its session.
     w.let_late_ones_come();
-    const nanoseconds finished_at = w.now();
+    const nanoseconds finished_at = w.all_awake();
     ending = true;
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));

@@ -692,6 +692,14 @@ bool world::step() {
     return failure_.empty();
 }
 
+nanoseconds world::all_awake() const {
+    nanoseconds result = now_;
+    for (const auto& p : processes_) {
+        result = std::max(result, p->paused_until_);
+    }
+    return result;
+}
+
 nanoseconds world::awake(int member) const {
     return std::max(now_, member_paused_until_[static_cast<std::size_t>(member)]);
 }

@@ -290,6 +290,8 @@ public:
 
     std::shared_ptr<process> add_process();
     const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
+    /// From when on none of them stands still any more; now if none does.
+    nanoseconds all_awake() const;
 
     /// Runs what is ready, then goes on to the next event.
     /// @returns False if nothing will ever happen again, or something is wrong.
