@@ -125,9 +125,21 @@ void referee::told_of_loss(lease_id id, session_end why) {
     }
 }
 
-void referee::renewed(lease_id id, bool failed) {
-    if (const auto found = sessions_.find(id); found != sessions_.end()) {
-        found->second.failed = failed;
+void referee::renewed(lease_id id, bool failed, nanoseconds took) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+        return;
+    }
+    known_session& known = found->second;
+    const auto s = known.impl.lock();
+    if (!s) {
+        return;
+    }
+    // Several may be under way. What was sent before the last one that succeeded says nothing.
+    const auto sent = s->world.now() - took;
+    if (!known.renewed || sent >= *known.renewed) {
+        known.failed = failed;
+        known.renewed = failed ? known.renewed : sent;
         look_at_states_ = true;
     }
 }

@@ -147,7 +147,7 @@ public:
     /// Who waited for the end of a session was told of it.
     void told_of_loss(lease_id id, session_end why);
     /// A round of renewal is over.
-    void renewed(lease_id id, bool failed);
+    void renewed(lease_id id, bool failed, nanoseconds took);
     /// Whether every session says what it has to say of itself. Looks if something has happened.
     void look_at_states();
     /// Its process is no more.
@@ -213,7 +213,9 @@ private:
         nanoseconds ended_at{0};
         bool prompt = false; ///< Whoever waits for its end can be told at once.
         std::uint64_t pauses_then = 0;
-        std::optional<bool> failed; ///< The last renewal.
+        /// When the last renewal that succeeded was sent, by its own clock.
+        std::optional<coetcd::detail::time_point> renewed;
+        std::optional<bool> failed; ///< Since then, or the last one has.
     };
     struct owner {
         std::string key;

@@ -25,7 +25,7 @@ public:
     explicit reporter(referee& to)
         : to_(to) {}
     void on_renewal(const coetcd::renewal_report& r) override {
-        to_.renewed(r.lease, bool(r.outcome));
+        to_.renewed(r.lease, bool(r.outcome), r.latency);
     }
     void on_session_end(const coetcd::session_report& r) override {
         to_.session_ended(r.lease, r.reason);

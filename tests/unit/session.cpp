@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/service/session.hpp>
 #include <coetcd/session.hpp>
 
 #include <optional>
@@ -85,6 +86,30 @@ TEST_CASE("a failed renewal makes a session suspect, the next success active aga
     w.etcd->renews = true;
     w.env->pass(2s);
     REQUIRE(s.state() == session_state::active);
+}
+
+TEST_CASE("a renewal that fails says nothing of one that was sent after it", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    const auto impl = coetcd::detail::access::impl(s);
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.answered = false;
+        return f;
+    };
+    const auto first = w.start(coetcd::detail::session_impl::renew(impl));
+    w.env->pass(1s);
+    w.env->decide = nullptr;
+    const auto second = w.start(coetcd::detail::session_impl::renew(impl));
+    w.env->pass(500ms); // it goes alone, in the end
+    REQUIRE(second.ended());
+    REQUIRE_FALSE(first.ended());
+    const std::size_t before = renewals(w);
+    w.env->pass(1s);
+    CHECK(first.ended());
+    CHECK(s.state() == session_state::active);
+    CHECK(renewals(w) == before); // it was not tried again
 }
 
 TEST_CASE("a session without renewals is lost before etcd can end its lease", "[session]") {

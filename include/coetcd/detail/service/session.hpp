@@ -244,7 +244,12 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         const time_point now = self->world.now();
         observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, a.ec});
     }
+    if (a.ec && sent < self->last_sent_) {
+        co_return true; // a later one has succeeded
+    }
     if (a.ec) {
+        self->suspect_ = true;
+        self->well_since_ = self->world.now();
         co_return false;
     }
     if (a.response.ttl.count() > 0) {
@@ -261,8 +266,6 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
         if (settled) {
             break;
         }
-        self->suspect_ = true;
-        self->well_since_ = self->world.now();
         const auto pause = logic::renewal_pause(self->world.random());
         const time_point next = std::min(after(self->world.now(), pause), self->certain_until());
         (void)co_await self->changed_.wait(next);
