@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/question.hpp>
 #include <coetcd/detail/wire/printable.hpp>
@@ -39,34 +40,6 @@ inline range_request life_of(const std::string& name, std::int64_t token) {
     how.min_create_revision = token;
     how.max_create_revision = token;
     return range_request(key_range::prefix(name + "/"), how);
-}
-
-/// A key of a queue: `<name>/<line><id>`.
-struct queue_key {
-    std::string_view line; ///< Empty, or `read/` and the like, where a slot has several keys.
-    std::string_view id;
-};
-
-inline constexpr std::string_view lines_of_a_slot[] = {"read/", "write/", "keep/"};
-
-/// Nothing for a key of another lock below this one.
-inline std::optional<queue_key> split_key(const std::string& name, std::string_view key) {
-    if (!key.starts_with(name) || key.size() <= name.size() || key[name.size()] != '/') {
-        return std::nullopt;
-    }
-    queue_key found;
-    found.id = key.substr(name.size() + 1);
-    for (const std::string_view line : lines_of_a_slot) {
-        if (found.id.starts_with(line)) {
-            found.line = line;
-            found.id.remove_prefix(line.size());
-            break;
-        }
-    }
-    if (found.id.empty() || found.id.find('/') != found.id.npos) {
-        return std::nullopt;
-    }
-    return found;
 }
 
 /// Ends the place that has this life.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace coetcd::detail::logic {
 
@@ -21,6 +23,34 @@ inline void require_name(const std::string& name) {
 inline std::string needed_permission(const std::string& name) {
     return "its user needs to read and write the keys from \"" + name +
            ".\" up to, but not including, \"" + name + "0\"";
+}
+
+/// A key of a queue: `<name>/<line><id>`.
+struct queue_key {
+    std::string_view line; ///< Empty, or `read/` and the like, where a slot has several keys.
+    std::string_view id;
+};
+
+inline constexpr std::string_view lines_of_a_slot[] = {"read/", "write/", "keep/"};
+
+/// Nothing for a key of another lock below this one.
+inline std::optional<queue_key> split_key(std::string_view name, std::string_view key) {
+    if (!key.starts_with(name) || key.size() <= name.size() || key[name.size()] != '/') {
+        return std::nullopt;
+    }
+    queue_key found;
+    found.id = key.substr(name.size() + 1);
+    for (const std::string_view line : lines_of_a_slot) {
+        if (found.id.starts_with(line)) {
+            found.line = line;
+            found.id.remove_prefix(line.size());
+            break;
+        }
+    }
+    if (found.id.empty() || found.id.find('/') != found.id.npos) {
+        return std::nullopt;
+    }
+    return found;
 }
 
 } // namespace coetcd::detail::logic

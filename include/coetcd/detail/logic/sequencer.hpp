@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/wire/base64.hpp>
 #include <coetcd/kv.hpp>
 
@@ -100,18 +101,7 @@ inline std::optional<sequencer> read_sequencer(std::string_view text) {
 
 /// Whether it is one of the lock of this name, not of one below it.
 inline bool is_of(const sequencer& s, std::string_view name) {
-    std::string_view key = s.key;
-    if (!key.starts_with(name) || key.size() <= name.size() || key[name.size()] != '/') {
-        return false;
-    }
-    key.remove_prefix(name.size() + 1);
-    for (const std::string_view line : {"read/", "write/"}) {
-        if (key.starts_with(line)) {
-            key.remove_prefix(line.size());
-            break;
-        }
-    }
-    return key.find('/') == key.npos;
+    return split_key(name, s.key).has_value();
 }
 
 inline compare still_holds(const sequencer& s) {

@@ -119,6 +119,7 @@ TEST_CASE("a sequencer is one of its own lock's", "[logic][sequencer]") {
         {"m/1a-3-0", "m", true},
         {"m/read/1a-3-0", "m", true},
         {"m/write/1a-3-0", "m", true},
+        {"m/keep/1a-3-0", "m", true}, // of a writer that reads now
         {"orders/42/1a-3-0", "orders/42", true},
         {"orders/42/1a-3-0", "orders", false}, // another lock below
         {"orders/42/read/1a-3-0", "orders/42", true},
