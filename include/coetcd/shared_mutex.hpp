@@ -47,8 +47,8 @@ public:
     using executor_type = boost::asio::any_io_executor;
 
     /// Names a lock; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @param options `max_hold`, for readers and writers alike; a change of the mode does not
-    ///   extend it. The others are of a `mutex` only.
+    /// @param options For readers and writers alike, through changes of the mode; `delay` is of a
+    ///   `mutex` only.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if an option
     ///   is out of its range.
     shared_mutex(const session& owner, std::string name, lock_options options = {});

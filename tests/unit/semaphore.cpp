@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/admin.hpp>
 #include <coetcd/semaphore.hpp>
 
 #include <algorithm>
@@ -914,6 +915,49 @@ TEST_CASE("permits of which a key is deleted by hand are lost, and what is left 
         REQUIRE(waiting.get().owns());
         REQUIRE_FALSE(w.await(p.release()));
     }
+}
+
+TEST_CASE("force_unlock() ends a permit, or the wait for one, and no other", "[semaphore]") {
+    users all(3);
+    world& w = all.w;
+    permit held = w.await(all.a.acquire(3));
+    auto waiting = w.start(all.b.acquire(2));
+    w.env->pass(500ms);
+    REQUIRE_FALSE(waiting.ended());
+    const auto queue = w.await(all.a.waiters());
+    REQUIRE(queue.size() == 1);
+    REQUIRE(w.await(coetcd::force_unlock(all.client, "s", queue[0].create_revision)));
+    w.env->pass(50ms);
+    CHECK(waiting.code() == errc::lock_lost);
+    CHECK(held.owns());
+
+    auto next = w.start(all.b.acquire(2));
+    w.env->pass(500ms);
+    const auto token = held.token();
+    REQUIRE(w.await(coetcd::force_unlock(all.client, "s", token)));
+    CHECK_FALSE(w.await(coetcd::force_unlock(all.client, "s", token)));
+    w.env->pass(50ms);
+    const permit other = next.get();
+    CHECK(other.owns());
+    w.env->pass(std::chrono::nanoseconds(all.one.ttl()) / 2);
+    CHECK_FALSE(held.owns()); // it was told with the next renewal
+    CHECK(other.owns());
+    CHECK_FALSE(w.await(held.release()));
+    const permit again = w.await(all.a.acquire(1)); // its slot is of use again
+    CHECK(again.token() > token);
+    CHECK(other.owns());
+}
+
+TEST_CASE("an acquire that arrives after force_unlock() does not come back", "[semaphore]") {
+    users all(2);
+    world& w = all.w;
+    support::delay_first(w, &is_take, 3s);
+    permit held = w.await(all.a.acquire()); // by the second copy
+    REQUIRE(w.await(coetcd::force_unlock(all.client, "s", held.token())));
+    CHECK(all.held() == 0);
+    w.env->pass(30s);
+    CHECK(all.held() == 0);
+    CHECK_FALSE(held.owns());
 }
 
 TEST_CASE("release() tells if a key was missing before the next renewal did", "[semaphore]") {

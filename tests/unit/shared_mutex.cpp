@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/admin.hpp>
 #include <coetcd/shared_mutex.hpp>
 
 #include <chrono>
@@ -1056,11 +1057,40 @@ TEST_CASE("max_hold ends the hold of a reader, of a writer, and through changes 
         w.await(b.unlock());
         CHECK(all.keys() == 0);
     }
-    options.watch_while_held = true;
+    options = {};
+    options.delay = 1s;
     CHECK_THROWS_AS(coetcd::shared_mutex(one, name, options), std::invalid_argument);
     options = {};
     options.max_hold = 0s;
     CHECK_THROWS_AS(coetcd::shared_mutex(one, name, options), std::invalid_argument);
+}
+
+TEST_CASE("a holder that watches its lock hears at once that it was ended, in whatever mode",
+          "[shared_mutex]") {
+    three all(60s);
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    coetcd::lock_options options;
+    options.watch_while_held = true;
+    const std::string name = a.name();
+    coetcd::shared_mutex watched(one, name, options);
+    for (const int way : {0, 1, 2, 3}) {
+        INFO("way " << way);
+        const bool reads = way == 1 || way == 3;
+        coetcd::held_lock held =
+            w.await(reads ? watched.scoped_lock_shared() : watched.scoped_lock());
+        w.env->pass(50ms);
+        if (way == 2) {
+            w.await(held.downgrade());
+        } else if (way == 3) {
+            REQUIRE(w.await(held.try_upgrade()));
+        }
+        w.env->pass(50ms);
+        CHECK(held.owns_lock());
+        CHECK(w.await(coetcd::force_unlock(client, name, held.fencing_token())));
+        w.env->pass(50ms);
+        CHECK_FALSE(held.owns_lock());
+        CHECK(all.keys() == 0);
+    }
 }
 
 TEST_CASE("with_lock runs a body under either mode, and cancels it on a loss", "[shared_mutex]") {

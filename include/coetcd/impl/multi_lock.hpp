@@ -98,7 +98,7 @@ multi_lock::multi_lock(const session& owner, std::vector<lock_part> parts, lock_
     impl_ = std::make_shared<detail::holder>(detail::access::impl(owner),
                                              detail::multi_recipe,
                                              detail::wanted_by(parts_),
-                                             detail::without_key_watch(options));
+                                             detail::without_delay(options, false));
 }
 
 COETCD_DECL multi_lock& multi_lock::operator=(multi_lock&& other) noexcept {

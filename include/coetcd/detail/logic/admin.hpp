@@ -57,7 +57,7 @@ force(const std::string& name, std::int64_t token, const std::vector<key_value>&
         }
         t.compares.push_back(compare::create_revision(kv.key) == token);
         erased.insert(kv.key);
-        if (!parts->line.empty()) {
+        if (std::ranges::count(lines_of_a_slot, parts->line) != 0) {
             // A writer's slot may have a second key, of another age: from an upgrade.
             for (const std::string_view line : lines_of_a_slot) {
                 erased.insert(name + "/" + std::string(line) + std::string(parts->id));

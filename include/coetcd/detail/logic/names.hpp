@@ -27,11 +27,27 @@ inline std::string needed_permission(const std::string& name) {
 
 /// A key of a queue: `<name>/<line><id>`.
 struct queue_key {
-    std::string_view line; ///< Empty, or `read/` and the like, where a slot has several keys.
+    std::string_view line; ///< Empty, or `read/` and the like.
     std::string_view id;
 };
 
+/// Of a lock that is shared or not: together they are one place.
 inline constexpr std::string_view lines_of_a_slot[] = {"read/", "write/", "keep/"};
+
+/// What stands before the id; empty if nothing does.
+inline std::string_view line_of(std::string_view key) {
+    for (const std::string_view line : lines_of_a_slot) {
+        if (key.starts_with(line)) {
+            return line;
+        }
+    }
+    constexpr std::string_view wait = "wait/"; // of a semaphore, as is `hold/<bit>/`
+    constexpr std::string_view hold = "hold/";
+    if (key.starts_with(hold) && key.size() > hold.size() + 2 && key[hold.size() + 2] == '/') {
+        return key.substr(0, hold.size() + 3);
+    }
+    return key.starts_with(wait) ? wait : std::string_view();
+}
 
 /// Nothing for a key of another lock below this one.
 inline std::optional<queue_key> split_key(std::string_view name, std::string_view key) {
@@ -40,13 +56,8 @@ inline std::optional<queue_key> split_key(std::string_view name, std::string_vie
     }
     queue_key found;
     found.id = key.substr(name.size() + 1);
-    for (const std::string_view line : lines_of_a_slot) {
-        if (found.id.starts_with(line)) {
-            found.line = line;
-            found.id.remove_prefix(line.size());
-            break;
-        }
-    }
+    found.line = line_of(found.id);
+    found.id.remove_prefix(found.line.size());
     if (found.id.empty() || found.id.find('/') != found.id.npos) {
         return std::nullopt;
     }

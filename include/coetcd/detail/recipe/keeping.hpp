@@ -25,10 +25,14 @@ inline const lock_options& checked(const lock_options& o) {
     return o;
 }
 
-/// The same, for what has more than one key, or changes it.
-inline const lock_options& without_key_watch(const lock_options& o) {
-    if (o.delay || o.watch_while_held) {
-        throw std::invalid_argument("delay, watch_while_held: only a mutex has these");
+/// The same, for a lock that is not of a mutex.
+/// @param watches Whether one of its keys lasts as long as the hold.
+inline const lock_options& without_delay(const lock_options& o, bool watches) {
+    if (o.delay) {
+        throw std::invalid_argument("delay: only a mutex has it");
+    }
+    if (o.watch_while_held && !watches) {
+        throw std::invalid_argument("watch_while_held: a multi_lock does not have it");
     }
     return o;
 }

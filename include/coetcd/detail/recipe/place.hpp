@@ -288,6 +288,8 @@ public:
     const std::string& key() const;
     /// The lives that stand for it: one of each name.
     std::vector<logic::held_life> proof() const;
+    /// A key that is there from the grant to the end, whatever becomes of the mode; of one name.
+    logic::held_life lasting() const;
 
     // Reading and writing, where that makes a difference. See place_mode.hpp.
 

@@ -60,6 +60,11 @@ inline std::vector<logic::held_life> place::proof() const {
     return all;
 }
 
+inline logic::held_life place::lasting() const {
+    const logic::claim& c = keys_.claims.front();
+    return {c.write_key.empty() ? c.keys.front() : c.base_key, create_revision_};
+}
+
 /// @throws error if it was given back, or is lost.
 inline void place::require_held(const char* call) const {
     if (phase_ != phase::held) {

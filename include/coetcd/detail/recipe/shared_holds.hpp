@@ -24,7 +24,7 @@ class shared_holds {
 public:
     shared_holds(std::shared_ptr<session_impl> s, std::string name, const lock_options& options)
         : writing(std::make_shared<holder>(
-              std::move(s), writer_recipe, std::move(name), without_key_watch(options))) {}
+              std::move(s), writer_recipe, std::move(name), without_delay(options, true))) {}
 
     const std::shared_ptr<holder> writing;
 

@@ -29,11 +29,10 @@ inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
     }
 }
 
-/// Whether the key of a place is gone for certain.
+/// Whether the lasting key of a place is gone for certain.
 inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
     session_impl& s = *held->session;
-    std::vector<logic::held_life> lives;
-    lives.push_back({held->key(), held->create_revision()});
+    const std::vector<logic::held_life> lives{held->lasting()};
     notifier answered(s.world);
     const auto part = std::make_shared<lane_part>(logic::look_at(lives));
     part->order = lane_part::rank::patient;
@@ -49,7 +48,7 @@ inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
     co_return !part->ec && !logic::missing(part->response, lives).empty();
 }
 
-/// Watches the key of a place while that is held, so that its end is noticed at once, and not with
+/// Watches the lasting key of a place while that is held, so that its end is noticed at once, and not with
 /// the next renewal.
 inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
     struct own_watch {
@@ -58,8 +57,9 @@ inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
         ~own_watch() { of.watches.keep(std::move(watch)); }
     };
     session_impl& s = *held->session;
-    const own_watch own{s, s.watches.take(held->key())};
-    own.watch->attach(held->changed, held->create_revision(), time_point::min());
+    const logic::held_life life = held->lasting();
+    const own_watch own{s, s.watches.take(life.key)};
+    own.watch->attach(held->changed, life.create_revision, time_point::min());
     bool gone = false;
     while (held->held() && !gone) {
         gone = own.watch->erased();

@@ -79,6 +79,10 @@ TEST_CASE("a key of a queue is split into its line and its id", "[logic][admin]"
         {"m", "m/read/1a-3-0", "read/", "1a-3-0"},
         {"m", "m/write/1a-3-0", "write/", "1a-3-0"},
         {"m", "m/keep/1a-3-0", "keep/", "1a-3-0"},
+        {"m", "m/wait/1a-3-0", "wait/", "1a-3-0"},
+        {"m", "m/hold/0b/1a-3-0", "hold/0b/", "1a-3-0"},
+        {"m", "m/hold/0b/", nullptr, nullptr},
+        {"m", "m/hold/1a-3-0", nullptr, nullptr},
         {"m", "m/read/", nullptr, nullptr},
         {"m", "m/", nullptr, nullptr},
         {"m", "m", nullptr, nullptr},
@@ -97,6 +101,13 @@ TEST_CASE("a key of a queue is split into its line and its id", "[logic][admin]"
             CHECK(parts->id == row.id);
         }
     }
+}
+
+TEST_CASE("force erases all keys of a permit, and its epoch once", "[logic][admin]") {
+    const auto t = force("m", 50, {kv("m/hold/00/1a-3-0", 50), kv("m/hold/02/1a-3-0", 50)});
+    REQUIRE(t);
+    CHECK(erased(*t) == strings{"m/hold/00/1a-3-0", "m/hold/02/1a-3-0"});
+    CHECK(put(*t) == strings{"m.1a-3-0 1a"});
 }
 
 TEST_CASE("force erases a life and puts an epoch with its lease", "[logic][admin]") {
