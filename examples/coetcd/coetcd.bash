@@ -1,7 +1,7 @@
 # Completion of coetcd for bash. Names of locks are asked for at etcd.
 _coetcd() {
     local current=$2 before=$3 i sub=
-    local connection='--endpoints --user --password-file --insecure-transport --cacert --cert --key
+    local connection='--endpoints --user --password-file --plain-text-password --cacert --cert --key
         --insecure-skip-tls-verify --dial-timeout --command-timeout --help'
     local holding='--ttl --label --grace --verbose'
     for ((i = 1; i < COMP_CWORD; i++)); do

@@ -67,10 +67,9 @@ void connection::add_flags(CLI::App& app) {
         ->group(group);
     app.add_option("--password-file", password_file_, "Its first line is the password")
         ->group(group);
-    app.add_flag("--insecure-transport",
+    app.add_flag("--plain-text-password",
                  in_the_clear_,
                  "Send the password unencrypted, also to another machine")
-        ->envname("ETCDCTL_INSECURE_TRANSPORT")
         ->group(group);
     app.add_option("--cacert", ca_file_, "Certificates of authorities to trust, in PEM")
         ->envname("ETCDCTL_CACERT")

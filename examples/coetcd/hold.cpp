@@ -97,25 +97,20 @@ awaitable<int> lock(client c, lock_flags how) {
         return use(how, lease, std::move(what));
     };
     coetcd::lock_options options;
+    options.watch_while_held = true; // `coetcd unlock` is to end it at once
     if (how.max_hold) {
         options.max_hold = milliseconds(*how.max_hold);
     }
+    coetcd::shared_mutex m(s, how.name, options);
     std::optional<int> status;
-    if (how.shared) {
-        coetcd::shared_mutex m(s, how.name, options);
-        if (how.timeout) {
-            status = co_await coetcd::with_lock_shared_for(m, milliseconds(*how.timeout), body);
-        } else {
-            status = co_await coetcd::with_lock_shared(m, body);
-        }
+    if (how.shared && how.timeout) {
+        status = co_await coetcd::with_lock_shared_for(m, milliseconds(*how.timeout), body);
+    } else if (how.shared) {
+        status = co_await coetcd::with_lock_shared(m, body);
+    } else if (how.timeout) {
+        status = co_await coetcd::with_lock_for(m, milliseconds(*how.timeout), body);
     } else {
-        options.watch_while_held = true; // `coetcd unlock` is to end it at once
-        coetcd::mutex m(s, how.name, options);
-        if (how.timeout) {
-            status = co_await coetcd::with_lock_for(m, milliseconds(*how.timeout), body);
-        } else {
-            status = co_await coetcd::with_lock(m, body);
-        }
+        status = co_await coetcd::with_lock(m, body);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await s.close(); // also after a signal

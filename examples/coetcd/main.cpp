@@ -39,7 +39,7 @@ Exit status: that of COMMAND; 128 and the number of the signal that ended it; or
   69  etcd cannot be asked, or refuses
   70  something else
   74  the output cannot be written
-  75  what was held was lost: COMMAND was stopped
+  75  what was held was lost, and COMMAND stopped; or the place in the queue was
  126  COMMAND cannot be run
  127  there is no such COMMAND
 )";
@@ -129,7 +129,8 @@ int main(int argc, char** argv) {
     bool tries = false;
     auto* lock_app = app.add_subcommand("lock", "Runs a command under a lock");
     lock_app->add_option("name", locking.name, "The lock")->required();
-    lock_app->add_flag("--shared", locking.shared, "Together with others that do so, too");
+    lock_app->add_flag(
+        "--shared", locking.shared, "Together with others that say so, too; without, alone");
     lock_app->add_option("--max-hold", locking.max_hold, "Stop COMMAND after so long")
         ->transform(as_duration());
     add_patience(*lock_app, locking, tries);

@@ -145,18 +145,22 @@ std::vector<queue> queues_of(const all_keys& keys) {
 
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
     const auto found = co_await c.range(coetcd::key_range::prefix(name + "/"));
+    queue result;
+    result.name = std::move(name);
     all_keys keys;
     for (const coetcd::key_value& kv : found.kvs) {
-        keys.emplace(kv.key, kv);
-    }
-    for (queue& q : queues_of(keys)) {
-        if (q.name == name) {
-            co_return std::move(q);
+        const std::optional<position> p = position_of(kv);
+        if (p && p->name == result.name) {
+            keys.emplace(kv.key, kv);
+        } else {
+            result.strays.push_back(kv.key);
         }
     }
-    queue nobody;
-    nobody.name = std::move(name);
-    co_return nobody;
+    for (queue& q : queues_of(keys)) { // one at the most
+        result.holders = std::move(q.holders);
+        result.waiters = std::move(q.waiters);
+    }
+    co_return result;
 }
 
 std::string describe(const entry& e) {

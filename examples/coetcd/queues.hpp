@@ -28,6 +28,8 @@ struct queue {
     std::string name;
     std::vector<entry> holders; ///< The oldest first.
     std::vector<entry> waiters; ///< The next one first.
+    /// Keys below the name that are nobody's place: a lock of this name waits for them, too.
+    std::vector<std::string> strays;
 };
 
 /// All keys below a prefix, by key.
@@ -38,7 +40,7 @@ using all_keys = std::map<std::string, coetcd::key_value>;
 /// out.
 std::vector<queue> queues_of(const all_keys& keys);
 
-/// Reads one.
+/// Reads one, with its strays.
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);
 
 /// The label, fit for a terminal; or the lease, if there is none.

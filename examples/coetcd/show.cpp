@@ -200,6 +200,9 @@ json as_json(const queue& q) {
     for (const entry& e : q.waiters) {
         j["waiters"].push_back(as_json(e));
     }
+    if (!q.strays.empty()) {
+        j["strays"] = q.strays;
+    }
     return j;
 }
 
@@ -415,6 +418,11 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     }
     for (const entry& e : found.waiters) {
         line("waits", e);
+    }
+    if (!found.strays.empty()) {
+        note(std::to_string(found.strays.size()) + " other keys below " +
+             coetcd::printable(found.name) +
+             "/ are in the way of its locks: " + coetcd::printable(found.strays.front()));
     }
     co_return result;
 }

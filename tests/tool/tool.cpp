@@ -102,7 +102,7 @@ TEST_CASE("lock runs a command under the lock, and ends as that does", "[tool]")
     std::string key, lease;
     std::int64_t token = 0;
     in >> key >> token >> lease;
-    CHECK(key.starts_with(name + "/" + lease));
+    CHECK(key.starts_with(name + "/write/" + lease));
     CHECK(token > 0);
     CHECK(run({"who", name}).exit_code == 1);
     CHECK(run({"lock", name, "--", "true"}).exit_code == 0);
@@ -167,6 +167,22 @@ TEST_CASE("Readers share a lock, writers do not", "[tool]") {
     one.signal(SIGTERM);
     CHECK(one.wait() == 0);
     CHECK(run({"lock", name, "--shared", "--try", "--", "true"}).exit_code == 0);
+    CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 1);
+    two.signal(SIGTERM);
+    CHECK(two.wait() == 0);
+    auto alone = start({"lock", name});
+    (void)next_line(alone);
+    CHECK(run({"lock", name, "--shared", "--try", "--", "true"}).exit_code == 1);
+    CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 1);
+}
+
+TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
+    const std::string name = unique_name("tool");
+    REQUIRE(shared_etcd().etcdctl({"put", name + "/photo", "x"}).exit_code == 0);
+    const auto found = who(name);
+    CHECK(found["holders"].empty());
+    CHECK(found["strays"] == nlohmann::json{name + "/photo"});
+    CHECK(run_all("who " + name).output.find(name + "/photo") != std::string::npos);
 }
 
 TEST_CASE("Signals go to the command, and its end is ours", "[tool]") {
@@ -231,18 +247,28 @@ TEST_CASE("What is lost stops the command: SIGTERM, and after --grace SIGKILL", 
 }
 
 TEST_CASE("unlock ends an ownership at once, and the command with it", "[tool]") {
-    const std::string name = unique_name("tool");
     const std::string script = "echo $COETCD_FENCING_TOKEN; exec sleep 100";
-    auto p = start({"lock", name, "--ttl", "60s", "--", "sh", "-c", script});
-    const std::string token = next_line(p);
-    CHECK(run({"unlock", name, "--token", "1"}).exit_code == 1);
-    CHECK(p.running());
-    const auto began = clock_type::now();
-    CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
-    CHECK(p.wait() == 75);
-    CHECK(clock_type::now() - began < 10s); // long before the next renewal
-    CHECK(run({"unlock", name, "--token", token}).exit_code == 1);
-    CHECK(run({"unlock", name}).exit_code == 2);
+    const words command{"--ttl", "60s", "--", "sh", "-c", script};
+    for (const words& kind : {words{"lock"}, {"lock", "--shared"}, {"elect", "leader"}, {"sem"}}) {
+        CAPTURE(kind);
+        const std::string name = unique_name("tool");
+        words arguments{kind[0], name};
+        arguments.insert(arguments.end(), kind.begin() + 1, kind.end());
+        arguments.insert(arguments.end(), command.begin(), command.end());
+        if (kind[0] == "sem") {
+            arguments[3] = "6s"; // it hears of it with the next renewal
+        }
+        auto p = start(arguments);
+        const std::string token = next_line(p);
+        CHECK(run({"unlock", name, "--token", "1"}).exit_code == 1);
+        CHECK(p.running());
+        const auto began = clock_type::now();
+        CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
+        CHECK(p.wait() == 75);
+        CHECK(clock_type::now() - began < 10s); // long before the next renewal
+        CHECK(run({"unlock", name, "--token", token}).exit_code == 1);
+        CHECK(run({"unlock", name}).exit_code == 2);
+    }
 }
 
 TEST_CASE("A coetcd that stood still past its ttl stops its command when it goes on", "[tool]") {
