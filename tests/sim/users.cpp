@@ -111,7 +111,7 @@ void actor::crashed() {
 
 asio::awaitable<void> actor::close_session() {
     const lease_id lease = session_->lease();
-    const bool is_calm = s_.w.healed(); // before, one fault after the other may use all its time up
+    const bool is_calm = s_.w.healed(); // else fault after fault may use up all its time
     try {
         co_await session_->close();
         if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
@@ -173,9 +173,11 @@ asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitab
     }
 }
 
-/// A password that was refused is not tried again at once.
+/// A login that was refused is not tried again at once: also if something in between refused it, in
+/// etcd's words, and there is nobody else to ask.
 bool actor::was_locked_out(const error_code& ec) const {
-    return ec == errc::login_failed && s_.w.count_of(fault::locked_out) != 0;
+    return (ec == errc::login_failed && s_.w.count_of(fault::locked_out) != 0) ||
+           (ec == coetcd::server_errc::unimplemented && knows_one_ && s_.w.had_foreign_answers());
 }
 
 void actor::judge(const std::exception_ptr& failure) {
@@ -194,9 +196,6 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
-            // In etcd's words, and there is nobody else to ask.
-            (ec == coetcd::server_errc::unimplemented && knows_one_ &&
-             s_.w.had_foreign_answers()) ||
             // Each number that was drawn for a lease was granted twice.
             (ec == coetcd::server_errc::failed_precondition && p_->repeated_calls >= 10);
         if (!expected) {
