@@ -1,4 +1,4 @@
-# Sourced by tests/run and examples/run: require NEED... makes sure that all NEEDs are there.
+# Sourced by tests/run, examples/run and docs/run: require NEED... makes sure that all NEEDs are there.
 # What is missing is installed if apt-get can do it, else it is named and the script ends.
 
 # Succeeds if the preprocessor accepts a text.
@@ -12,6 +12,9 @@ _preprocesses() {
     done
     return 1
 }
+
+# Debian's own, whatever else is first in PATH.
+_imports() { /usr/bin/python3 -c "$1" 2>/dev/null; }
 
 _has() {
     case $1 in
@@ -45,6 +48,7 @@ _has() {
     # Debian has its sanitizers in a package of their own.
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
+    mkdocs-material) _imports 'import mkdocs.utils as m; assert "material" in m.get_theme_names()' ;;
     ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac

@@ -21,6 +21,7 @@
 #include <coetcd/observer.hpp>
 #include <coetcd/permit_entry.hpp>
 #include <coetcd/printable.hpp>
+#include <coetcd/prometheus.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/sequence.hpp>
 #include <coetcd/sequencer.hpp>

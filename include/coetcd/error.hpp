@@ -17,7 +17,7 @@ using error_code = boost::system::error_code;
 /// throws `boost::system::system_error` with `boost::asio::error::operation_aborted`.
 enum class errc {
     timed_out = 1,   ///< The deadline passed; nothing was changed.
-    unavailable,     ///< No endpoint could be reached; nothing was changed.
+    unavailable,     ///< No endpoint could be reached, or none was fit; nothing was changed.
     outcome_unknown, ///< The request was sent and its answer was lost: it may have been applied.
     protocol_error,  ///< No answer was etcd's; nothing was changed.
     too_large,       ///< An answer over the limit of `client_options`.

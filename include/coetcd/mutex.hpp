@@ -105,7 +105,7 @@ public:
     /// This ownership as a text: see `verify` and `guard` in <coetcd/sequencer.hpp>. Also available
     /// after a loss.
     std::string sequencer() const;
-    /// See `mutex::is_owner`.
+    /// See `mutex::is_owner`. Also available after a loss: etcd then refuses what it guards.
     compare is_owner() const;
     /// See `mutex::key`. With the mode, the key changes.
     const std::string& key() const;

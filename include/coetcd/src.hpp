@@ -20,6 +20,7 @@
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>
+#include <coetcd/impl/prometheus.hpp>
 #include <coetcd/impl/semaphore.hpp>
 #include <coetcd/impl/sequence.hpp>
 #include <coetcd/impl/sequencer.hpp>

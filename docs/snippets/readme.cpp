@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSL-1.0
+// What README.md shows.
+#include <coetcd/client.hpp>
+#include <coetcd/mutex.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <utility>
+
+namespace asio = boost::asio;
+
+namespace manual {
+
+asio::awaitable<void> ship_order();
+
+asio::awaitable<bool> readme(coetcd::client client, coetcd::mutex& mutex) {
+    co_await coetcd::with_lock(mutex, ship_order); // cancelled if the lock is lost
+
+    coetcd::txn note =
+        coetcd::txn().when(mutex.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
+    const coetcd::txn_response answer = co_await client.txn(std::move(note));
+    co_return answer.succeeded;
+}
+
+} // namespace manual

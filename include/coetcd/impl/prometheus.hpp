@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/prometheus.hpp>
+#include <coetcd/session.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <locale>
+#include <sstream>
+#include <utility>
+
+namespace coetcd {
+
+namespace detail::prometheus {
+
+/// `name="value"`, with what must not stand in a value escaped.
+inline std::string label(std::string_view name, std::string_view value) {
+    std::string out(name);
+    out += "=\"";
+    for (const char c : value) {
+        if (c == '\\' || c == '"') {
+            out += '\\';
+        }
+        out += c == '\n' ? std::string("\\n") : std::string(1, c);
+    }
+    return out + '"';
+}
+
+inline double seconds(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+
+inline std::string in_braces(const std::string& labels) {
+    return labels.empty() ? std::string() : "{" + labels + "}";
+}
+
+} // namespace detail::prometheus
+
+COETCD_DECL void prometheus_observer::histogram::add(std::chrono::nanoseconds time) {
+    const double value = detail::prometheus::seconds(time);
+    const auto at = std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
+    ++counts[static_cast<std::size_t>(at)];
+    sum += value;
+}
+
+COETCD_DECL void prometheus_observer::count(std::string_view name, std::string labels, double by) {
+    numbers_[std::string(name)].values[std::move(labels)] += by;
+}
+
+COETCD_DECL void
+prometheus_observer::set(std::string_view name, std::string labels, double by, bool relative) {
+    metric& m = numbers_[std::string(name)];
+    m.grows = false;
+    double& value = m.values[std::move(labels)];
+    value = relative ? value + by : by;
+}
+
+COETCD_DECL prometheus_observer::histogram& prometheus_observer::times(std::string_view name,
+                                                                       std::string labels) {
+    return times_[std::string(name)][std::move(labels)];
+}
+
+COETCD_DECL void prometheus_observer::on_request(const request_report& r) {
+    using detail::prometheus::label;
+    const std::string labels = label("rpc", r.rpc) + ',' + label("endpoint", r.endpoint) + ',' +
+                               label("outcome", r.outcome ? "failure" : "success");
+    const std::lock_guard alone(access_);
+    times("coetcd_request_seconds", labels).add(r.latency);
+    count("coetcd_request_retries_total", {}, r.attempt > 0 ? 1 : 0);
+}
+
+COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) {
+    const std::string labels = detail::prometheus::label("endpoint", r.endpoint);
+    const std::lock_guard alone(access_);
+    if (r.what == connection_report::failed) {
+        count("coetcd_connections_failed_total", labels);
+    } else {
+        set("coetcd_connections", labels, r.what == connection_report::opened ? 1 : -1, true);
+    }
+}
+
+COETCD_DECL void prometheus_observer::on_renewal(const renewal_report& r) {
+    const std::lock_guard alone(access_);
+    set("coetcd_renewal_margin_seconds", {}, detail::prometheus::seconds(r.margin), false);
+    count("coetcd_renewals_failed_total", {}, r.outcome ? 1 : 0);
+}
+
+COETCD_DECL void prometheus_observer::on_session_end(const session_report& r) {
+    const std::lock_guard alone(access_);
+    count("coetcd_sessions_ended_total", detail::prometheus::label("reason", to_string(r.reason)));
+}
+
+COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
+    const char* const outcome = r.acquired ? "acquired" : r.failure ? "failure" : "not_acquired";
+    const std::lock_guard alone(access_);
+    times("coetcd_lock_wait_seconds", detail::prometheus::label("outcome", outcome)).add(r.waited);
+}
+
+COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
+    const std::lock_guard alone(access_);
+    times("coetcd_lock_hold_seconds", {}).add(r.held);
+    count("coetcd_locks_lost_total", {}, r.lost ? 1 : 0);
+}
+
+COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {
+    const std::lock_guard alone(access_);
+    set("coetcd_watch_streams",
+        detail::prometheus::label("endpoint", r.endpoint),
+        r.opened ? 1 : -1,
+        true);
+}
+
+COETCD_DECL std::string prometheus_observer::text() const {
+    using detail::prometheus::in_braces;
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    const std::lock_guard alone(access_);
+    for (const auto& [name, series] : times_) {
+        out << "# TYPE " << name << " histogram\n";
+        for (const auto& [labels, h] : series) {
+            std::uint64_t up_to = 0;
+            for (std::size_t i = 0; i != h.counts.size(); ++i) {
+                up_to += h.counts[i];
+                out << name << "_bucket{" << labels << (labels.empty() ? "" : ",") << "le=\"";
+                if (i < bounds.size()) {
+                    out << bounds[i];
+                } else {
+                    out << "+Inf";
+                }
+                out << "\"} " << up_to << '\n';
+            }
+            out << name << "_sum" << in_braces(labels) << ' ' << h.sum << '\n';
+            out << name << "_count" << in_braces(labels) << ' ' << up_to << '\n';
+        }
+    }
+    for (const auto& [name, m] : numbers_) {
+        out << "# TYPE " << name << (m.grows ? " counter\n" : " gauge\n");
+        for (const auto& [labels, value] : m.values) {
+            out << name << in_braces(labels) << ' ' << value << '\n';
+        }
+    }
+    return out.str();
+}
+
+} // namespace coetcd

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/config.hpp>
+#include <coetcd/observer.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace coetcd {
+
+/// Sums up what clients do, for Prometheus: an observer whose numbers a program serves by itself.
+///
+/// | metric | kind | labels |
+/// |---|---|---|
+/// | `coetcd_request_seconds` | histogram | `rpc`, `endpoint`, `outcome` |
+/// | `coetcd_request_retries_total` | counter | |
+/// | `coetcd_connections` | gauge | `endpoint` |
+/// | `coetcd_connections_failed_total` | counter | `endpoint` |
+/// | `coetcd_renewal_margin_seconds` | gauge | |
+/// | `coetcd_renewals_failed_total` | counter | |
+/// | `coetcd_sessions_ended_total` | counter | `reason` |
+/// | `coetcd_lock_wait_seconds` | histogram | `outcome` |
+/// | `coetcd_lock_hold_seconds` | histogram | |
+/// | `coetcd_locks_lost_total` | counter | |
+/// | `coetcd_watch_streams` | gauge | `endpoint` |
+///
+/// An `outcome` is `success` or `failure`; of the wait for a lock `acquired`, `not_acquired` or
+/// `failure`. Names of locks are no labels: there may be too many.
+///
+/// @par Thread safety
+/// All functions, from all threads. One object may serve several clients.
+class prometheus_observer final : public observer {
+public:
+    /// All numbers, in Prometheus' text format, version 0.0.4.
+    std::string text() const;
+
+    void on_request(const request_report& r) override;
+    void on_connection(const connection_report& r) override;
+    void on_renewal(const renewal_report& r) override;
+    void on_session_end(const session_report& r) override;
+    void on_lock_wait(const lock_wait_report& r) override;
+    void on_lock_hold(const lock_hold_report& r) override;
+    void on_watch_stream(const watch_stream_report& r) override;
+
+private:
+    static constexpr std::array<double, 13> bounds{
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}; // seconds
+    struct histogram {
+        std::array<std::uint64_t, bounds.size() + 1> counts{}; // the last one: longer than all
+        double sum = 0;
+        void add(std::chrono::nanoseconds time);
+    };
+    struct metric {
+        bool grows = true; // a counter, else a gauge
+        std::map<std::string, double> values;
+    };
+
+    void count(std::string_view name, std::string labels, double by = 1);
+    void set(std::string_view name, std::string labels, double by, bool relative);
+    histogram& times(std::string_view name, std::string labels);
+
+    mutable std::mutex access_;
+    std::map<std::string, std::map<std::string, histogram>, std::less<>> times_; // name, labels
+    std::map<std::string, metric, std::less<>> numbers_;
+};
+
+} // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/prometheus.hpp>
+#endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/prometheus.hpp>
+#include <coetcd/session.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/locks.hpp"
+
+using namespace std::chrono_literals;
+using coetcd::connection_report;
+using coetcd::errc;
+using coetcd::prometheus_observer;
+using support::contains;
+
+namespace {
+
+coetcd::lock_hold_report held_for(std::chrono::nanoseconds time, bool lost = false) {
+    return {"m", time, lost};
+}
+
+} // namespace
+
+TEST_CASE("metrics that nothing was told of are empty", "[prometheus]") {
+    CHECK(prometheus_observer().text().empty());
+}
+
+TEST_CASE("times are counted in buckets, each with those below it", "[prometheus]") {
+    prometheus_observer o;
+    o.on_lock_hold(held_for(1ms)); // the bound belongs to its bucket
+    o.on_lock_hold(held_for(3ms));
+    o.on_lock_hold(held_for(20s, true));
+    const std::string text = o.text();
+    CHECK_THAT(text, contains("# TYPE coetcd_lock_hold_seconds histogram\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"0.001\"} 1\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"0.0025\"} 1\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"0.005\"} 2\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"10\"} 2\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"+Inf\"} 3\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_sum 20.004\n"));
+    CHECK_THAT(text, contains("coetcd_lock_hold_seconds_count 3\n"));
+    CHECK_THAT(text,
+               contains("# TYPE coetcd_locks_lost_total counter\ncoetcd_locks_lost_total 1\n"));
+}
+
+TEST_CASE("each report has its metrics", "[prometheus]") {
+    prometheus_observer o;
+    o.on_request({"txn", "http://a\"\\\n:1", 0, 2ms, {}});
+    o.on_request({"txn", "http://b:1", 1, 2ms, errc::timed_out});
+    o.on_connection({connection_report::opened, "http://a:1", 1ms, {}});
+    o.on_connection({connection_report::opened, "http://a:1", 1ms, {}});
+    o.on_connection({connection_report::closed, "http://a:1", 1s, {}});
+    o.on_connection({connection_report::failed, "http://b:1", 1ms, errc::timed_out});
+    o.on_renewal({1, 1ms, 2500ms, {}});
+    o.on_renewal({1, 1ms, 500ms, errc::timed_out});
+    o.on_session_end({1, coetcd::session_end::closed});
+    o.on_lock_wait({"m", 1ms, true, {}});
+    o.on_lock_wait({"m", 1ms, false, {}});
+    o.on_lock_wait({"m", 1ms, false, errc::session_lost});
+    o.on_watch_stream({"http://a:1", true, 1});
+    const std::string text = o.text();
+    for (const char* line : {
+             "coetcd_request_seconds_count{rpc=\"txn\",endpoint=\"http://a\\\"\\\\\\n:1\","
+             "outcome=\"success\"} 1\n",
+             "coetcd_request_seconds_bucket{rpc=\"txn\",endpoint=\"http://b:1\","
+             "outcome=\"failure\",le=\"0.0025\"} 1\n",
+             "coetcd_request_retries_total 1\n",
+             "# TYPE coetcd_connections gauge\ncoetcd_connections{endpoint=\"http://a:1\"} 1\n",
+             "coetcd_connections_failed_total{endpoint=\"http://b:1\"} 1\n",
+             "coetcd_renewal_margin_seconds 0.5\n",
+             "coetcd_renewals_failed_total 1\n",
+             "coetcd_sessions_ended_total{reason=\"closed\"} 1\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"acquired\"} 1\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"not_acquired\"} 1\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"failure\"} 1\n",
+             "coetcd_watch_streams{endpoint=\"http://a:1\"} 1\n",
+         }) {
+        CHECK_THAT(text, contains(line));
+    }
+}
+
+TEST_CASE("a client reports to it", "[prometheus]") {
+    support::world w;
+    const auto o = std::make_shared<prometheus_observer>();
+    coetcd::client_options options;
+    options.observer = o;
+    const coetcd::client client = w.client(options);
+    coetcd::session s = w.await(coetcd::session::open(client));
+    coetcd::mutex m(s, "m");
+    w.await(m.lock());
+    w.await(m.unlock());
+    w.await(s.close());
+    CHECK_THAT(o->text(), contains("coetcd_lock_hold_seconds_count 1\n"));
+    CHECK_THAT(o->text(), contains("coetcd_sessions_ended_total{reason=\"closed\"} 1\n"));
+}
+
+TEST_CASE("all threads may use it", "[prometheus]") {
+    prometheus_observer o;
+    std::vector<std::thread> all;
+    for (int t = 0; t != 4; ++t) {
+        all.emplace_back([&o] {
+            for (int i = 0; i != 1000; ++i) {
+                o.on_lock_hold(held_for(1ms));
+                (void)(i % 100 == 0 ? o.text().size() : std::size_t(0));
+            }
+        });
+    }
+    for (std::thread& t : all) {
+        t.join();
+    }
+    CHECK_THAT(o.text(), contains("coetcd_lock_hold_seconds_count 4000\n"));
+}
