@@ -48,8 +48,8 @@ inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
     co_return !part->ec && !logic::missing(part->response, lives).empty();
 }
 
-/// Watches the lasting key of a place while that is held, so that its end is noticed at once, and not with
-/// the next renewal.
+/// Watches the lasting key of a place while that is held, so that its end is noticed at once, and
+/// not with the next renewal.
 inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
     struct own_watch {
         session_impl& of;
