@@ -1,5 +1,5 @@
 // A lock over TLS, with a client certificate.
-// Run: tls URL CA_FILE CERTIFICATE_FILE KEY_FILE, where URL begins with https://
+// Run: 14_tls URL CA_FILE CERTIFICATE_FILE KEY_FILE, where URL begins with https://
 #include <coetcd.hpp>
 #include <coetcd/tls.hpp>
 

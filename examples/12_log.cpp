@@ -1,6 +1,6 @@
 // A log of what a client does: two sessions contend for a lock, one of them loses its lease.
 //
-// Run: log [http://127.0.0.1:2379]
+// Run: 12_log [http://127.0.0.1:2379]
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>

@@ -2,7 +2,7 @@
 //
 // Meanwhile it takes and gives back a lock, ten times a second. Ends on SIGTERM or SIGINT.
 //
-// Run: prometheus [http://127.0.0.1:2379]
+// Run: 13_prometheus [http://127.0.0.1:2379]
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>

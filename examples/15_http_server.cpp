@@ -6,10 +6,10 @@
 // the first gets 201, the others wait for it and get 200. A request that cannot get the lock in
 // time gets 503. One thread serves all of them; a request that waits costs a coroutine.
 //
-// Run: http_server [http://127.0.0.1:2379 [PORT]]
+// Run: 15_http_server [http://127.0.0.1:2379 [PORT]]
 //
 // It prints the port, which is a free one if none is given, and ends in order on SIGTERM or SIGINT.
-// service.cpp is more of a service.
+// stories/service.cpp is more of a service.
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>

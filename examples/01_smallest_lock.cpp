@@ -1,4 +1,4 @@
-// The smallest lock: one process at a time ships the order. Run: smallest_lock [URL of etcd]
+// The smallest lock: one process at a time ships the order. Run: 01_smallest_lock [URL]
 #include <coetcd.hpp>
 
 #include <boost/asio.hpp>
@@ -23,3 +23,6 @@ int main(int argc, char** argv) {
     context.run();
     ended.get(); // throws what went wrong
 }
+
+// Prints:
+//   order 42 is ours, fencing token *
