@@ -288,6 +288,8 @@ std::optional<std::string> meaning(rpc what, unsigned status, const std::string&
             return read(wire::authenticate_response());
         case rpc::member_list:
             return read(wire::member_list_response());
+        case rpc::status:
+            return read(coetcd::member_status());
         }
     } catch (const error& e) {
         if (e.code() != errc::protocol_error) {
@@ -309,7 +311,8 @@ constexpr rpc all_calls[] = {rpc::range,
                              rpc::lease_leases,
                              rpc::watch,
                              rpc::authenticate,
-                             rpc::member_list};
+                             rpc::member_list,
+                             rpc::status};
 
 /// How an answer is packed.
 enum class packing { length, chunks, to_the_end };
