@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/service/session.hpp>
+#include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
 #include <optional>
@@ -92,24 +92,27 @@ TEST_CASE("a renewal that fails says nothing of one that was sent after it", "[s
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
-    const auto impl = coetcd::detail::access::impl(s);
+    w.await(client.put("m/0", "in the way"));
+    coetcd::mutex m(s, "m");
+    auto waiting = w.start(m.lock());
+    w.env->pass(2s);
     w.env->decide = [](const call_request&) {
         scripted_env::fate f;
         f.answered = false;
         return f;
     };
-    const auto first = w.start(coetcd::detail::session_impl::renew(impl));
-    w.env->pass(1s);
+    while (renewals(w) == 0) {
+        w.env->pass(10ms);
+    }
     w.env->decide = nullptr;
-    const auto second = w.start(coetcd::detail::session_impl::renew(impl));
-    w.env->pass(500ms); // it goes alone, in the end
-    REQUIRE(second.ended());
-    REQUIRE_FALSE(first.ended());
-    const std::size_t before = renewals(w);
-    w.env->pass(1s);
-    CHECK(first.ended());
+    w.etcd->erase(w.etcd->under("m/").back()); // the waiter renews the lease to learn why
+    w.env->pass(100ms);
+    CHECK(waiting.code() == errc::lock_lost);
+    REQUIRE(renewals(w) == 2);
     CHECK(s.state() == session_state::active);
-    CHECK(renewals(w) == before); // it was not tried again
+    w.env->pass(2100ms); // the first one has failed
+    CHECK(s.state() == session_state::active);
+    CHECK(renewals(w) == 2); // and is not tried again
 }
 
 TEST_CASE("a session without renewals is lost before etcd can end its lease", "[session]") {
