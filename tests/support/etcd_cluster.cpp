@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <set>
 #include <signal.h>
@@ -245,17 +244,6 @@ void etcd_cluster::start(std::size_t i) {
         throw std::logic_error("etcd_cluster: " + at(i).place.name + " runs already");
     }
     launch(at(i));
-    // etcd 3.4.23 that is started again at once is a member again, and listens, but one time in
-    // twenty never answers a client: then it is started once more.
-    const auto soon = std::chrono::steady_clock::now() + 10s;
-    while (at(i).runs() && !serves(at(i)) && std::chrono::steady_clock::now() < soon) {
-        std::this_thread::sleep_for(20ms);
-    }
-    if (at(i).runs() && !serves(at(i))) {
-        std::cout << "started once more, as it did not answer: " << at(i).place.name << '\n';
-        kill(i);
-        launch(at(i));
-    }
     await_serving(at(i));
 }
 
