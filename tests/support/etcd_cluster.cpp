@@ -159,6 +159,9 @@ etcd_cluster::member& etcd_cluster::create_member() {
 
 void etcd_cluster::launch(member& m) {
     auto argv = etcd_argv(m.place);
+    // With it etcd does not even write what it has acknowledged, and a member that is killed may
+    // never get in touch with its leader again.
+    std::erase(argv, "--unsafe-no-fsync");
     // Else members may be added only to a cluster that has been healthy for five seconds.
     argv.emplace_back("--strict-reconfig-check=false");
     // Else, before 3.5, a member that comes back deposes the leader.
