@@ -61,9 +61,9 @@ private:
         std::map<std::string, double> values;
     };
 
-    void count(std::string_view name, std::string labels, double by = 1);
-    void set(std::string_view name, std::string labels, double by, bool relative);
-    histogram& times(std::string_view name, std::string labels);
+    double& counter(std::string_view name, std::string labels = {});
+    double& gauge(std::string_view name, std::string labels = {});
+    histogram& times(std::string_view name, std::string labels = {});
 
     mutable std::mutex access_;
     std::map<std::string, std::map<std::string, histogram>, std::less<>> times_; // name, labels

@@ -60,7 +60,9 @@ class Coetcd(ConanFile):
         CMake(self).install()
 
     def package_id(self):
-        self.info.clear()
+        self.info.settings.clear()
+        self.info.requires.clear()
+        del self.info.options.system_packages
 
     def package_info(self):
         # The package's own CMake files say what there is: coetcd::coetcd, coetcd::compiled, coetcd::tls.

@@ -47,6 +47,12 @@ TEST_CASE("times are counted in buckets, each with those below it", "[prometheus
                contains("# TYPE coetcd_locks_lost_total counter\ncoetcd_locks_lost_total 1\n"));
 }
 
+TEST_CASE("numbers are written in full", "[prometheus]") {
+    prometheus_observer o;
+    o.on_lock_hold(held_for(1'234'567'250ms));
+    CHECK_THAT(o.text(), contains("coetcd_lock_hold_seconds_sum 1234567.25\n"));
+}
+
 TEST_CASE("each report has its metrics", "[prometheus]") {
     prometheus_observer o;
     o.on_request({"txn", "http://a\"\\\n:1", 0, 2ms, {}});

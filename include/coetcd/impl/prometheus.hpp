@@ -5,7 +5,9 @@
 #include <coetcd/session.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <iterator>
 #include <locale>
 #include <sstream>
 #include <utility>
@@ -27,6 +29,13 @@ inline std::string label(std::string_view name, std::string_view value) {
     return out + '"';
 }
 
+/// In full, whatever the locale is.
+inline std::string number(double value) {
+    char text[32];
+    const auto written = std::to_chars(std::begin(text), std::end(text), value);
+    return std::string(std::begin(text), written.ptr);
+}
+
 inline double seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
 }
@@ -44,16 +53,14 @@ COETCD_DECL void prometheus_observer::histogram::add(std::chrono::nanoseconds ti
     sum += value;
 }
 
-COETCD_DECL void prometheus_observer::count(std::string_view name, std::string labels, double by) {
-    numbers_[std::string(name)].values[std::move(labels)] += by;
+COETCD_DECL double& prometheus_observer::counter(std::string_view name, std::string labels) {
+    return numbers_[std::string(name)].values[std::move(labels)];
 }
 
-COETCD_DECL void
-prometheus_observer::set(std::string_view name, std::string labels, double by, bool relative) {
+COETCD_DECL double& prometheus_observer::gauge(std::string_view name, std::string labels) {
     metric& m = numbers_[std::string(name)];
     m.grows = false;
-    double& value = m.values[std::move(labels)];
-    value = relative ? value + by : by;
+    return m.values[std::move(labels)];
 }
 
 COETCD_DECL prometheus_observer::histogram& prometheus_observer::times(std::string_view name,
@@ -67,28 +74,29 @@ COETCD_DECL void prometheus_observer::on_request(const request_report& r) {
                                label("outcome", r.outcome ? "failure" : "success");
     const std::lock_guard alone(access_);
     times("coetcd_request_seconds", labels).add(r.latency);
-    count("coetcd_request_retries_total", {}, r.attempt > 0 ? 1 : 0);
+    counter("coetcd_request_retries_total") += r.attempt > 0 ? 1 : 0;
 }
 
 COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) {
     const std::string labels = detail::prometheus::label("endpoint", r.endpoint);
     const std::lock_guard alone(access_);
     if (r.what == connection_report::failed) {
-        count("coetcd_connections_failed_total", labels);
+        ++counter("coetcd_connections_failed_total", labels);
     } else {
-        set("coetcd_connections", labels, r.what == connection_report::opened ? 1 : -1, true);
+        gauge("coetcd_connections", labels) += r.what == connection_report::opened ? 1 : -1;
     }
 }
 
 COETCD_DECL void prometheus_observer::on_renewal(const renewal_report& r) {
     const std::lock_guard alone(access_);
-    set("coetcd_renewal_margin_seconds", {}, detail::prometheus::seconds(r.margin), false);
-    count("coetcd_renewals_failed_total", {}, r.outcome ? 1 : 0);
+    gauge("coetcd_renewal_margin_seconds") = detail::prometheus::seconds(r.margin);
+    counter("coetcd_renewals_failed_total") += r.outcome ? 1 : 0;
 }
 
 COETCD_DECL void prometheus_observer::on_session_end(const session_report& r) {
     const std::lock_guard alone(access_);
-    count("coetcd_sessions_ended_total", detail::prometheus::label("reason", to_string(r.reason)));
+    ++counter("coetcd_sessions_ended_total",
+              detail::prometheus::label("reason", to_string(r.reason)));
 }
 
 COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
@@ -99,20 +107,19 @@ COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
 
 COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
     const std::lock_guard alone(access_);
-    times("coetcd_lock_hold_seconds", {}).add(r.held);
-    count("coetcd_locks_lost_total", {}, r.lost ? 1 : 0);
+    times("coetcd_lock_hold_seconds").add(r.held);
+    counter("coetcd_locks_lost_total") += r.lost ? 1 : 0;
 }
 
 COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {
     const std::lock_guard alone(access_);
-    set("coetcd_watch_streams",
-        detail::prometheus::label("endpoint", r.endpoint),
-        r.opened ? 1 : -1,
-        true);
+    gauge("coetcd_watch_streams", detail::prometheus::label("endpoint", r.endpoint)) +=
+        r.opened ? 1 : -1;
 }
 
 COETCD_DECL std::string prometheus_observer::text() const {
     using detail::prometheus::in_braces;
+    using detail::prometheus::number;
     std::ostringstream out;
     out.imbue(std::locale::classic());
     const std::lock_guard alone(access_);
@@ -123,21 +130,16 @@ COETCD_DECL std::string prometheus_observer::text() const {
             for (std::size_t i = 0; i != h.counts.size(); ++i) {
                 up_to += h.counts[i];
                 out << name << "_bucket{" << labels << (labels.empty() ? "" : ",") << "le=\"";
-                if (i < bounds.size()) {
-                    out << bounds[i];
-                } else {
-                    out << "+Inf";
-                }
-                out << "\"} " << up_to << '\n';
+                out << (i < bounds.size() ? number(bounds[i]) : "+Inf") << "\"} " << up_to << '\n';
             }
-            out << name << "_sum" << in_braces(labels) << ' ' << h.sum << '\n';
+            out << name << "_sum" << in_braces(labels) << ' ' << number(h.sum) << '\n';
             out << name << "_count" << in_braces(labels) << ' ' << up_to << '\n';
         }
     }
     for (const auto& [name, m] : numbers_) {
         out << "# TYPE " << name << (m.grows ? " counter\n" : " gauge\n");
         for (const auto& [labels, value] : m.values) {
-            out << name << in_braces(labels) << ' ' << value << '\n';
+            out << name << in_braces(labels) << ' ' << number(value) << '\n';
         }
     }
     return out.str();
