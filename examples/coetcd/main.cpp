@@ -52,7 +52,7 @@ void add_command(CLI::App& app, hold_options& how) {
     app.add_option("--grace", how.grace, "Of COMMAND, between SIGTERM and SIGKILL, after a loss")
         ->transform(as_duration())
         ->capture_default_str();
-    app.add_flag("-v,--verbose", how.verbose, "Tell who has it, and who waits");
+    app.add_flag("-v,--verbose", how.verbose, "Name the holder and the waiters");
     app.add_option(
            "command", how.command, "Run under it, after --; none: hold it until SIGINT or SIGTERM")
         ->type_name("COMMAND");
@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
     top_app->callback([&] { work = [&](auto on) { return top(where.connect(on), showing); }; });
 
     std::string name;
-    auto* who_app = app.add_subcommand("who", "Tells who has a lock, and who waits for it");
+    auto* who_app = app.add_subcommand("who", "Names the holder and the waiters of a lock");
     who_app->add_option("name", name, "The lock")->required();
     who_app->add_flag("--json", in_json, "As JSON");
     who_app->callback(
