@@ -107,10 +107,7 @@ public:
             }
             once_end result;
             if (now.end == end::refused) {
-                // The lease takes a marker with it that an earlier copy may have put.
-                if (marker_.value.empty() && !session_->alive()) {
-                    throw_unknown(describe(session_->reason()));
-                }
+                require_marker_to_tell();
                 result.revision = a.response.header.revision;
                 result.answered = logic::without_marker(std::move(a.response));
                 if (!in_doubt) {
@@ -173,6 +170,14 @@ private:
         co_return a;
     }
 
+    /// That the marker was never there tells that nothing was applied only while the lease lives:
+    /// it takes one with it that an earlier copy may have put.
+    void require_marker_to_tell() const {
+        if (marker_.value.empty() && !session_->alive()) {
+            throw_unknown(describe(session_->reason()));
+        }
+    }
+
     /// The request failed for good. Tells that it was applied all the same, if it was.
     /// @throws error otherwise.
     asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
@@ -199,6 +204,10 @@ private:
             if (now.end == logic::written::how::told) {
                 co_return now;
             }
+            if (now.end == logic::written::how::vanished) {
+                throw_vanished();
+            }
+            require_marker_to_tell();
         }
         if (in_doubt) {
             throw_unknown(failed.text);

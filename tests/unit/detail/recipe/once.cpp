@@ -81,6 +81,19 @@ txn put_if_absent() {
     return txn().when(compare::version("k") == 0).then(op::put("k", "v")).otherwise(op::range("k"));
 }
 
+/// etcd carries out the next write, and says that it has no space.
+void refuse_what_is_made(desk& d) {
+    d.w.env->on_call = [serve = d.w.env->on_call, full = true](const auto& request,
+                                                               auto& reply) mutable {
+        serve(request, reply);
+        if (support::is_write(request) && std::exchange(full, false)) {
+            reply.status = 429;
+            reply.body = R"({"error":"etcdserver: mvcc: database space exceeded","code":8,)"
+                         R"("message":"etcdserver: mvcc: database space exceeded"})";
+        }
+    };
+}
+
 } // namespace
 
 TEST_CASE("a write takes one round trip, and a key with the session's lease", "[once]") {
@@ -402,20 +415,34 @@ TEST_CASE("what etcd refuses says what it lacks", "[once]") {
 
 TEST_CASE("a write that was made, and then refused for lack of space, is known", "[once]") {
     desk d;
-    const auto serve = d.w.env->on_call;
-    bool full = true;
-    d.w.env->on_call = [&](const auto& request, auto& reply) {
-        serve(request, reply);
-        if (support::is_write(request) && std::exchange(full, false)) {
-            reply.status = 429;
-            reply.body = R"({"error":"etcdserver: mvcc: database space exceeded","code":8,)"
-                         R"("message":"etcdserver: mvcc: database space exceeded"})";
-        }
-    };
+    refuse_what_is_made(d);
     const once_end end = d.write(put());
     CHECK(end.applied);
     CHECK(d.version() == 1);
     CHECK(end.revision == d.w.etcd->keys.at("k").mod_revision);
+}
+
+TEST_CASE("a write that was made, and then refused, is in doubt if the lease took what tells",
+          "[once]") {
+    for (const bool first : {true, false}) {
+        CAPTURE(first);
+        desk d;
+        if (!first) {
+            (void)d.write(put());
+        }
+        const std::int64_t before = d.version();
+        refuse_what_is_made(d);
+        const auto asks = [](const coetcd::detail::call_request& r) {
+            return r.what == coetcd::detail::rpc::txn && !support::is_write(r);
+        };
+        support::fate_of(d.w, asks, {late(500ms)});
+        auto writing = d.start(put());
+        d.w.env->pass(100ms);
+        auto closing = d.w.start(d.session.close());
+        d.w.env->pass(2s);
+        CHECK(writing.code() == errc::outcome_unknown);
+        CHECK(d.version() == before + 1);
+    }
 }
 
 TEST_CASE("an answer that is not one to the request is not etcd's", "[once]") {
