@@ -275,6 +275,9 @@ void rate_meter::sent(const process& by) {
 // Herds.
 
 void herd_counter::told(const process& who, std::string_view line) {
+    if (line.find("\"created\":true") != line.npos) {
+        ++watches_[&who];
+    }
     if (line.find("DELETE") == line.npos) {
         return;
     }
@@ -307,8 +310,9 @@ void herd_counter::changed(const etcd::change& c) {
 
 void herd_counter::served(std::uint64_t number) {
     if (const auto found = asking_.find(number); found != asking_.end()) {
-        for (auto& [key, state] : found->second) {
-            state = changes_[lock_key::parse(key)->name];
+        const std::uint64_t begun = watches_[found->second.by];
+        for (auto& [key, state] : found->second.keys) {
+            state = changes_[lock_key::parse(key)->name] + begun;
         }
     }
 }
@@ -318,7 +322,7 @@ void herd_counter::answered(std::uint64_t number) {
     if (found == asking_.end()) {
         return;
     }
-    for (const auto& [key, state] : found->second) {
+    for (const auto& [key, state] : found->second.keys) {
         if (!state) {
             continue; // what is not etcd has answered in its place
         }
@@ -333,8 +337,11 @@ void herd_counter::answered(std::uint64_t number) {
 }
 
 void herd_counter::sent(std::uint64_t number, const process& by, const lock_requests& what) {
+    if (!what.confirms.empty()) {
+        asking_[number].by = &by;
+    }
     for (const auto& [key, life] : what.confirms) {
-        asking_[number][key] = std::nullopt;
+        asking_[number].keys[key] = std::nullopt;
     }
     entries += what.puts.size();
     requests += what.confirms.size() + (what.looks.size() + 1) / 2;

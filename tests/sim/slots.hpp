@@ -159,8 +159,14 @@ private:
     /// Whether a key comes first was asked, and answered.
     struct question {
         nanoseconds at{0};      ///< The last time.
-        std::uint64_t state{0}; ///< Of its queue, then.
+        std::uint64_t state{0}; ///< Of what could make it ask, then.
         int repeated = 0;       ///< Soon after each other, and in the same state.
+    };
+    struct request {
+        const process* by = nullptr;
+        /// How much there had been when etcd served it: changes of the queue, and watches of
+        /// this client that began. What happened before a watch began, it does not tell.
+        std::map<std::string, std::optional<std::uint64_t>> keys;
     };
 
     static constexpr int most_repeated = 4;
@@ -168,10 +174,10 @@ private:
     world& world_;
     std::map<const process*, news> news_;
     std::map<end, std::uint64_t> woken_;
-    std::map<end, std::int64_t> lives_;            // when they began
-    std::map<std::string, std::uint64_t> changes_; // of each queue
-    std::map<std::uint64_t, std::map<std::string, std::optional<std::uint64_t>>>
-        asking_; // how many changes there had been when etcd served it
+    std::map<end, std::int64_t> lives_;               // when they began
+    std::map<std::string, std::uint64_t> changes_;    // of each queue
+    std::map<const process*, std::uint64_t> watches_; // that began
+    std::map<std::uint64_t, request> asking_;
     std::map<std::string, question> asked_;
 };
 
