@@ -5,7 +5,6 @@
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/recipe/guarded.hpp>
-#include <coetcd/detail/recipe/lead.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/feed.hpp>
 #include <coetcd/kv.hpp>
@@ -18,9 +17,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace coetcd {
@@ -33,9 +34,12 @@ class access;
 struct election_impl;
 class leading;
 std::shared_ptr<ownership> ownership_of(const leadership& held);
-boost::asio::awaitable<leadership> win(std::shared_ptr<candidate> who);
-std::shared_ptr<candidate>
-make_candidate(const client& c, std::string name, std::string value, const lead_options& how);
+boost::asio::awaitable<void>
+lead_terms(const client& c,
+           std::string name,
+           std::string value,
+           std::function<boost::asio::awaitable<void>(const leadership&)> body,
+           const lead_options& how);
 } // namespace detail
 
 /// A term of leading, from `election::campaign`. Its destruction resigns in the background, even if
@@ -262,14 +266,11 @@ auto lead(election& e, std::string value, Body body) {
 template<class Body>
 boost::asio::awaitable<void>
 lead(const client& c, std::string name, std::string value, Body body, lead_options how = {}) {
-    auto who = detail::make_candidate(c, std::move(name), std::move(value), how);
-    return detail::lead_on(std::move(who),
-                           c.get_executor(),
-                           &detail::win,
-                           static_cast<std::shared_ptr<detail::ownership> (*)(const leadership&)>(
-                               &detail::ownership_of),
-                           how.again,
-                           std::move(body));
+    const auto kept = std::make_shared<Body>(std::move(body));
+    auto entry = [kept](const leadership& held) { return detail::start(*kept, held); };
+    using result = typename decltype(entry(std::declval<const leadership&>()))::value_type;
+    static_assert(std::is_void_v<result>, "the body of lead() returns awaitable<void>");
+    return detail::lead_terms(c, std::move(name), std::move(value), std::move(entry), how);
 }
 
 } // namespace coetcd

@@ -17,6 +17,7 @@
 #include <coetcd/impl/exactly_once.hpp>
 #include <coetcd/impl/feed.hpp>
 #include <coetcd/impl/fencing_gate.hpp>
+#include <coetcd/impl/guarded.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/printable.hpp>

@@ -7,12 +7,14 @@
 #include <coetcd/detail/logic/election.hpp>
 #include <coetcd/detail/recipe/candidate.hpp>
 #include <coetcd/detail/recipe/feed.hpp>
+#include <coetcd/detail/recipe/lead.hpp>
 #include <coetcd/detail/recipe/leading.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/lease.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/impl/feed.hpp>
 
+#include <functional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -25,30 +27,21 @@ COETCD_DECL std::shared_ptr<ownership> ownership_of(const leadership& held) {
     return access::impl(held)->held;
 }
 
-COETCD_DECL boost::asio::awaitable<leadership> win(std::shared_ptr<candidate> who) {
-    const auto c = who->client;
-    return c->home(as_handle<leadership>(candidate::win(std::move(who))));
-}
-
-COETCD_DECL boost::asio::awaitable<void> rest(std::shared_ptr<candidate> who, bool failed) {
-    const auto c = who->client;
-    return c->home(candidate::rest(std::move(who), failed));
-}
-
-COETCD_DECL boost::asio::awaitable<void> withdraw(std::shared_ptr<candidate> who) {
-    const auto c = who->client;
-    return c->home(candidate::withdraw(std::move(who)));
-}
-
-COETCD_DECL std::shared_ptr<candidate>
-make_candidate(const client& c, std::string name, std::string value, const lead_options& how) {
+COETCD_DECL boost::asio::awaitable<void>
+lead_terms(const client& c,
+           std::string name,
+           std::string value,
+           std::function<boost::asio::awaitable<void>(const leadership&)> body,
+           const lead_options& how) {
     logic::require_name(name);
     require_ttl(how.ttl);
     if (how.pause.count() <= 0) {
         throw std::invalid_argument("pause: must be positive");
     }
-    return std::make_shared<candidate>(
+    auto who = std::make_shared<candidate>(
         access::impl(c), access::timeout(c), std::move(name), std::move(value), how);
+    std::shared_ptr<ownership> (*const owned)(const leadership&) = &ownership_of;
+    return lead_on(std::move(who), owned, how.again, std::move(body));
 }
 
 inline leader_feed make_leader_feed(const std::shared_ptr<client_impl>& c,

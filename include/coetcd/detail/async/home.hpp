@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -8,13 +9,11 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 // A client's home is the executor of its `env`: all of its state is touched there, by one handler
@@ -27,7 +26,7 @@ void at_home(env& world, F f) {
     if (world.is_home()) {
         f();
     } else {
-        asio::post(world.executor(), std::move(f));
+        post(world.executor(), std::move(f));
     }
 }
 
@@ -37,28 +36,33 @@ template<class T, class... Args>
 std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
     auto made = std::make_unique<T>(std::forward<Args>(args)...);
     auto end = [world = std::move(world)](T* object) {
-        auto last = [w = world, owned = std::unique_ptr<T>(object)]() mutable { owned.reset(); };
-        at_home(*world, std::move(last));
+        std::unique_ptr<T> owned(object);
+        if (!world->is_home()) {
+            // Whatever becomes of the handler, the object ends.
+            auto last = [w = world, o = std::shared_ptr<T>(std::move(owned))]() mutable {
+                o.reset();
+            };
+            post(world->executor(), std::move(last));
+        }
     };
     return std::shared_ptr<T>(made.release(), std::move(end));
 }
 
-/// Results that can be made from nothing, as `co_spawn` wants them. `kept` lives as long as `work`.
-template<class T>
-asio::awaitable<std::optional<T>> boxed(asio::awaitable<T> work,
-                                        [[maybe_unused]] std::shared_ptr<void> kept) {
-    T value = co_await std::move(work);
-    co_return std::optional<T>(std::move(value));
-}
-inline asio::awaitable<void> boxed(asio::awaitable<void> work,
-                                   [[maybe_unused]] std::shared_ptr<void> kept) {
+/// Awaits `work`. `kept` lives as long as that does.
+inline asio::awaitable<void> keep_alive([[maybe_unused]] std::shared_ptr<void> kept,
+                                        asio::awaitable<void> work) {
     co_await std::move(work);
+}
+/// Awaits `work`, and puts what it returned where it is wanted.
+template<class T>
+asio::awaitable<void> put_into(std::shared_ptr<std::optional<T>> place, asio::awaitable<T> work) {
+    place->emplace(co_await std::move(work));
 }
 
 /// Awaits `work` on the executor `home`, and comes back with what it returned or threw. A
 /// cancellation goes along.
-template<class T>
-asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T> work) {
+inline asio::awaitable<void> there_and_back(asio::any_io_executor home,
+                                            asio::awaitable<void> work) {
     // Not the slot of this coroutine: Asio 1.26 would pass a cancellation on by an address that
     // may be gone when it gets there.
     const auto stop = std::make_shared<asio::cancellation_signal>();
@@ -66,18 +70,20 @@ asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T>
     asio::cancellation_slot slot = state.slot();
     if (slot.is_connected()) {
         auto pass_on = [home, stop](asio::cancellation_type how) {
-            asio::post(home, [stop, how] { stop->emit(how); });
+            post(home, [stop, how] { stop->emit(how); });
         };
         slot.assign(std::move(pass_on));
     }
     auto token = asio::bind_cancellation_slot(stop->slot(), asio::use_awaitable);
-    auto there = asio::co_spawn(home, boxed(std::move(work), stop), std::move(token));
-    if constexpr (std::is_void_v<T>) {
-        co_await std::move(there);
-    } else {
-        std::optional<T> value = co_await std::move(there);
-        co_return std::move(*value);
-    }
+    auto there = asio::co_spawn(home, keep_alive(stop, std::move(work)), std::move(token));
+    co_await std::move(there);
+}
+template<class T>
+asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T> work) {
+    const auto value = std::make_shared<std::optional<T>>();
+    auto there = there_and_back(std::move(home), put_into(value, std::move(work)));
+    co_await std::move(there);
+    co_return std::move(**value);
 }
 
 /// The same, for a coroutine on the executor `here`. There already, or without a home, it is `work`

@@ -3,12 +3,16 @@
 
 #include <coetcd/detail/env.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 
 #include <exception>
+#include <functional>
 #include <utility>
 
 namespace coetcd::detail {
@@ -30,14 +34,26 @@ struct rethrow_defect {
 };
 
 /// Runs `work` by itself. It owns what it needs.
+/// @param stop Cancels it.
+inline void spawn(const asio::any_io_executor& where,
+                  asio::awaitable<void> work,
+                  asio::cancellation_slot stop,
+                  std::function<void(std::exception_ptr)> at_end) {
+    auto token = asio::bind_cancellation_slot(stop, std::move(at_end));
+    asio::co_spawn(where, std::move(work), std::move(token));
+}
 inline void spawn(env& world, asio::awaitable<void> work) {
-    asio::co_spawn(world.executor(), std::move(work), rethrow_defect());
+    spawn(world.executor(), std::move(work), asio::cancellation_slot(), rethrow_defect());
+}
+
+/// As `asio::post`, but compiled once, not for each type of `f`.
+inline void post(const asio::any_io_executor& where, std::function<void()> f) {
+    asio::post(where, std::move(f));
 }
 
 /// Calls `f` when the handler that is running has ended.
-template<class F>
-void defer(env& world, F f) {
-    asio::post(world.executor(), std::move(f));
+inline void defer(env& world, std::function<void()> f) {
+    post(world.executor(), std::move(f));
 }
 
 } // namespace coetcd::detail

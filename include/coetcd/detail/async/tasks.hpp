@@ -9,10 +9,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
 
 #include <cstddef>
 #include <exception>
@@ -37,21 +34,20 @@ public:
     /// @returns False if no more are taken: `work` does not begin then.
     bool start(asio::any_io_executor where, asio::awaitable<void> work) {
         const auto t = std::make_shared<task>(std::move(where));
-        auto begin = [self = shared_from_this(), t, w = std::move(work)]() mutable {
+        const auto w = std::make_shared<asio::awaitable<void>>(std::move(work));
+        auto begin = [self = shared_from_this(), t, w] {
             auto at_end = [self, t](std::exception_ptr failure) {
                 self->ended(*t);
                 rethrow_defect()(std::move(failure));
             };
-            asio::co_spawn(t->where,
-                           std::move(w),
-                           asio::bind_cancellation_slot(t->stop.slot(), std::move(at_end)));
+            spawn(t->where, std::move(*w), t->stop.slot(), std::move(at_end));
         };
         const std::lock_guard alone(access_);
         if (stopped_) {
             return false;
         }
         t->place = all_.insert(all_.end(), t);
-        asio::post(t->where, std::move(begin)); // before whatever cancels it
+        post(t->where, std::move(begin)); // before whatever cancels it
         return true;
     }
 
@@ -70,8 +66,7 @@ public:
     std::size_t cancel() {
         const std::lock_guard alone(access_);
         for (const std::shared_ptr<task>& each : all_) {
-            asio::post(each->where,
-                       [t = each] { t->stop.emit(asio::cancellation_type::terminal); });
+            post(each->where, [t = each] { t->stop.emit(asio::cancellation_type::terminal); });
         }
         return all_.size();
     }

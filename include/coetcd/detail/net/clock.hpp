@@ -2,13 +2,13 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/system.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/basic_waitable_timer.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -17,15 +17,7 @@ namespace coetcd::detail::net {
 
 /// The clock behind the default env: where there is one, a clock that runs through a suspend.
 struct boot_clock : env_clock {
-    static time_point now() noexcept {
-#ifdef CLOCK_BOOTTIME
-        std::timespec t{};
-        ::clock_gettime(CLOCK_BOOTTIME, &t);
-        return time_point(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
-#else
-        return time_point(std::chrono::steady_clock::now().time_since_epoch());
-#endif
-    }
+    static time_point now() noexcept { return time_point(system::uptime()); }
 };
 
 /// The kernel timer under Asio stops during a suspend. To fire in time after one, a wait is never

@@ -3,13 +3,13 @@
 
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/env.hpp>
-#include <coetcd/detail/net/chance.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>
 #include <coetcd/detail/net/resolver.hpp>
+#include <coetcd/detail/net/system.hpp>
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/observer.hpp>
 
@@ -19,18 +19,12 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <fcntl.h>
 #include <memory>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <set>
 #include <string>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -62,7 +56,7 @@ public:
     bool is_home() const override { return home_.runs_here(); }
     time_point now() const override { return boot_clock::now(); }
 
-    std::uint64_t random() override { return system_random(); }
+    std::uint64_t random() override { return system::random(); }
 
     std::unique_ptr<sleeper> make_sleeper() override;
     asio::awaitable<reply> call(call_request request) override;
@@ -126,48 +120,6 @@ private:
     timer timer_;
     bool woken_ = false;
 };
-
-inline void set_int(tcp::socket& socket, int level, int name, int value) {
-    // A system that lacks the option is no reason to fail: deadlines hold without it.
-    (void)::setsockopt(socket.native_handle(), level, name, &value, sizeof value);
-}
-
-/// Makes a socket that a program which the user starts, perhaps in this very moment, does not get:
-/// it would keep our connections open.
-inline error_code open(tcp::socket& socket, const tcp& protocol) {
-    error_code ec;
-#ifdef SOCK_CLOEXEC
-    const int made = ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC, protocol.protocol());
-    if (made < 0) {
-        return error_code(errno, boost::system::system_category());
-    }
-    socket.assign(protocol, made, ec);
-    if (ec) {
-        ::close(made);
-    }
-#else
-    socket.open(protocol, ec);
-    if (!ec) {
-        (void)::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
-    }
-#endif
-#ifdef SO_NOSIGPIPE
-    set_int(socket, SOL_SOCKET, SO_NOSIGPIPE, 1);
-#endif
-    return ec;
-}
-
-/// A peer that vanished without a word is noticed within seconds, even where nothing is sent.
-inline void tune(tcp::socket& socket) {
-    set_int(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_int(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-#ifdef TCP_USER_TIMEOUT
-    set_int(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000); // milliseconds
-    set_int(socket, IPPROTO_TCP, TCP_KEEPIDLE, 4);          // seconds
-    set_int(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
-    set_int(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
-#endif
-}
 
 /// Whether what goes there stays on this machine.
 inline bool is_here(const asio::ip::address& a) {
@@ -307,7 +259,7 @@ inline asio::awaitable<connect_result>
 default_env::connect_to(tcp::endpoint address, logic::endpoint to, time_point deadline) {
     connect_result result;
     tcp::socket socket(executor_);
-    result.ec = detail_env::open(socket, address.protocol());
+    result.ec = system::open(socket, address.protocol());
     if (!result.ec) {
         watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
         co_await socket.async_connect(address,
@@ -317,7 +269,7 @@ default_env::connect_to(tcp::endpoint address, logic::endpoint to, time_point de
         }
     }
     if (!result.ec) {
-        detail_env::tune(socket);
+        system::tune(socket);
         socket.non_blocking(true, result.ec);
     }
     if (result.ec) {

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/async/home.hpp>
-#include <coetcd/detail/async/home_executor.hpp>
-#include <coetcd/detail/async/loss.hpp>
-#include <coetcd/detail/recipe/ownership.hpp>
-
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/cancellation_state.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/awaitable.hpp>
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +12,39 @@
 #include <variant>
 
 namespace coetcd::detail {
+
+namespace asio = boost::asio;
+
+class ownership;
+
+/// A lock, and a body that is to run under it, whatever they are.
+class guarded_job {
+public:
+    virtual ~guarded_job() = default;
+
+    /// Awaits the lock.
+    /// @returns False if it is not to be had.
+    virtual asio::awaitable<bool> take() = 0;
+    /// What was taken; null if it holds nothing.
+    virtual std::shared_ptr<ownership> owned() const = 0;
+    /// What may cancel the body besides a loss. It is made when the body begins, and lives until
+    /// that has ended.
+    virtual std::shared_ptr<void> watch(std::function<void()> cancel) const = 0;
+    virtual asio::awaitable<void> run() = 0;
+    /// Gives the lock back, and waits until etcd knows.
+    /// @returns False if it was not ours any more.
+    virtual asio::awaitable<bool> give_back() = 0;
+    /// Gives it back in the background, if it was not given back yet.
+    virtual void let_go() = 0;
+
+    bool ran = false; ///< Unless there was no lock to be had.
+};
+
+/// Runs a job, on the caller's executor, or on a strand there: what cancels it must not run beside
+/// it. All else is done at home.
+/// @param home Where the lock lives.
+/// @throws error with `errc::not_owner` if it was given back, or with that of its loss.
+asio::awaitable<void> run_guarded(asio::any_io_executor home, std::shared_ptr<guarded_job> job);
 
 /// What `body()`, or `body(held)` if that is what it takes, returns.
 template<class Body, class Held>
@@ -35,184 +56,116 @@ auto start(Body& body, const Held& held) {
     }
 }
 
-/// Gives back what a body ran under, and waits until etcd knows.
-template<class Held>
-asio::awaitable<bool> give_back(Held& held) {
-    if constexpr (requires { held.unlock(); }) {
-        return held.unlock();
-    } else if constexpr (requires { held.release(); }) {
-        return held.release();
-    } else {
-        return held.resign();
-    }
-}
-
-/// A body that runs under a lock, on the caller's executor, or on a strand there: what cancels it
-/// must not run beside it. All else is done at home.
-template<class Body, class Held>
-struct guarded_body final : loss_listener, std::enable_shared_from_this<guarded_body<Body, Held>> {
-    using value_type =
-        typename decltype(start(std::declval<Body&>(), std::declval<const Held&>()))::value_type;
-    using stored_type = std::conditional_t<std::is_void_v<value_type>, std::monostate, value_type>;
-
-    guarded_body(Body b, Held l, env& home, asio::any_io_executor where)
-        : body(std::move(b))
-        , held(std::move(l))
-        , world(home)
-        , here(home_executor(std::move(where)).get()) {}
-
-    void on_loss() override { cancel(); }
-    void cancel() {
-        if (here == world.executor()) {
-            stop.emit(asio::cancellation_type::terminal);
-        } else {
-            asio::post(here, [self = this->shared_from_this()] {
-                self->stop.emit(asio::cancellation_type::terminal);
-            });
-        }
-    }
-
-    Body body;
-    Held held;
-    env& world;
-    const asio::any_io_executor here;
-    asio::cancellation_signal stop;
-    std::exception_ptr failure;
-    std::optional<stored_type> value;
-};
-
-template<class Body, class Held>
-asio::awaitable<void> run(std::shared_ptr<guarded_body<Body, Held>> guarded) {
-    try {
-        auto work = start(guarded->body, guarded->held);
-        if constexpr (std::is_void_v<typename guarded_body<Body, Held>::value_type>) {
-            co_await std::move(work);
-        } else {
-            guarded->value.emplace(co_await std::move(work));
-        }
-    } catch (...) {
-        guarded->failure = std::current_exception();
-    }
-    // Asio 1.26 awaits once more behind a coroutine that never waited; cancelled by its own doing,
-    // as one that closes its session is, that would throw into the event loop.
-    co_await asio::this_coro::throw_if_cancelled(false);
-}
-
-/// Reports that the lock was lost under a body, and how the body ended.
-[[noreturn]] inline void throw_loss(const error& loss, const std::exception_ptr& failure) {
-    if (!failure) {
-        throw loss;
-    }
-    try {
-        std::rethrow_exception(failure);
-    } catch (...) {
-        std::throw_with_nested(loss);
-    }
-}
-
-/// What may cancel a body besides a loss. It is made when the body begins, and lives until that
-/// has ended. At home.
 template<class Held>
 using body_watch = std::function<std::shared_ptr<void>(const Held&, std::function<void()> cancel)>;
 
-/// The part of `run_guarded` at home.
-/// @param here The executor of the caller.
-template<class Held, class Body>
-asio::awaitable<typename guarded_body<Body, Held>::value_type>
-guard_at_home(asio::any_io_executor here,
-              asio::awaitable<Held> lock,
-              std::shared_ptr<ownership> (*owned)(const Held&),
-              Body body,
-              body_watch<Held> watch) {
-    Held taken = co_await std::move(lock);
-    const std::shared_ptr<ownership> held = owned(taken);
-    if (!held) {
-        throw error(errc::not_owner, "with_lock");
-    }
-    if (!held->held()) {
-        throw held->loss();
-    }
-    const auto guarded = std::make_shared<guarded_body<Body, Held>>(
-        std::move(body), std::move(taken), held->world(), std::move(here));
-    const loss_source::subscription listening(held->losses, *guarded);
-    const auto cancel = [weak = std::weak_ptr(guarded)] {
-        if (const auto still = weak.lock()) {
-            still->cancel();
+/// What is known of a job as soon as its lock is.
+/// @tparam Taken `Held`, or an optional of it.
+template<class Held, class Taken>
+class guarded_hold : public guarded_job {
+public:
+    guarded_hold(asio::awaitable<Taken> lock,
+                 std::shared_ptr<ownership> (*owner_of)(const Held&),
+                 body_watch<Held> watch)
+        : lock_(std::move(lock))
+        , owner_of_(owner_of)
+        , watch_(std::move(watch)) {}
+
+    asio::awaitable<bool> take() override {
+        Taken taken = co_await std::move(lock_);
+        if constexpr (std::is_same_v<Taken, Held>) {
+            held_.emplace(std::move(taken));
+        } else if (taken) {
+            held_.emplace(std::move(*taken));
         }
-    };
-    std::shared_ptr<void> watching;
-    if (watch) {
-        watching = watch(guarded->held, cancel);
+        co_return held_.has_value();
+    }
+    std::shared_ptr<ownership> owned() const override { return owner_of_(*held_); }
+    std::shared_ptr<void> watch(std::function<void()> cancel) const override {
+        return watch_ ? watch_(*held_, std::move(cancel)) : nullptr;
+    }
+    asio::awaitable<bool> give_back() override {
+        if constexpr (requires(Held & h) { h.unlock(); }) {
+            return held_->unlock();
+        } else if constexpr (requires(Held & h) { h.release(); }) {
+            return held_->release();
+        } else {
+            return held_->resign();
+        }
+    }
+    void let_go() override { held_.reset(); }
+
+protected:
+    const Held& held() const { return *held_; }
+
+private:
+    asio::awaitable<Taken> lock_;
+    std::shared_ptr<ownership> (*owner_of_)(const Held&);
+    body_watch<Held> watch_;
+    std::optional<Held> held_;
+};
+
+template<class Held, class Taken, class Body>
+class guarded_body final : public guarded_hold<Held, Taken> {
+public:
+    using value_type =
+        typename decltype(start(std::declval<Body&>(), std::declval<const Held&>()))::value_type;
+    static constexpr bool is_nothing = std::is_void_v<value_type>;
+
+    guarded_body(asio::awaitable<Taken> lock,
+                 std::shared_ptr<ownership> (*owner_of)(const Held&),
+                 body_watch<Held> watch,
+                 Body body)
+        : guarded_hold<Held, Taken>(std::move(lock), owner_of, std::move(watch))
+        , body_(std::move(body)) {}
+
+    asio::awaitable<void> run() override {
+        if constexpr (is_nothing) {
+            return start(body_, this->held());
+        } else {
+            return keep();
+        }
     }
 
-    // Its end is awaited whatever happens; a cancellation of ours goes on to it. It ends before us
-    // also when both are destroyed with their executor, since its handler owns us.
-    const bool throws = co_await asio::this_coro::throw_if_cancelled();
-    co_await asio::this_coro::throw_if_cancelled(false);
-    const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
-    const auto pass_on = [cancel, home = guarded->world.executor()](asio::cancellation_type) {
-        asio::post(home, cancel);
-    };
-    asio::cancellation_slot slot = before.slot();
-    if (slot.is_connected()) {
-        slot.assign(pass_on);
-    }
-    if (before.cancelled() != asio::cancellation_type::none) {
-        pass_on(before.cancelled()); // it came with the lock
-    }
-    auto token = asio::bind_cancellation_slot(guarded->stop.slot(), asio::use_awaitable);
-    auto all = asio::co_spawn(guarded->here, run(guarded), std::move(token));
-    try {
-        co_await std::move(all);
-    } catch (...) {
-        guarded->failure = std::current_exception(); // a lack of memory
-    }
-    slot.clear();
-    watching.reset();
-    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
-    co_await asio::this_coro::throw_if_cancelled(throws);
+    /// What the body has returned.
+    std::optional<std::conditional_t<is_nothing, std::monostate, value_type>> value;
 
-    if (!held->held()) {
-        throw_loss(held->loss(), guarded->failure);
+private:
+    asio::awaitable<void> keep() {
+        auto work = start(body_, this->held());
+        value.emplace(co_await std::move(work));
     }
-    if (state.cancelled() == asio::cancellation_type::none) {
-        bool was_ours = true;
-        try {
-            was_ours = co_await give_back(guarded->held);
-        } catch (const boost::system::system_error&) {
-            // It is being cleaned up; what `body` did stands.
-        }
-        if (!was_ours) {
-            throw_loss(held->loss(), guarded->failure);
-        }
-    } else {
-        const Held given_back(std::move(guarded->held)); // in the background
-    }
-    if (guarded->failure) {
-        std::rethrow_exception(guarded->failure);
-    }
-    if constexpr (!std::is_void_v<typename guarded_body<Body, Held>::value_type>) {
-        co_return std::move(*guarded->value);
-    }
+
+    Body body_;
+};
+
+/// Awaits a job, and returns what its body did.
+template<class Job>
+asio::awaitable<typename Job::value_type> value_of(asio::awaitable<void> running,
+                                                   std::shared_ptr<Job> job) {
+    co_await std::move(running);
+    co_return std::move(*job->value);
 }
 
 /// Runs `body` under what `lock` brings.
-/// @param home Where the lock lives.
-/// @param owned Tells what it stands for; null if nothing.
+/// @param owner_of Tells what it stands for; null if nothing.
 /// @param watch May cancel it, too.
-/// @throws error with `errc::not_owner` if it was given back, or with that of its loss.
+/// @throws error As the other one.
 template<class Held, class Body>
-asio::awaitable<typename guarded_body<Body, Held>::value_type>
-run_guarded(asio::any_io_executor home,
-            asio::awaitable<Held> lock,
-            std::shared_ptr<ownership> (*owned)(const Held&),
-            Body body,
-            body_watch<Held> watch = {}) {
-    asio::any_io_executor here = co_await asio::this_coro::executor;
-    auto work =
-        guard_at_home(std::move(here), std::move(lock), owned, std::move(body), std::move(watch));
-    auto all = go_home(std::move(home), std::move(work));
-    co_return co_await std::move(all);
+auto run_guarded(asio::any_io_executor home,
+                 asio::awaitable<Held> lock,
+                 std::shared_ptr<ownership> (*owner_of)(const Held&),
+                 Body body,
+                 body_watch<Held> watch = {}) {
+    using job_type = guarded_body<Held, Held, Body>;
+    auto job =
+        std::make_shared<job_type>(std::move(lock), owner_of, std::move(watch), std::move(body));
+    auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
+    if constexpr (job_type::is_nothing) {
+        return running;
+    } else {
+        return value_of(std::move(running), std::move(job));
+    }
 }
 
 /// What is held already, for `run_guarded`.
@@ -221,31 +174,39 @@ asio::awaitable<Held> brought(Held held) {
     co_return std::move(held);
 }
 
-/// What `run_guarded_if` returns: an optional, or for a body that returns nothing whether it ran.
-template<class T>
-using if_run = std::conditional_t<std::is_void_v<T>, bool, std::optional<T>>;
+/// Awaits a job, and returns whether it ran, or what its body did, if it did anything.
+inline asio::awaitable<bool> value_if_run(asio::awaitable<void> running,
+                                          std::shared_ptr<guarded_job> job) {
+    co_await std::move(running);
+    co_return job->ran;
+}
+template<class Job>
+asio::awaitable<std::optional<typename Job::value_type>> value_if_any(asio::awaitable<void> running,
+                                                                      std::shared_ptr<Job> job) {
+    co_await std::move(running);
+    co_return std::move(job->value);
+}
 
-/// As `run_guarded`, if `lock` brings anything.
+/// As `run_guarded`, if `lock` brings anything. Awaits an optional of what the body returns, or,
+/// where that is nothing, whether it ran.
 template<class Held, class Body>
-asio::awaitable<if_run<typename guarded_body<Body, Held>::value_type>>
-run_guarded_if(asio::any_io_executor home,
-               asio::awaitable<std::optional<Held>> lock,
-               std::shared_ptr<ownership> (*owned)(const Held&),
-               Body body) {
-    using value_type = typename guarded_body<Body, Held>::value_type;
-    std::optional<Held> taken = co_await std::move(lock);
-    if_run<value_type> result{};
-    if (taken) {
-        auto work =
-            run_guarded(std::move(home), brought(std::move(*taken)), owned, std::move(body));
-        if constexpr (std::is_void_v<value_type>) {
-            co_await std::move(work);
-            result = true;
-        } else {
-            result.emplace(co_await std::move(work));
-        }
+auto run_guarded_if(asio::any_io_executor home,
+                    asio::awaitable<std::optional<Held>> lock,
+                    std::shared_ptr<ownership> (*owner_of)(const Held&),
+                    Body body) {
+    using job_type = guarded_body<Held, std::optional<Held>, Body>;
+    auto job =
+        std::make_shared<job_type>(std::move(lock), owner_of, body_watch<Held>(), std::move(body));
+    auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
+    if constexpr (job_type::is_nothing) {
+        return value_if_run(std::move(running), std::move(job));
+    } else {
+        return value_if_any(std::move(running), std::move(job));
     }
-    co_return result;
 }
 
 } // namespace coetcd::detail
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/guarded.hpp>
+#endif

@@ -9,9 +9,7 @@
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/session.hpp>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 
 #include <chrono>
 #include <exception>
@@ -161,9 +159,7 @@ private:
             self->ended();
             rethrow_defect()(std::move(defect));
         };
-        asio::co_spawn(world.executor(),
-                       keep(shared_from_this()),
-                       asio::bind_cancellation_slot(stop_.slot(), std::move(at_end)));
+        spawn(world.executor(), keep(shared_from_this()), stop_.slot(), std::move(at_end));
     }
     void ended() {
         ended_ = true;

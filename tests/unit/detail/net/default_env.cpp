@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fcntl.h>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -27,6 +26,10 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#ifndef _WIN32
+#include <fcntl.h>
+#endif
 
 #include "support/catch.hpp"
 #include "support/run_test.hpp"
@@ -764,6 +767,7 @@ TEST_CASE("sec.token.plain_http: what must stay here goes to no name that leads 
     });
 }
 
+#ifndef _WIN32
 TEST_CASE("a socket is never one of a program that is started", "[net][default_env]") {
     const auto open_now = [] {
         std::set<int> all;
@@ -791,6 +795,7 @@ TEST_CASE("a socket is never one of a program that is started", "[net][default_e
         co_await call.done();
     });
 }
+#endif
 
 TEST_CASE("connections to an endpoint that is not used any more are closed", "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {

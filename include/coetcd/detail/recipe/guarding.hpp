@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/home_executor.hpp>
+#include <coetcd/detail/async/loss.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/recipe/guarded.hpp>
+#include <coetcd/detail/recipe/ownership.hpp>
+#include <coetcd/error.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// A job that runs.
+class guarding final : public loss_listener, public std::enable_shared_from_this<guarding> {
+public:
+    guarding(std::shared_ptr<guarded_job> what, env& home, asio::any_io_executor where)
+        : job(std::move(what))
+        , world(home)
+        , here(home_executor(std::move(where)).get()) {}
+
+    void on_loss() override { cancel(); }
+    void cancel() {
+        if (here == world.executor()) {
+            stop.emit(asio::cancellation_type::terminal);
+        } else {
+            post(here, [self = shared_from_this()] {
+                self->stop.emit(asio::cancellation_type::terminal);
+            });
+        }
+    }
+
+    /// The part on the executor `here`.
+    static asio::awaitable<void> run(std::shared_ptr<guarding> self) {
+        try {
+            auto work = self->job->run();
+            co_await std::move(work);
+        } catch (...) {
+            self->failure = std::current_exception();
+        }
+        // Asio 1.26 awaits once more behind a coroutine that never waited; cancelled by its own
+        // doing, as one that closes its session is, that would throw into the event loop.
+        co_await asio::this_coro::throw_if_cancelled(false);
+    }
+
+    const std::shared_ptr<guarded_job> job;
+    env& world;
+    const asio::any_io_executor here;
+    asio::cancellation_signal stop;
+    std::exception_ptr failure;
+};
+
+/// Reports that the lock was lost under a body, and how the body ended.
+[[noreturn]] inline void throw_loss(const error& loss, const std::exception_ptr& failure) {
+    if (!failure) {
+        throw loss;
+    }
+    try {
+        std::rethrow_exception(failure);
+    } catch (...) {
+        std::throw_with_nested(loss);
+    }
+}
+
+/// What was taken does not outlive this: it ends at home.
+struct taken_for_now {
+    explicit taken_for_now(guarded_job& j)
+        : job(j) {}
+    ~taken_for_now() { job.let_go(); }
+    taken_for_now(const taken_for_now&) = delete;
+    taken_for_now& operator=(const taken_for_now&) = delete;
+    guarded_job& job;
+};
+
+/// The part of `run_guarded` at home.
+/// @param here The executor of the caller.
+inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
+                                           std::shared_ptr<guarded_job> job) {
+    const taken_for_now taken(*job);
+    auto taking = job->take();
+    const bool is_taken = co_await std::move(taking);
+    if (!is_taken) {
+        co_return;
+    }
+    const std::shared_ptr<ownership> held = job->owned();
+    if (!held) {
+        throw error(errc::not_owner, "with_lock");
+    }
+    if (!held->held()) {
+        throw held->loss();
+    }
+    const auto guarded = std::make_shared<guarding>(job, held->world(), std::move(here));
+    const loss_source::subscription listening(held->losses, *guarded);
+    const auto cancel = [weak = std::weak_ptr(guarded)] {
+        if (const auto still = weak.lock()) {
+            still->cancel();
+        }
+    };
+    std::shared_ptr<void> watching = job->watch(cancel);
+
+    // Its end is awaited whatever happens; a cancellation of ours goes on to it. It ends before us
+    // also when both are destroyed with their executor, since its handler owns us.
+    const bool throws = co_await asio::this_coro::throw_if_cancelled();
+    co_await asio::this_coro::throw_if_cancelled(false);
+    const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
+    const auto pass_on = [cancel, home = guarded->world.executor()](asio::cancellation_type) {
+        post(home, cancel);
+    };
+    asio::cancellation_slot slot = before.slot();
+    if (slot.is_connected()) {
+        slot.assign(pass_on);
+    }
+    if (before.cancelled() != asio::cancellation_type::none) {
+        pass_on(before.cancelled()); // it came with the lock
+    }
+    job->ran = true;
+    auto token = asio::bind_cancellation_slot(guarded->stop.slot(), asio::use_awaitable);
+    auto all = asio::co_spawn(guarded->here, guarding::run(guarded), std::move(token));
+    try {
+        co_await std::move(all);
+    } catch (...) {
+        guarded->failure = std::current_exception(); // a lack of memory
+    }
+    slot.clear();
+    watching.reset();
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    co_await asio::this_coro::throw_if_cancelled(throws);
+
+    if (!held->held()) {
+        throw_loss(held->loss(), guarded->failure);
+    }
+    if (state.cancelled() == asio::cancellation_type::none) {
+        bool was_ours = true;
+        try {
+            auto giving_back = job->give_back();
+            was_ours = co_await std::move(giving_back);
+        } catch (const boost::system::system_error&) {
+            // It is being cleaned up; what the body did stands.
+        }
+        if (!was_ours) {
+            throw_loss(held->loss(), guarded->failure);
+        }
+    }
+    if (guarded->failure) {
+        std::rethrow_exception(guarded->failure);
+    }
+}
+
+} // namespace coetcd::detail
