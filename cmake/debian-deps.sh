@@ -48,6 +48,7 @@ _has() {
     # Debian has its sanitizers in a package of their own.
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
+    libc++*) dpkg -s "$1" &>/dev/null ;;
     mkdocs-material) _imports 'import mkdocs.utils as m; assert "material" in m.get_theme_names()' ;;
     ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
@@ -60,6 +61,10 @@ _packages() {
     nlohmann_json) echo nlohmann-json3-dev ;;
     c++) echo g++ ;;
     clang++-16) echo clang-16 libclang-rt-16-dev ;;
+    clang++-19) echo clang-19 ;;
+    i686-linux-gnu-g++ | s390x-linux-gnu-g++) echo "g++-${1%-g++}" ;;
+    x86_64-w64-mingw32-g++-posix) echo g++-mingw-w64-x86-64-posix ;;
+    qemu-s390x-static) echo qemu-user-static ;;
     llvm-cov-16) echo llvm-16 ;;
     ninja) echo ninja-build ;;
     cli11) echo libcli11-dev ;;
