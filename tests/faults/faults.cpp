@@ -29,7 +29,7 @@
 using namespace std::chrono_literals;
 using namespace faults;
 using support::etcd_cluster;
-using support::fault_proxy;
+using support::tcp_proxy;
 using support::toxics;
 
 // Each fault, and what becomes of each operation under it. Letters: see `faults::ended`.
@@ -37,7 +37,7 @@ using support::toxics;
 
 namespace {
 
-using counters = fault_proxy::counters;
+using counters = tcp_proxy::counters;
 
 /// @param cells In order of the operations; that of `with_lock` is that of `campaign`, too.
 fault fault_of(const std::string& name, std::vector<cell> cells, role victim = role::leader) {

@@ -38,10 +38,10 @@ using boost::system::system_error;
 using coetcd::client;
 using support::etcd_cluster;
 using support::eventually;
-using support::fault_proxy;
 using support::ms_between;
 using support::sleep_for;
 using support::task;
+using support::tcp_proxy;
 
 namespace {
 
@@ -108,11 +108,7 @@ std::string seconds(double ms) {
     return text;
 }
 
-bool is_well(char outcome) {
-    return outcome == ended::well || outcome == ended::retried;
-}
-
-std::vector<std::string> urls_of(const std::vector<std::unique_ptr<fault_proxy>>& proxies) {
+std::vector<std::string> urls_of(const std::vector<std::unique_ptr<tcp_proxy>>& proxies) {
     std::vector<std::string> all;
     for (const auto& p : proxies) {
         all.push_back(p->url());
@@ -122,13 +118,12 @@ std::vector<std::string> urls_of(const std::vector<std::unique_ptr<fault_proxy>>
 
 constexpr std::size_t voters = 3; // others come and go
 
-std::vector<std::unique_ptr<fault_proxy>> proxies_of(const boost::asio::any_io_executor& executor,
-                                                     const etcd_cluster& etcd,
-                                                     const std::string& source) {
-    std::vector<std::unique_ptr<fault_proxy>> all;
+std::vector<std::unique_ptr<tcp_proxy>> proxies_of(const boost::asio::any_io_executor& executor,
+                                                   const etcd_cluster& etcd,
+                                                   const std::string& source) {
+    std::vector<std::unique_ptr<tcp_proxy>> all;
     for (std::size_t i = 0; i < voters; ++i) {
-        all.push_back(
-            std::make_unique<fault_proxy>(executor, etcd.address(i), client_port, source));
+        all.push_back(std::make_unique<tcp_proxy>(executor, etcd.address(i), client_port, source));
     }
     return all;
 }
@@ -265,7 +260,7 @@ void arena::requests(const support::toxics& t) {
     }
 }
 
-std::size_t arena::count(std::size_t fault_proxy::counters::*which) const {
+std::size_t arena::count(std::size_t tcp_proxy::counters::*which) const {
     std::size_t sum = 0;
     for (const auto& p : proxies) {
         sum += p->count().*which;

@@ -13,8 +13,8 @@
 
 #include "support/async.hpp"
 #include "support/etcd_cluster.hpp"
-#include "support/fault_proxy.hpp"
 #include "support/process.hpp"
+#include "support/tcp_proxy.hpp"
 #include "workload.hpp"
 
 namespace faults {
@@ -66,11 +66,11 @@ public:
     // For the fault
 
     support::etcd_cluster& etcd;
-    const std::size_t victim;                                   ///< A member.
-    const std::string prefix;                                   ///< Of all keys.
-    std::vector<std::unique_ptr<support::fault_proxy>> proxies; ///< One for each member.
-    coetcd::client clean;                                       ///< That no fault concerns.
-    std::optional<support::background_process> process;         ///< The clients', if separate.
+    const std::size_t victim;                                 ///< A member.
+    const std::string prefix;                                 ///< Of all keys.
+    std::vector<std::unique_ptr<support::tcp_proxy>> proxies; ///< One for each member.
+    coetcd::client clean;                                     ///< That no fault concerns.
+    std::optional<support::background_process> process;       ///< The clients', if separate.
     journal tells;
 
     void strike();                          ///< The fault begins.
@@ -88,7 +88,7 @@ public:
     void answers(const support::toxics& t);  ///< Of all proxies.
     void requests(const support::toxics& t); ///< Of all proxies.
     /// The sum over all proxies.
-    std::size_t count(std::size_t support::fault_proxy::counters::*which) const;
+    std::size_t count(std::size_t support::tcp_proxy::counters::*which) const;
     /// The leases of all clients.
     awaitable<std::vector<coetcd::lease_id>> leases();
     /// What clients do not need, but may use besides.
@@ -112,7 +112,7 @@ private:
 
     const fault& fault_;
     const boost::asio::any_io_executor executor_;
-    std::vector<std::unique_ptr<support::fault_proxy>> clean_proxies_;
+    std::vector<std::unique_ptr<support::tcp_proxy>> clean_proxies_;
     std::vector<std::string>& problems_;
     clock::time_point struck_ = clock::time_point::max();
     clock::time_point healed_ = clock::time_point::max();

@@ -28,6 +28,10 @@ const char* to_string(operation what) {
     return names[static_cast<std::size_t>(what)];
 }
 
+bool is_well(char outcome) {
+    return outcome == ended::well || outcome == ended::retried;
+}
+
 std::string word(char outcome) {
     switch (outcome) {
     case ended::well:
@@ -445,10 +449,6 @@ awaitable<void> quietly(awaitable<char> work) {
     } catch (const system_error&) {
         // It is of no concern.
     }
-}
-
-bool is_well(char outcome) {
-    return outcome == ended::well || outcome == ended::retried;
 }
 
 // The session, or the lock's place, is gone: another session is due.

@@ -49,6 +49,7 @@ constexpr char canceled = 'C';
 constexpr char other = '?'; ///< Never right.
 } // namespace ended
 
+bool is_well(char outcome);
 std::string word(char outcome);
 
 class attempt {

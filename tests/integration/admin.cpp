@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
@@ -34,20 +35,10 @@ using coetcd::op;
 using coetcd::session;
 using coetcd::timed_claim;
 using coetcd::txn;
+using integration::connect;
+using integration::until_waiting;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
-
-awaitable<void> until_waiting(const coetcd::mutex& m, std::size_t n) {
-    auto there = [&m, n]() -> awaitable<bool> {
-        const auto waiting = co_await m.waiters();
-        co_return waiting.size() == n;
-    };
-    co_await eventually(there, 5s, std::to_string(n) + " wait for " + m.name());
-}
 
 /// Whether etcd still sees the ownership that `m` believes in.
 awaitable<bool> is_owner(client c, const coetcd::mutex& m) {

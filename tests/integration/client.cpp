@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -37,13 +38,9 @@ using coetcd::op;
 using coetcd::server_errc;
 using coetcd::session;
 using coetcd::txn;
-using traffic = tcp_proxy::traffic;
+using integration::connect;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
 
 std::vector<std::string> keys_of(const coetcd::range_response& r) {
     std::vector<std::string> keys;
@@ -447,14 +444,14 @@ TEST_CASE("An argument that cannot be right is refused by name, and nothing is s
         refused("ttl", [&] { (void)session::open(c, 0s); });
         refused("ttl", [&] { (void)session::open(c, -5s); });
         co_await yield(10);
-        CHECK(proxy.accepted() == 0);
+        CHECK(proxy.count().accepted == 0);
 
         session s = co_await session::open(c);
-        const auto sent = proxy.passed_requests();
+        const auto sent = proxy.count().passed_requests;
         refused("name", [&] { coetcd::mutex(s, ""); });
         refused("name", [&] { coetcd::mutex(s, std::string(513, 'x')); });
         co_await yield(10);
-        CHECK(proxy.passed_requests() == sent);
+        CHECK(proxy.count().passed_requests == sent);
         coetcd::mutex longest(s, std::string(512, 'x'));
         const bool taken = co_await longest.try_lock();
         CHECK(taken);
@@ -473,15 +470,15 @@ TEST_CASE("A call goes to the next endpoint if one fails", "[client]") {
         const client c(executor, coetcd::endpoints(one.url(), other.url()), options);
 
         (void)co_await c.put(key, "1");
-        CHECK(one.accepted() + other.accepted() == 1);
-        tcp_proxy& used = one.accepted() == 1 ? one : other;
-        tcp_proxy& spare = one.accepted() == 1 ? other : one;
+        CHECK(one.count().accepted + other.count().accepted == 1);
+        tcp_proxy& used = one.count().accepted == 1 ? one : other;
+        tcp_proxy& spare = one.count().accepted == 1 ? other : one;
 
         // Dead: connections are refused. What was not sent is repeated, even a put.
         used.refuse(true);
         used.cut();
         (void)co_await c.put(key, "2");
-        CHECK(spare.accepted() == 1);
+        CHECK(spare.count().accepted == 1);
 
         // Mute: it takes requests and does not answer. What can be repeated is.
         used.refuse(false);
@@ -629,7 +626,7 @@ TEST_CASE("A thousand calls at once share a few connections", "[client]") {
         co_await run_all(std::move(all));
         const auto there = co_await count(c, name);
         CHECK(there == 1000);
-        CHECK(proxy.accepted() <= 3);
+        CHECK(proxy.count().accepted <= 3);
         co_await erase_all(c, name);
     });
 }

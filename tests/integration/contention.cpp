@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -31,32 +32,10 @@ using coetcd::client;
 using coetcd::errc;
 using coetcd::held_lock;
 using coetcd::session;
-
-namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
-
-/// Reads, and then writes: whoever is not alone loses an update.
-awaitable<void> raise(client c, std::string counter) {
-    const auto before = co_await c.get(counter);
-    const int value = before ? std::stoi(before->value) : 0;
-    (void)co_await c.put(counter, std::to_string(value + 1));
-}
-
-awaitable<int> read(client c, std::string counter) {
-    const auto kv = co_await c.get(counter);
-    co_return kv ? std::stoi(kv->value) : 0;
-}
-
-run_options patient(std::chrono::seconds timeout) {
-    run_options options;
-    options.timeout = timeout;
-    return options;
-}
-
-} // namespace
+using integration::connect;
+using integration::patient;
+using integration::raise;
+using integration::read;
 
 TEST_CASE("A thousand coroutines of one session raise a counter without a lost update",
           "[contention]") {

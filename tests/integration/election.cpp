@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -32,12 +33,9 @@ using coetcd::errc;
 using coetcd::leader;
 using coetcd::leadership;
 using coetcd::session;
+using integration::connect;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
 
 /// The value that is proclaimed; "nobody" if nobody leads.
 std::string value_of(const std::optional<leader>& l) {

@@ -25,7 +25,6 @@ using coetcd::election;
 using coetcd::errc;
 using coetcd::leadership;
 using coetcd::session;
-using traffic = tcp_proxy::traffic;
 
 // What the tests of etcd's Go client (3.7) are about, and which test of ours is about the same.
 

@@ -91,13 +91,13 @@ awaitable<std::vector<double>> hand_overs(client one, client other, std::size_t 
 #endif
 #if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||     \
     __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr double most = 25; // this program itself takes the time: two requests and an event
+constexpr double most_ms = 25; // this program itself takes the time: two requests and an event
 #else
-constexpr double most = 5;
+constexpr double most_ms = 5;
 #endif
 
 void check(const std::vector<double>& samples) {
-    CHECK(median(samples) < most);
+    CHECK(median(samples) < most_ms);
     // What etcd would cause if a watch began in the past.
     CHECK(in(samples, 80, 120) < static_cast<std::ptrdiff_t>(samples.size() / 20));
 }

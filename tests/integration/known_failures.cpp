@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -31,6 +32,7 @@ using coetcd::op;
 using coetcd::session;
 using coetcd::timed_claim;
 using coetcd::txn;
+using integration::connect;
 
 // The failures that people know from other lock services, and which test of ours is about each.
 
@@ -86,10 +88,6 @@ const known_failure failures[] = {
      "the sale is guarded by the lock's sequencer, or admitted by a gate",
      {"Oversold stock: what a holder sells after its lock has passed on is refused"}},
 };
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
 
 } // namespace
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -28,31 +29,10 @@ using coetcd::lock_part;
 using coetcd::multi_lock;
 using coetcd::session;
 using coetcd::shared;
-
-namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
-
-run_options patient(std::chrono::seconds timeout) {
-    run_options options;
-    options.timeout = timeout;
-    return options;
-}
-
-awaitable<void> raise(client c, std::string counter) {
-    const auto before = co_await c.get(counter);
-    const int value = before ? std::stoi(before->value) : 0;
-    (void)co_await c.put(counter, std::to_string(value + 1));
-}
-
-awaitable<int> read(client c, std::string counter) {
-    const auto kv = co_await c.get(counter);
-    co_return kv ? std::stoi(kv->value) : 0;
-}
-
-} // namespace
+using integration::connect;
+using integration::patient;
+using integration::raise;
+using integration::read;
 
 TEST_CASE("Dining philosophers eat, beside others who want single forks, and nobody starves",
           "[multi_lock][etcdctl]") {

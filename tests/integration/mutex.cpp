@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
@@ -36,22 +37,10 @@ using coetcd::op;
 using coetcd::session;
 using coetcd::session_end;
 using coetcd::txn;
-using traffic = tcp_proxy::traffic;
+using integration::connect;
+using integration::until_waiting;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
-
-/// Waits until so many wait for the lock, besides its holder.
-awaitable<void> until_waiting(const coetcd::mutex& m, std::size_t n) {
-    auto there = [&m, n]() -> awaitable<bool> {
-        const auto waiting = co_await m.waiters();
-        co_return waiting.size() == n;
-    };
-    co_await eventually(there, 5s, std::to_string(n) + " wait for " + m.name());
-}
 
 awaitable<void> sleep_until_cancelled(bool& began, bool& ended) {
     began = true;
@@ -752,11 +741,12 @@ TEST_CASE("An unlock whose answer is lost, and that is repeated, spares the next
         task<bool> unlock(executor, first.unlock());
         CHECK(!first.owns_lock());
         co_await next.result();
-        const auto answered = proxy.received_answers();
-        const auto connections = proxy.accepted();
+        const auto answered = proxy.count().received_answers;
+        const auto connections = proxy.count().accepted;
         CHECK(!unlock.done());
         auto repeated = [&]() -> awaitable<bool> {
-            co_return proxy.accepted() > connections&& proxy.received_answers() > answered;
+            co_return (proxy.count().accepted > connections) &&
+                (proxy.count().received_answers > answered);
         };
         co_await eventually(repeated, 10s, "the unlock is repeated, and answered");
         proxy.answers(traffic::pass);
@@ -780,9 +770,11 @@ TEST_CASE("An unlock whose answer is lost, and that is repeated, spares the next
         CHECK(released);
         CHECK(proxy.held_requests() > 0);
         co_await first.lock();
-        const auto so_far = proxy.received_answers();
+        const auto so_far = proxy.count().received_answers;
         proxy.present_requests(traffic::pass);
-        auto arrived = [&]() -> awaitable<bool> { co_return proxy.received_answers() > so_far; };
+        auto arrived = [&]() -> awaitable<bool> {
+            co_return proxy.count().received_answers > so_far;
+        };
         co_await eventually(arrived, 5s, "the late unlock is answered");
         const bool still = co_await is_untouched(first);
         CHECK(still);
@@ -806,7 +798,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         coetcd::mutex other(s2, name);
         const auto answers_again = [&](std::size_t connections) -> awaitable<void> {
             auto repeated = [&]() -> awaitable<bool> {
-                co_return proxy.accepted() >= connections + 2;
+                co_return proxy.count().accepted >= connections + 2;
             };
             co_await eventually(repeated, 10s, "it is tried again");
             proxy.answers(traffic::pass);
@@ -815,7 +807,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         // Of the request to enter an empty queue,
         proxy.answers(traffic::lose);
         task<void> lock(executor, m.lock());
-        co_await answers_again(proxy.accepted());
+        co_await answers_again(proxy.count().accepted);
         co_await lock.result();
         CHECK(m.owns_lock());
         const auto n = co_await count(direct, name + "/");
@@ -829,7 +821,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         co_await other.lock();
         proxy.answers(traffic::lose);
         task<void> behind(executor, m.lock());
-        co_await answers_again(proxy.accepted());
+        co_await answers_again(proxy.count().accepted);
         co_await until_waiting(other, 1);
         CHECK(!behind.done());
         (void)co_await other.unlock();
@@ -840,7 +832,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         (void)co_await m.unlock();
         proxy.answers(traffic::lose);
         task<bool> attempt(executor, m.try_lock());
-        co_await answers_again(proxy.accepted());
+        co_await answers_again(proxy.count().accepted);
         const bool got = co_await attempt.result();
         CHECK(got);
         const auto one = co_await count(direct, name + "/");
@@ -885,10 +877,10 @@ TEST_CASE("A request to enter that arrives after its lock() was cancelled leaves
                 co_return another;
             };
             co_await eventually(cleaned, 5s, "the clean-up is done");
-            const auto so_far = proxy.received_answers();
+            const auto so_far = proxy.count().received_answers;
             proxy.present_requests(traffic::pass);
             auto arrived = [&]() -> awaitable<bool> {
-                co_return proxy.received_answers() > so_far;
+                co_return proxy.count().received_answers > so_far;
             };
             co_await eventually(arrived, 5s, "the late request is answered");
             const auto left = co_await count(direct, name + "/");

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -31,10 +32,11 @@ using coetcd::errc;
 using coetcd::permit;
 using coetcd::semaphore;
 using coetcd::session;
+using integration::patient;
 
 namespace {
 
-client connect(const asio::any_io_executor& executor) {
+client connect_patiently(const asio::any_io_executor& executor) {
     coetcd::client_options options;
     options.request_timeout = 60s;
     return client(executor, shared_etcd().url(), options);
@@ -104,18 +106,12 @@ private:
     std::vector<coetcd::event> events_;
 };
 
-run_options patient(std::chrono::seconds timeout) {
-    run_options options;
-    options.timeout = timeout;
-    return options;
-}
-
 } // namespace
 
 TEST_CASE("Permits never exceed the limit, while it goes up and down under load", "[semaphore]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
+        const client c = connect_patiently(executor);
         const std::string name = unique_name("resized");
         coetcd::watcher changes = co_await c.watch(coetcd::key_range(name + ".", name + "0"));
         history all(name);
@@ -209,7 +205,7 @@ TEST_CASE("Many coroutines of several sessions keep to the limit, and to the ord
           "[semaphore]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
+        const client c = connect_patiently(executor);
         const std::string name = unique_name("crowd");
         constexpr std::int64_t limit = 7;
         std::int64_t live = 0;
@@ -256,7 +252,7 @@ TEST_CASE("Many coroutines of several sessions keep to the limit, and to the ord
 TEST_CASE("A permit of a dead lease goes to the next waiter", "[semaphore]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
+        const client c = connect_patiently(executor);
         const std::string name = unique_name("dead");
         session one = co_await open_session(c, 30s);
         session two = co_await open_session(c, 30s);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -25,13 +26,9 @@ using coetcd::server_errc;
 using coetcd::session;
 using coetcd::session_end;
 using coetcd::session_state;
-using traffic = tcp_proxy::traffic;
+using integration::connect;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
 
 /// Waits until etcd has no such lease any more.
 awaitable<void> until_gone(client c, coetcd::lease_id lease, std::chrono::milliseconds within) {

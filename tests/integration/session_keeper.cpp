@@ -29,7 +29,6 @@ using coetcd::session_keeper;
 using coetcd::session_keeper_options;
 using coetcd::task_group;
 using shared_session = std::shared_ptr<const session>;
-using traffic = tcp_proxy::traffic;
 
 namespace {
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
@@ -32,18 +33,10 @@ using coetcd::held_lock;
 using coetcd::lock_mode;
 using coetcd::session;
 using coetcd::shared_mutex;
+using integration::connect;
+using integration::patient;
 
 namespace {
-
-client connect(const asio::any_io_executor& executor, coetcd::client_options options = {}) {
-    return client(executor, shared_etcd().url(), std::move(options));
-}
-
-run_options patient(std::chrono::seconds timeout) {
-    run_options options;
-    options.timeout = timeout;
-    return options;
-}
 
 /// Counts the transactions of locks.
 struct transactions final : coetcd::observer {

@@ -241,10 +241,10 @@ TEST_CASE("Money is moved once, whatever happens to the connections", "[stm][fau
                 std::mt19937 chance(7);
                 while (!over) {
                     co_await sleep_for(std::chrono::milliseconds(5 + chance() % 30));
-                    proxy.answers(tcp_proxy::traffic::lose);
+                    proxy.answers(traffic::lose);
                     co_await sleep_for(std::chrono::milliseconds(1 + chance() % 8));
                     proxy.cut();
-                    proxy.answers(tcp_proxy::traffic::pass);
+                    proxy.answers(traffic::pass);
                     ++cuts;
                 }
             };
@@ -461,7 +461,7 @@ TEST_CASE("A number whose answer is lost is read from etcd's history", "[sequenc
         coetcd::sequence mine(who.member, name);
         coetcd::sequence theirs(other, name);
         for (std::int64_t i = 1; i != 4; ++i) {
-            proxy.answers(tcp_proxy::traffic::lose);
+            proxy.answers(traffic::lose);
             task<std::int64_t> drawing(executor, mine.next());
             auto drawn = [&]() -> awaitable<bool> {
                 const std::int64_t last = co_await theirs.last();
@@ -470,7 +470,7 @@ TEST_CASE("A number whose answer is lost is read from etcd's history", "[sequenc
             co_await eventually(drawn, 2s, "a number is drawn");
             const std::int64_t next = co_await theirs.next();
             CHECK(next == 2 * i);
-            proxy.answers(tcp_proxy::traffic::pass);
+            proxy.answers(traffic::pass);
             proxy.cut();
             const std::int64_t number = co_await drawing.result();
             CHECK(number == 2 * i - 1);
@@ -493,7 +493,7 @@ TEST_CASE("A transaction whose answer is lost is carried out once", "[once][faul
         for (const bool holds : {true, false}) {
             const std::string key = prefix + (holds ? "yes" : "no");
             co_await direct.put(key, "1");
-            proxy.answers(tcp_proxy::traffic::lose);
+            proxy.answers(traffic::lose);
             coetcd::put_options tells;
             tells.prev_kv = true;
             txn what = txn()
@@ -507,7 +507,7 @@ TEST_CASE("A transaction whose answer is lost is carried out once", "[once][faul
             };
             co_await eventually(done, 2s, "it is carried out");
             co_await direct.put(key, "3");
-            proxy.answers(tcp_proxy::traffic::pass);
+            proxy.answers(traffic::pass);
             proxy.cut();
             const coetcd::txn_outcome outcome = co_await doing.result();
             CHECK(outcome.succeeded == holds);

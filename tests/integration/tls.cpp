@@ -80,10 +80,10 @@ tls_options showing(const certificate& own) {
     return o;
 }
 
-client connect(const asio::any_io_executor& executor,
-               coetcd::endpoints cluster,
-               tls_options tls,
-               std::chrono::milliseconds timeout = 5s) {
+client connect_tls(const asio::any_io_executor& executor,
+                   coetcd::endpoints cluster,
+                   tls_options tls,
+                   std::chrono::milliseconds timeout = 5s) {
     client_options options;
     options.request_timeout = timeout;
     options.tls = make_tls(std::move(tls));
@@ -190,8 +190,9 @@ TEST_CASE("A server whose CA is known is talked to, wherever the CA comes from",
         INFO(each.where);
         run_test([&]() -> awaitable<void> {
             const auto executor = co_await asio::this_coro::executor;
-            co_await check_that_it_works(connect(executor, tls_etcd().url(), each.options));
-            co_await check_that_it_works(connect(executor, tls_etcd().url_by_name(), each.options));
+            co_await check_that_it_works(connect_tls(executor, tls_etcd().url(), each.options));
+            co_await check_that_it_works(
+                connect_tls(executor, tls_etcd().url_by_name(), each.options));
         });
     }
     run_test([&]() -> awaitable<void> {
@@ -206,7 +207,7 @@ TEST_CASE("sec.tls.authorities: The system's CAs do not count where others are g
     const environment_variable system("SSL_CERT_FILE", ids().ca.file);
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor, tls_etcd().url(), trusting(ids().other_ca));
+        const client c = connect_tls(executor, tls_etcd().url(), trusting(ids().other_ca));
         const auto e = co_await ending_of(c.get("k"));
         CHECK(e.code == errc::tls_failed);
     });
@@ -246,8 +247,9 @@ TEST_CASE("Clients of several threads may share what they trust", "[tls]") {
 TEST_CASE("Sessions, locks and watches work over TLS, from end to end", "[tls]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor, strict_etcd().url(), showing(ids().program));
-        const client other = connect(executor, strict_etcd().url_by_name(), showing(ids().program));
+        const client c = connect_tls(executor, strict_etcd().url(), showing(ids().program));
+        const client other =
+            connect_tls(executor, strict_etcd().url_by_name(), showing(ids().program));
         const std::string name = unique_name("tls-lock");
 
         session one = co_await open_session(c, 2s);
@@ -319,7 +321,7 @@ TEST_CASE("sec.tls.wrong_server: A server that is not who it should be is not ta
             const other_certificate shown(tls_etcd(), each.shown);
             const std::string url = each.by_name ? tls_etcd().url_by_name() : tls_etcd().url();
             const std::string key = unique_name("tls-wrong");
-            const client c = connect(executor, url, trusting(ids().ca));
+            const client c = connect_tls(executor, url, trusting(ids().ca));
             const auto before = clock::now();
             const auto put = co_await ending_of(c.put(key, "v"));
             CHECK(put.code == errc::tls_failed);
@@ -333,7 +335,7 @@ TEST_CASE("sec.tls.wrong_server: A server that is not who it should be is not ta
             // There is one way to talk to it all the same.
             tls_options careless;
             careless.insecure_skip_verify = true;
-            const client any = connect(executor, url, careless);
+            const client any = connect_tls(executor, url, careless);
             const auto read = co_await any.get(key);
             CHECK_FALSE(read);
         });
@@ -366,7 +368,7 @@ TEST_CASE("sec.tls.wrong_host: A server may be known by another name than its en
             const other_certificate shown(tls_etcd(), *each.shown);
             tls_options o = trusting(ids().ca);
             o.server_name = each.name;
-            const client c = connect(executor, tls_etcd().url(), o);
+            const client c = connect_tls(executor, tls_etcd().url(), o);
             const auto e = co_await ending_of(c.get("k"));
             CHECK(e.code == (each.right ? coetcd::error_code() : errc::tls_failed));
         });
@@ -390,7 +392,7 @@ TEST_CASE("sec.tls.client_certificate: A server that wants a client certificate 
     for (const tls_options& each : rows) {
         run_test([&]() -> awaitable<void> {
             const auto executor = co_await asio::this_coro::executor;
-            co_await check_that_it_works(connect(executor, strict_etcd().url(), each));
+            co_await check_that_it_works(connect_tls(executor, strict_etcd().url(), each));
         });
     }
 }
@@ -414,7 +416,7 @@ TEST_CASE(
         INFO(each.what);
         run_test([&]() -> awaitable<void> {
             const auto executor = co_await asio::this_coro::executor;
-            const client c = connect(executor, strict_etcd().url(), each.options);
+            const client c = connect_tls(executor, strict_etcd().url(), each.options);
             const auto before = clock::now();
             const auto read = co_await ending_of(c.get("k"));
             CHECK(read.code == errc::tls_failed);
@@ -436,7 +438,7 @@ TEST_CASE(
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const std::string plain = "127.0.0.1:" + std::to_string(shared_etcd().port());
-        const client secure = connect(executor, "https://" + plain, trusting(ids().ca), 500ms);
+        const client secure = connect_tls(executor, "https://" + plain, trusting(ids().ca), 500ms);
         const auto put = co_await ending_of(secure.put("k", "v"));
         CHECK(put.code == errc::unavailable); // it may have been a server that was just ending
         CHECK(put.code == coetcd::condition::retryable);
@@ -461,11 +463,11 @@ TEST_CASE("http and https endpoints may stand side by side", "[tls]") {
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const coetcd::endpoints both(plain.url(), tls_etcd().url());
-        const client c = connect(executor, both, trusting(ids().ca));
+        const client c = connect_tls(executor, both, trusting(ids().ca));
         const std::string key = unique_name("tls-both");
         (void)co_await c.put(key, "v"); // by one of them, whichever
         const client one(executor, plain.url());
-        const client other = connect(executor, tls_etcd().url(), trusting(ids().ca));
+        const client other = connect_tls(executor, tls_etcd().url(), trusting(ids().ca));
         const auto here = co_await one.get(key);
         const auto there = co_await other.get(key);
         CHECK(here.has_value() != there.has_value());
@@ -483,9 +485,9 @@ TEST_CASE("A cluster of which one member is not to be trusted serves by the othe
         const std::string by_proxy = "https" + second.url().substr(4);
         for (int i = 0; i != 8; ++i) { // whichever it begins with
             const coetcd::endpoints three(bad.url(), tls_etcd().url(), by_proxy);
-            co_await check_that_it_works(connect(executor, three, trusting(ids().ca)));
+            co_await check_that_it_works(connect_tls(executor, three, trusting(ids().ca)));
         }
-        const client c = connect(
+        const client c = connect_tls(
             executor, coetcd::endpoints(bad.url(), by_proxy, tls_etcd().url()), trusting(ids().ca));
         session s = co_await open_session(c, 5s);
         coetcd::mutex m(s, unique_name("tls-three"));
@@ -499,7 +501,7 @@ TEST_CASE("What was connected over TLS is connected again after a restart", "[tl
     etcd_server etcd({}, server_tls{ids().server});
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor, etcd.url(), trusting(ids().ca), 20s);
+        const client c = connect_tls(executor, etcd.url(), trusting(ids().ca), 20s);
         const std::string key = unique_name("tls-restart");
         session s = co_await open_session(c, 20s);
         coetcd::mutex m(s, key + "-lock");
@@ -584,7 +586,8 @@ TEST_CASE("Everything may be destroyed while it shakes hands", "[tls]") {
         // The io_context goes, with all that is under way.
         asio::io_context context;
         silent_server silent(context.get_executor());
-        std::optional<client> c(connect(context.get_executor(), silent.url(), trusting(ids().ca)));
+        std::optional<client> c(
+            connect_tls(context.get_executor(), silent.url(), trusting(ids().ca)));
         asio::co_spawn(context, discard(c->get("k")), [](std::exception_ptr) {});
         bool heard = false;
         const auto hear = [&]() -> awaitable<void> {
@@ -599,7 +602,7 @@ TEST_CASE("Everything may be destroyed while it shakes hands", "[tls]") {
     }
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        std::optional<client> c(connect(executor, tls_etcd().url(), trusting(ids().ca)));
+        std::optional<client> c(connect_tls(executor, tls_etcd().url(), trusting(ids().ca)));
         task<void> call(executor, discard(c->get("k")));
         c.reset();
         co_await call.result();
@@ -611,10 +614,10 @@ TEST_CASE("A lock that is cancelled over TLS at any moment leaves nothing behind
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const std::string name = unique_name("tls-cancel");
-        const client c = connect(executor, strict_etcd().url(), showing(ids().program));
+        const client c = connect_tls(executor, strict_etcd().url(), showing(ids().program));
         session s = co_await open_session(c, 10s);
         for (int rounds = 0; rounds < 60; rounds += 3) {
-            const client fresh = connect(executor, strict_etcd().url(), showing(ids().program));
+            const client fresh = connect_tls(executor, strict_etcd().url(), showing(ids().program));
             session mine = co_await open_session(fresh, 10s);
             coetcd::mutex m(mine, name);
             task<void> locking(executor, m.lock());

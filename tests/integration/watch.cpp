@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "integration/common.hpp"
 #include "support/async.hpp"
-#include "support/buffering_proxy.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/etcd_server.hpp"
@@ -40,16 +40,12 @@ using coetcd::session;
 using coetcd::txn;
 using coetcd::watch_batch;
 using coetcd::watcher;
-using traffic = tcp_proxy::traffic;
+using integration::connect;
 
 // Of ASan, if it is there.
 extern "C" __attribute__((weak)) std::size_t __sanitizer_get_current_allocated_bytes();
 
 namespace {
-
-client connect(const asio::any_io_executor& executor) {
-    return client(executor, shared_etcd().url());
-}
 
 /// Takes events until there are `n`; not one more may come with them.
 awaitable<std::vector<event>> take(watcher& from, std::size_t n) {
@@ -485,7 +481,7 @@ TEST_CASE("Ten thousand watches share one connection", "[watch][many]") {
         std::cout << n << " watches: " << (after - before) / n
                   << " bytes of heap for each, begun in " << ms_between(start, begun) << " ms\n";
         CHECK((after - before) / n < 3000);
-        CHECK(proxy.accepted() == 1);
+        CHECK(proxy.count().accepted == 1);
         co_await until_watches(n);
 
         // Each is told of its own key.
@@ -503,12 +499,12 @@ TEST_CASE("Ten thousand watches share one connection", "[watch][many]") {
         }
         std::cout << "    all told of one change each in " << ms_between(begun, clock::now())
                   << " ms\n";
-        CHECK(proxy.accepted() == 1);
+        CHECK(proxy.count().accepted == 1);
 
         // One after the other, and then the rest at once.
         watchers.resize(n / 2);
         co_await until_watches(n / 2);
-        CHECK(proxy.accepted() == 1);
+        CHECK(proxy.count().accepted == 1);
         watchers.clear();
         co_await until_watches(0);
         co_await erase_all(direct, name);
@@ -582,7 +578,7 @@ TEST_CASE("A watch goes on without gap or duplicate when its connection is cut",
         const auto e = co_await reader.how_it_ended();
         CHECK(e.code == asio::error::operation_aborted);
         CHECK(version == written);
-        CHECK(proxy.accepted() >= 10);
+        CHECK(proxy.count().accepted >= 10);
         (void)co_await direct.erase(key);
     });
 }
@@ -593,7 +589,7 @@ TEST_CASE("What a watch tells is the history, however often its stream breaks",
         const auto executor = co_await asio::this_coro::executor;
         tcp_proxy proxy(executor, shared_etcd().port());
         co_await compare_with_history(proxy, 1024 * 1024);
-        CHECK(proxy.accepted() >= 10);
+        CHECK(proxy.count().accepted >= 10);
         co_await compare_with_history(proxy, 20'000); // and it is told to stop again and again
     });
 }
@@ -637,7 +633,7 @@ TEST_CASE("A long history comes complete although its stream breaks in the midst
                 proxy.cut();
             }
         }
-        CHECK(proxy.accepted() > 1);
+        CHECK(proxy.count().accepted > 1);
         (void)co_await direct.erase(key);
     });
 }
@@ -769,7 +765,8 @@ TEST_CASE("Watches work behind a proxy that completes requests", "[watch][proxy]
         const auto executor = co_await asio::this_coro::executor;
         const client direct = connect(executor);
         co_await until_watches(0);
-        buffering_proxy proxy(executor, shared_etcd().port());
+        tcp_proxy proxy(executor, shared_etcd().port());
+        proxy.requests(traffic::whole);
         const client c(executor, proxy.url());
         const std::string name = unique_name("behind") + '/';
         const auto start = clock::now();
@@ -815,7 +812,8 @@ TEST_CASE("Watches work behind a proxy that completes requests", "[watch][proxy]
 TEST_CASE("Behind such a proxy, too, a watch tells the history", "[watch][proxy][history]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        buffering_proxy proxy(executor, shared_etcd().port());
+        tcp_proxy proxy(executor, shared_etcd().port());
+        proxy.requests(traffic::whole);
         co_await compare_with_history(proxy, 1024 * 1024);
         co_await compare_with_history(proxy, 20'000);
         co_await until_watches(0);
@@ -826,7 +824,8 @@ TEST_CASE("Behind such a proxy a lock is handed over by its watches", "[watch][p
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         co_await until_watches(0);
-        buffering_proxy proxy(executor, shared_etcd().port());
+        tcp_proxy proxy(executor, shared_etcd().port());
+        proxy.requests(traffic::whole);
         const client c(executor, proxy.url());
         session one = co_await session::open(c);
         session other = co_await session::open(c);
@@ -939,7 +938,7 @@ TEST_CASE("A watch goes on elsewhere when its member falls silent", "[watch]") {
         tcp_proxy other(executor, shared_etcd().port());
         const client c(executor, coetcd::endpoints(one.url(), other.url()));
         watcher w = co_await c.watch(key);
-        tcp_proxy& used = one.accepted() > 0 ? one : other;
+        tcp_proxy& used = one.count().accepted > 0 ? one : other;
         used.requests(traffic::hold);
         used.answers(traffic::hold);
         (void)co_await direct.put(key, "v");

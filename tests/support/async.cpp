@@ -9,8 +9,8 @@
 #include <boost/asio/write.hpp>
 
 #include <atomic>
+#include <random>
 #include <sstream>
-#include <unistd.h>
 
 namespace support {
 
@@ -24,8 +24,9 @@ awaitable<void> call(std::function<void()> function) {
 } // namespace
 
 std::string unique_name(const std::string& what) {
+    static const unsigned program = std::random_device()();
     static std::atomic<int> count{0};
-    return what + '-' + std::to_string(::getpid()) + '-' + std::to_string(++count);
+    return what + '-' + std::to_string(program) + '-' + std::to_string(++count);
 }
 
 awaitable<void> sleep_for(std::chrono::nanoseconds wait) {

@@ -77,6 +77,15 @@ inline void delay_first(world& w,
     };
 }
 
+/// The first such call is carried out, and its answer is lost.
+inline void lose_answer(world& w, bool (*which)(const coetcd::detail::call_request&)) {
+    w.env->decide = [which, first = true](const coetcd::detail::call_request& r) mutable {
+        scripted_env::fate f;
+        f.breaks = which(r) && std::exchange(first, false);
+        return f;
+    };
+}
+
 /// Calls `f` after so many other handlers have run.
 inline void hop(boost::asio::io_context& context, int handlers, std::function<void()> f) {
     if (handlers == 0) {

@@ -4,11 +4,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <exception>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <unistd.h>
+#include <iostream>
+#include <mutex>
+#include <thread>
 
 #include "support/catch.hpp"
 
@@ -18,26 +20,31 @@ namespace {
 // Ends the process if run_test has not returned in time: a blocked io_context cannot do so itself.
 class watchdog {
 public:
-    explicit watchdog(std::chrono::seconds timeout) {
-        struct sigaction action {};
-        action.sa_handler = [](int) {
-            constexpr char text[] = "\nrun_test: the test blocks the thread of its io_context\n";
-            [[maybe_unused]] auto written = ::write(STDERR_FILENO, text, sizeof(text) - 1);
-            ::abort(); // Catch2 catches it and names the test
-        };
-        ::sigaction(SIGALRM, &action, nullptr);
-        set(timeout);
-    }
+    explicit watchdog(std::chrono::seconds timeout)
+        : thread_([this, timeout] {
+            std::unique_lock alone(access_);
+            if (!over_.wait_for(alone, timeout, [this] { return is_over_; })) {
+                std::cerr << "\nrun_test: the test blocks the thread of its io_context"
+                          << std::endl;
+                std::abort(); // Catch2 catches it and names the test
+            }
+        }) {}
     watchdog(const watchdog&) = delete;
     watchdog& operator=(const watchdog&) = delete;
-    ~watchdog() { set({}); }
+    ~watchdog() {
+        {
+            const std::lock_guard alone(access_);
+            is_over_ = true;
+        }
+        over_.notify_one();
+        thread_.join();
+    }
 
 private:
-    static void set(std::chrono::seconds timeout) {
-        itimerval timer{};
-        timer.it_value.tv_sec = timeout.count();
-        ::setitimer(ITIMER_REAL, &timer, nullptr);
-    }
+    std::mutex access_;
+    std::condition_variable over_;
+    bool is_over_ = false;
+    std::thread thread_;
 };
 
 } // namespace

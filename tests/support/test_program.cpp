@@ -14,7 +14,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+
+#if __has_include(<sys/resource.h>)
 #include <sys/resource.h>
+#endif
 
 namespace {
 
@@ -49,10 +52,12 @@ CATCH_REGISTER_LISTENER(listener)
 } // namespace
 
 int support::run_test_program(int argc, char** argv) {
+#if __has_include(<sys/resource.h>)
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max; // thousands of connections in one test
         ::setrlimit(RLIMIT_NOFILE, &limit);
     }
+#endif
     return Catch::Session().run(argc, argv);
 }

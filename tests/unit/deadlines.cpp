@@ -21,8 +21,8 @@ using support::world;
 
 namespace {
 
-struct rivals {
-    explicit rivals(world& of, const coetcd::client& c)
+struct contenders {
+    explicit contenders(world& of, const coetcd::client& c)
         : w(of)
         , one(w.await(coetcd::session::open(c, {60s})))
         , two(w.await(coetcd::session::open(c, {60s})))
@@ -50,7 +50,7 @@ TEST_CASE("a wait whose key was deleted ends by its deadline, although nothing s
           "[deadlines][mutex]") {
     world w;
     const coetcd::client client = w.client();
-    rivals r(w, client);
+    contenders r(w, client);
     w.await(r.a.lock());
     const time_point began = w.env->now();
     auto waiting = w.start(r.b.try_lock_for(1s));
@@ -82,8 +82,8 @@ TEST_CASE("the timeout of a handle counts for its sessions and their locks", "[d
     world w;
     const coetcd::client client = w.client();
     const coetcd::client hasty = client.with_timeout(700ms);
-    rivals usual(w, client);
-    rivals quick(w, hasty);
+    contenders usual(w, client);
+    contenders quick(w, hasty);
     w.await(usual.a.lock());
     const auto took = [&](auto operation) {
         const time_point began = w.env->now();

@@ -48,8 +48,8 @@ struct candidate : world {
 };
 
 /// Two of them.
-struct rivals : world {
-    explicit rivals(coetcd::session_options first = {}, coetcd::session_options second = {})
+struct candidates : world {
+    explicit candidates(coetcd::session_options first = {}, coetcd::session_options second = {})
         : owner(client())
         , one(await(coetcd::session::open(owner, std::move(first))))
         , two(await(coetcd::session::open(owner, std::move(second))))
@@ -144,7 +144,7 @@ TEST_CASE("an election cannot be called anything", "[election]") {
 }
 
 TEST_CASE("the candidates lead one after the other, in order of arrival", "[election]") {
-    rivals w;
+    candidates w;
     std::optional<leadership> first(w.await(w.a.campaign("a")));
     auto second = w.start(w.b.campaign("b"));
     w.env->pass(50ms);
@@ -170,7 +170,7 @@ TEST_CASE("the candidates lead one after the other, in order of arrival", "[elec
 }
 
 TEST_CASE("an election and a mutex of one name exclude each other", "[election]") {
-    rivals w;
+    candidates w;
     coetcd::mutex here(w.one, "e");
     coetcd::mutex there(w.two, "e");
     leadership mine = w.await(w.a.campaign("a"));
@@ -192,7 +192,7 @@ TEST_CASE("an election and a mutex of one name exclude each other", "[election]"
 
 TEST_CASE("try_campaign() leads if nobody does, and leaves nothing if somebody does",
           "[election]") {
-    rivals w;
+    candidates w;
     std::optional<leadership> mine = w.await(w.a.try_campaign("a"));
     REQUIRE(mine);
     REQUIRE(w.etcd->keys.at(mine->key()).value == "a");
@@ -210,7 +210,7 @@ TEST_CASE("try_campaign() leads if nobody does, and leaves nothing if somebody d
 }
 
 TEST_CASE("campaign_for() waits as long as it is told", "[election]") {
-    rivals w({60s}, {60s});
+    candidates w({60s}, {60s});
     leadership mine = w.await(w.a.campaign("a"));
     const auto began = w.env->now();
     REQUIRE_FALSE(w.await(w.b.campaign_for("b", 300ms)));
@@ -251,7 +251,7 @@ TEST_CASE("cancelled at any moment, campaign() ends once and leaves no key",
         for (const bool busy : {false, true}) {
             for (auto when = 0ms; when < 30ms; ++when) {
                 INFO("late " << late.count() << " busy " << busy << " at " << when.count());
-                rivals w;
+                candidates w;
                 leadership theirs;
                 if (busy) {
                     theirs = w.await(w.a.campaign("a"));
@@ -423,7 +423,7 @@ TEST_CASE("a leader that stood still knows it in its first instruction", "[elect
 
 TEST_CASE("a candidate whose lease is gone never leads", "[election]") {
     // The Go client does: it has no key any more, and takes that for having no predecessor.
-    rivals w;
+    candidates w;
     leadership mine = w.await(w.a.campaign("a"));
     auto waiting = w.start(w.b.campaign("b"));
     w.env->pass(2s);
@@ -439,7 +439,7 @@ TEST_CASE("a candidate whose lease is gone never leads", "[election]") {
 }
 
 TEST_CASE("a candidate whose key is deleted by hand fails at once", "[election]") {
-    rivals w;
+    candidates w;
     leadership mine = w.await(w.a.campaign("a"));
     auto waiting = w.start(w.b.campaign("b"));
     w.env->pass(2s);
@@ -740,7 +740,7 @@ TEST_CASE("a leadership that is dropped resigns", "[election]") {
 }
 
 TEST_CASE("leader() and leader_of() tell who leads", "[election]") {
-    rivals w;
+    candidates w;
     REQUIRE_FALSE(w.await(w.a.leader()));
     REQUIRE_FALSE(w.await(coetcd::leader_of(w.owner, "e")));
     leadership mine = w.await(w.a.campaign("a"));
@@ -769,7 +769,7 @@ TEST_CASE("leader() and leader_of() tell who leads", "[election]") {
 }
 
 TEST_CASE("observe() tells who leads, and nobody, too", "[election][observe]") {
-    rivals w;
+    candidates w;
     coetcd::leader_feed news = coetcd::observe(w.owner, "e");
     REQUIRE(news.get_executor() == w.owner.get_executor());
     REQUIRE(value_of(w.await(news.next())) == "nobody");
@@ -802,7 +802,7 @@ TEST_CASE("observe() tells who leads, and nobody, too", "[election][observe]") {
 
 TEST_CASE("observe() costs one look for a change of the leader, none for the queue",
           "[election][observe]") {
-    rivals w;
+    candidates w;
     leadership mine = w.await(w.a.campaign("a"));
     coetcd::leader_feed news = w.a.observe();
     REQUIRE(value_of(w.await(news.next())) == "a");
@@ -857,7 +857,7 @@ TEST_CASE("whatever happens, observe() ends with the last state and never goes b
         INFO("seed " << seed);
         std::mt19937 chance(seed);
         const auto one_in = [&](unsigned n) { return chance() % n == 0; };
-        rivals w({60s}, {60s});
+        candidates w({60s}, {60s});
         coetcd::leader_feed news = coetcd::observe(w.owner, "e");
         std::vector<std::pair<std::int64_t, std::int64_t>> seen; // of the leaders
         std::string last = "nothing";
@@ -909,7 +909,7 @@ TEST_CASE("whatever happens, observe() ends with the last state and never goes b
 }
 
 TEST_CASE("resume() goes on with the term that the lease has", "[election][resume]") {
-    rivals w(coetcd::session_options(20s));
+    candidates w(coetcd::session_options(20s));
     leadership before = w.await(w.a.campaign("a"));
     w.await(before.proclaim("b"));
     const std::string key = before.key();
@@ -951,7 +951,7 @@ TEST_CASE("resume() goes on with the term that the lease has", "[election][resum
 TEST_CASE("a value that was proclaimed before the term was resumed is put again",
           "[election][resume]") {
     // A copy of what the earlier owner proclaimed last may be under way, and must not win.
-    rivals w(coetcd::session_options(60s));
+    candidates w(coetcd::session_options(60s));
     leadership before = w.await(w.a.campaign("a"));
     w.env->decide = [first = true, is_it = proclaims("late")](const call_request& r) mutable {
         scripted_env::fate f;
@@ -972,7 +972,7 @@ TEST_CASE("a value that was proclaimed before the term was resumed is put again"
 }
 
 TEST_CASE("resume() of a term takes nothing that is not its", "[election][resume]") {
-    rivals w({60s}, {60s});
+    candidates w({60s}, {60s});
     leadership theirs = w.await(w.a.campaign("a"));
     auto waiting = w.start(w.b.campaign("b"));
     w.env->pass(50ms);
@@ -1012,7 +1012,7 @@ TEST_CASE("resume() of a term that is cancelled or fails leaves it as it is",
           "[election][resume][cancellation]") {
     for (auto when = 0us; when < 4ms; when += 500us) {
         INFO("after " << when.count() << " us");
-        rivals w;
+        candidates w;
         leadership before = w.await(w.a.campaign("a"));
         const std::string key = before.key();
         const std::int64_t term = before.term();
@@ -1032,7 +1032,7 @@ TEST_CASE("resume() of a term that is cancelled or fails leaves it as it is",
             REQUIRE(w.await(own.resume(key, term)));
         }
     }
-    rivals w;
+    candidates w;
     leadership before = w.await(w.a.campaign("a"));
     (void)w.one.orphan();
     coetcd::session heir = w.await(coetcd::session::adopt(w.owner, w.one.lease())).value();

@@ -33,6 +33,7 @@ using support::delay_first;
 using support::is_confirm;
 using support::is_enter;
 using support::is_release;
+using support::lose_answer;
 using support::scripted_env;
 using support::world;
 
@@ -41,8 +42,8 @@ namespace {
 using parts = std::vector<lock_part>;
 
 /// Three sessions, one of which wants three names at once.
-struct rivals {
-    explicit rivals(std::chrono::seconds ttl = 10s)
+struct neighbours {
+    explicit neighbours(std::chrono::seconds ttl = 10s)
         : client(w.client())
         , one(w.await(coetcd::session::open(client, ttl)))
         , two(w.await(coetcd::session::open(client, ttl)))
@@ -68,25 +69,17 @@ struct rivals {
     std::size_t calls() const { return w.env->calls.size(); }
 };
 
-bool holds(rivals& r, const std::vector<coetcd::compare>& guard) {
+bool holds(neighbours& r, const std::vector<coetcd::compare>& guard) {
     coetcd::txn look;
     look.compares = guard;
     look.success.push_back(coetcd::op::put("x", "1"));
     return r.w.await(r.client.txn(std::move(look))).succeeded;
 }
 
-void lose_answer(world& w, bool (*which)(const call_request&)) {
-    w.env->decide = [which, first = true](const call_request& r) mutable {
-        scripted_env::fate f;
-        f.breaks = which(r) && std::exchange(first, false);
-        return f;
-    };
-}
-
 } // namespace
 
 TEST_CASE("several locks are taken in one round trip, and given back in one", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     const std::size_t before = r.calls();
     r.w.await(r.all.lock());
     REQUIRE(r.calls() == before + 1);
@@ -117,7 +110,7 @@ TEST_CASE("several locks are taken in one round trip, and given back in one", "[
 }
 
 TEST_CASE("a name counts once, and the order of the names does not matter", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     const auto text = [](const multi_lock& m) {
         std::string out;
         for (const lock_part& p : m.parts()) {
@@ -136,7 +129,7 @@ TEST_CASE("a name counts once, and the order of the names does not matter", "[mu
 }
 
 TEST_CASE("what no multi_lock can be is refused before anything is sent", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     const std::size_t before = r.calls();
     REQUIRE_THROWS_WITH(multi_lock(r.one, {}), "parts: there is none");
     REQUIRE_THROWS_WITH(multi_lock(r.one, {exclusive("a"), shared("")}), "name: is empty");
@@ -171,7 +164,7 @@ TEST_CASE("what no multi_lock can be is refused before anything is sent", "[mult
 }
 
 TEST_CASE("32 names fit into one request, whoever is in their queues", "[multi_lock]") {
-    rivals r(60s);
+    neighbours r(60s);
     parts many;
     for (int i = 0; i != 32; ++i) {
         many.push_back(exclusive("n" + std::to_string(i)));
@@ -196,7 +189,7 @@ TEST_CASE("32 names fit into one request, whoever is in their queues", "[multi_l
 }
 
 TEST_CASE("it waits until all are free, and keeps its place in each queue", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     r.w.await(r.a.lock());
     r.w.await(r.c.lock());
     auto waiting = r.w.start(r.all.lock());
@@ -221,7 +214,7 @@ TEST_CASE("it waits until all are free, and keeps its place in each queue", "[mu
 TEST_CASE("it waits for the newest of those ahead, and is woken once for each that was it",
           "[multi_lock]") {
     for (const bool in_order : {true, false}) {
-        rivals r;
+        neighbours r;
         r.w.await(r.a.lock());
         r.w.await(r.b.lock());
         r.w.await(r.c.lock());
@@ -241,7 +234,7 @@ TEST_CASE("it waits for the newest of those ahead, and is woken once for each th
 }
 
 TEST_CASE("try_lock() takes all of them or none", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     r.w.await(r.c.lock());
     std::size_t before = r.calls();
     REQUIRE_FALSE(r.w.await(r.all.try_lock()));
@@ -271,7 +264,7 @@ TEST_CASE("try_lock() takes all of them or none", "[multi_lock]") {
 }
 
 TEST_CASE("it excludes whoever wants one of its names, whatever that uses", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     multi_lock other(r.two, {shared("b"), shared("d")});
     r.w.await(r.all.lock());
     r.w.await(other.lock()); // they share what both share
@@ -296,7 +289,7 @@ TEST_CASE("several that want several names of one session do not lock each other
           "[multi_lock]") {
     // Five philosophers at one table, all of one session, and of five sessions.
     for (const bool one_session : {true, false}) {
-        rivals r(60s);
+        neighbours r(60s);
         std::vector<coetcd::session> sessions;
         std::vector<multi_lock> forks;
         std::vector<int> held(5);
@@ -340,7 +333,7 @@ TEST_CASE("several that want several names of one session do not lock each other
 }
 
 TEST_CASE("names that lie in one another's queues do not make it wait for itself", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     multi_lock nested(r.one, {exclusive("n"), exclusive("n/x"), shared("n/x/y")});
     r.w.await(nested.lock());
     coetcd::mutex inner(r.two, "n/x");
@@ -358,7 +351,7 @@ TEST_CASE("names that lie in one another's queues do not make it wait for itself
 TEST_CASE("every lost answer on the way to several locks is ridden out", "[multi_lock]") {
     for (int how = 0; how < 3; ++how) {
         for (int victim = 0; victim < 8; ++victim) {
-            rivals r(30s);
+            neighbours r(30s);
             r.w.await(r.c.lock());
             int n = 0;
             r.w.env->decide = [&](const call_request& call) {
@@ -391,7 +384,7 @@ TEST_CASE("cancelled at any moment, a request for several ends once and leaves n
     for (const auto late : {0ms, 7ms, 700ms}) {
         for (const bool busy : {false, true}) {
             for (auto when = 0ms; when < 30ms; ++when) {
-                rivals r;
+                neighbours r;
                 if (busy) {
                     r.w.await(r.c.lock());
                 }
@@ -421,7 +414,7 @@ TEST_CASE("cancelled at any moment, a request for several ends once and leaves n
 }
 
 TEST_CASE("what cannot be had is an error that names the locks", "[multi_lock]") {
-    rivals r(60s);
+    neighbours r(60s);
     r.w.env->decide = [](const call_request&) {
         scripted_env::fate f;
         f.arrives = false;
@@ -441,7 +434,7 @@ TEST_CASE("whoever holds several locks loses all with any of their keys, and the
           "[multi_lock]") {
     for (const char* which : {"a/write/", "a/keep/", "b/read/", "c/write/", "c/keep/"}) {
         INFO(which);
-        rivals r(6s);
+        neighbours r(6s);
         coetcd::held_locks held = r.w.await(r.all.scoped_lock());
         REQUIRE(held);
         auto lost = r.w.start(held.wait_lost());
@@ -467,7 +460,7 @@ TEST_CASE("whoever waits for several locks fails with any of its keys, and the r
           "[multi_lock]") {
     for (const char* which : {"a/write/", "a/keep/", "b/read/", "c/write/", "c/keep/"}) {
         INFO(which);
-        rivals r;
+        neighbours r;
         r.w.await(r.c.lock());
         auto waiting = r.w.start(r.all.lock());
         r.w.env->pass(1s);
@@ -480,7 +473,7 @@ TEST_CASE("whoever waits for several locks fails with any of its keys, and the r
 }
 
 TEST_CASE("a request that arrives late puts none of several keys again", "[multi_lock]") {
-    rivals r(60s);
+    neighbours r(60s);
     delay_first(r.w, is_enter, 8s);
     r.w.await(r.all.lock()); // by the second attempt
     REQUIRE(r.w.await(r.all.unlock()));
@@ -502,7 +495,7 @@ TEST_CASE("a request that arrives late puts none of several keys again", "[multi
 }
 
 TEST_CASE("the end of a session ends several locks at once", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     r.w.await(r.all.lock());
     auto waiting = r.w.start(r.c.lock());
     r.w.env->pass(50ms);
@@ -518,7 +511,7 @@ TEST_CASE("the end of a session ends several locks at once", "[multi_lock]") {
 
 TEST_CASE("an unlock of several whose answer is lost is repeated until all are free",
           "[multi_lock]") {
-    rivals r(60s);
+    neighbours r(60s);
     r.w.await(r.all.lock());
     lose_answer(r.w, is_release);
     REQUIRE(r.w.await(r.all.unlock()));
@@ -541,7 +534,7 @@ TEST_CASE("an unlock of several whose answer is lost is repeated until all are f
 }
 
 TEST_CASE("with_lock runs a body under several locks", "[multi_lock]") {
-    rivals r(6s);
+    neighbours r(6s);
     auto body = [&](const coetcd::held_locks& held) -> asio::awaitable<std::size_t> {
         CHECK(held.owns_lock());
         CHECK(held.fencing_token() == r.all.fencing_token());
@@ -570,7 +563,7 @@ TEST_CASE("with_lock runs a body under several locks", "[multi_lock]") {
 }
 
 TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {
-    rivals r;
+    neighbours r;
     coetcd::lock_options options;
     options.max_hold = 3s;
     multi_lock limited(r.one, {exclusive("a"), shared("b")}, options);
@@ -589,7 +582,7 @@ TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {
 }
 
 TEST_CASE("a multi_lock that is destroyed, or assigned to, gives back", "[multi_lock]") {
-    rivals r;
+    neighbours r;
     r.w.await(r.all.lock());
     r.all = multi_lock(r.one, {exclusive("z")});
     r.w.env->pass(10ms);

@@ -55,13 +55,13 @@ struct users {
 };
 
 // Its transactions on the wire.
-bool is_take(const call_request& r) {
+bool is_permit_take(const call_request& r) {
     return has(r, "count_only") && has(r, "request_txn");
 }
-bool is_enter(const call_request& r) {
+bool is_permit_enter(const call_request& r) {
     return has(r, "count_only") && has(r, "request_put") && !has(r, "request_txn");
 }
-bool is_confirm(const call_request& r) {
+bool is_permit_confirm(const call_request& r) {
     return has(r, "count_only") && has(r, "request_delete_range") && !has(r, "request_put");
 }
 bool is_admit(const call_request& r) {
@@ -592,7 +592,7 @@ TEST_CASE("whoever takes too many gives them up before anybody else is judged by
     users all(4);
     world& w = all.w;
     permit held = w.await(all.a.acquire(3));
-    delay_first(w, is_enter, 300ms); // its three stay for so long
+    delay_first(w, is_permit_enter, 300ms); // its three stay for so long
     auto big = w.start(all.b.acquire(3));
     w.env->pass(20ms);
     REQUIRE(w.await(all.a.state()).used == 6);
@@ -645,7 +645,7 @@ TEST_CASE("every lost answer on the way to a permit is ridden out", "[semaphore]
 }
 
 TEST_CASE("a request that arrives late touches no permit that was granted since", "[semaphore]") {
-    for (const auto which : {&is_take, &is_enter, &is_confirm, &is_admit}) {
+    for (const auto which : {&is_permit_take, &is_permit_enter, &is_permit_confirm, &is_admit}) {
         for (const auto late : {10ms, 100ms, 1000ms, 3000ms}) {
             users all(1);
             world& w = all.w;
@@ -669,7 +669,7 @@ TEST_CASE("a request that arrives late touches no permit that was granted since"
 
 TEST_CASE("a request that arrives after its permit was given back does not come back to life",
           "[semaphore]") {
-    for (const auto which : {&is_take, &is_enter, &is_admit}) {
+    for (const auto which : {&is_permit_take, &is_permit_enter, &is_admit}) {
         for (const bool takes_again : {false, true}) {
             users all(2);
             world& w = all.w;
@@ -705,18 +705,18 @@ TEST_CASE("a late take that is applied all the same is found, and counts", "[sem
     w.env->pass(50ms);
     w.env->decide = [n = 0](const call_request& r) mutable {
         scripted_env::fate f;
-        if (is_take(r) && ++n == 1) {
+        if (is_permit_take(r) && ++n == 1) {
             f.breaks = true;
             f.late = 150ms;
         }
-        if (is_enter(r)) {
+        if (is_permit_enter(r)) {
             f.late = 400ms;
         }
         return f;
     };
     auto taking = w.start(all.b.acquire(1));
     w.env->pass(100ms);
-    REQUIRE(support::count(w, is_enter) == 2); // with that of the one who waits
+    REQUIRE(support::count(w, is_permit_enter) == 2); // with that of the one who waits
     impatient.cancel();
     REQUIRE(w.await(held.release()));
     w.env->pass(100ms);
@@ -724,7 +724,7 @@ TEST_CASE("a late take that is applied all the same is found, and counts", "[sem
     w.env->pass(1s);
     permit p = taking.get();
     REQUIRE(all.waiting() == 0);
-    REQUIRE(support::count(w, is_confirm) >= 1); // whether it fits
+    REQUIRE(support::count(w, is_permit_confirm) >= 1); // whether it fits
     REQUIRE(w.etcd->under("s/hold/") == std::vector<std::string>{p.key()});
     REQUIRE(w.etcd->keys.at(p.key()).create_revision == p.token());
     REQUIRE(all.waiting() == 0);
@@ -747,7 +747,7 @@ TEST_CASE("cancelled at any moment, acquire() ends once and leaves nothing",
             if (late != 0ms) {
                 w.env->decide = [late](const call_request& r) { // each is on its way for long
                     scripted_env::fate f;
-                    f.late = is_take(r) || is_enter(r) || is_admit(r) ? late : 0ms;
+                    f.late = is_permit_take(r) || is_permit_enter(r) || is_admit(r) ? late : 0ms;
                     return f;
                 };
             }
@@ -951,7 +951,7 @@ TEST_CASE("force_unlock() ends a permit, or the wait for one, and no other", "[s
 TEST_CASE("an acquire that arrives after force_unlock() does not come back", "[semaphore]") {
     users all(2);
     world& w = all.w;
-    support::delay_first(w, &is_take, 3s);
+    support::delay_first(w, &is_permit_take, 3s);
     permit held = w.await(all.a.acquire()); // by the second copy
     REQUIRE(w.await(coetcd::force_unlock(all.client, "s", held.token())));
     CHECK(all.held() == 0);
@@ -1188,7 +1188,7 @@ TEST_CASE("what must not be touched tells which keys a user needs", "[semaphore]
     const permit held = w.await(all.a.acquire());
     const auto serve = w.env->on_call;
     w.env->on_call = [&](const call_request& r, coetcd::detail::reply& reply) {
-        if (!is_enter(r)) {
+        if (!is_permit_enter(r)) {
             serve(r, reply);
             return;
         }

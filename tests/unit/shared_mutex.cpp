@@ -29,6 +29,7 @@ using support::delay_first;
 using support::is_confirm;
 using support::is_enter;
 using support::is_release;
+using support::lose_answer;
 using support::scripted_env;
 using support::world;
 
@@ -68,15 +69,6 @@ std::int64_t life(const three& all, const std::string& key) {
 bool holds(three& all, const coetcd::compare& guard) {
     coetcd::txn look = coetcd::txn().when(guard).then(coetcd::op::put("x", "1"));
     return all.w.await(all.client.txn(std::move(look))).succeeded;
-}
-
-/// The first such call is carried out, and its answer is lost.
-void lose_answer(world& w, bool (*which)(const call_request&)) {
-    w.env->decide = [which, first = true](const call_request& r) mutable {
-        scripted_env::fate f;
-        f.breaks = which(r) && std::exchange(first, false);
-        return f;
-    };
 }
 
 } // namespace

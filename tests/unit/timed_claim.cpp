@@ -28,7 +28,7 @@ using support::world;
 
 namespace {
 
-bool is_take(const call_request& r) {
+bool is_claim(const call_request& r) {
     return r.what == rpc::txn && r.body.find("request_put") != std::string::npos;
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("a request for a claim that arrives after force_unlock() does not put 
           "[timed_claim]") {
     world w;
     const coetcd::client client = w.client();
-    support::delay_first(w, is_take, 10s);
+    support::delay_first(w, is_claim, 10s);
     std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "job", 60s));
     REQUIRE(claim); // by the second copy
     CHECK(w.await(coetcd::force_unlock(client, "job", claim->token())));
@@ -182,7 +182,7 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
     SECTION("no answer to the request for the key") {
         w.env->decide = [&](const call_request& r) {
             scripted_env::fate f;
-            f.answered = !is_take(r);
+            f.answered = !is_claim(r);
             return f;
         };
         auto trying = w.start(coetcd::try_claim(client, "job", 60s));
@@ -190,7 +190,7 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
         CHECK(trying.code() == errc::timed_out);
     }
     SECTION("that request comes late") {
-        support::delay_first(w, is_take, 20s);
+        support::delay_first(w, is_claim, 20s);
         auto trying = w.start(coetcd::try_claim(client, "job", 60s));
         w.env->pass(50ms);
         trying.cancel();
@@ -205,7 +205,7 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
         CHECK(trying.code() == coetcd::server_errc::resource_exhausted);
     }
     SECTION("etcd has ended the lease meanwhile") {
-        support::delay_first(w, is_take, 100ms);
+        support::delay_first(w, is_claim, 100ms);
         auto trying = w.start(coetcd::try_claim(client, "job", 60s));
         w.env->pass(50ms);
         w.etcd->revoke(w.etcd->lease_ids().at(0));
@@ -215,7 +215,7 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
     SECTION("the answer comes when it is not certain any more") {
         w.env->decide = [&, first = true](const call_request& r) mutable {
             scripted_env::fate f;
-            if (is_take(r) && std::exchange(first, false)) {
+            if (is_claim(r) && std::exchange(first, false)) {
                 w.env->at(w.env->now() + 1500us, [&] { w.env->stall(1900ms); });
             }
             return f;

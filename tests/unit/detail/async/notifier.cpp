@@ -24,9 +24,9 @@ using support::scripted_env;
 namespace {
 
 /// Waiters, and how each of them ended.
-class fixture {
+class notifier_fixture {
 public:
-    ~fixture() {
+    ~notifier_fixture() {
         changed.notify_all(); // so that nobody waits for what is no more
         idle();
     }
@@ -71,7 +71,7 @@ using entries = std::vector<std::string>;
 } // namespace
 
 TEST_CASE("a notification wakes all who wait", "[notifier]") {
-    fixture f;
+    notifier_fixture f;
     f.start("a");
     f.start("b");
     f.idle();
@@ -83,7 +83,7 @@ TEST_CASE("a notification wakes all who wait", "[notifier]") {
 }
 
 TEST_CASE("a notification wakes those in order who have waited longest", "[notifier]") {
-    fixture f;
+    notifier_fixture f;
     f.start("a");
     f.start("b");
     f.start("c");
@@ -99,7 +99,7 @@ TEST_CASE("a notification wakes those in order who have waited longest", "[notif
 }
 
 TEST_CASE("a notification is for those who wait now", "[notifier]") {
-    fixture f;
+    notifier_fixture f;
     f.changed.notify_one();
     f.changed.notify_all();
     f.start("a", f.env->now() + 1s);
@@ -110,7 +110,7 @@ TEST_CASE("a notification is for those who wait now", "[notifier]") {
 }
 
 TEST_CASE("a wait ends at its deadline, and not before", "[notifier]") {
-    fixture f;
+    notifier_fixture f;
     f.start("a", f.env->now() + 1s);
     f.start("b", f.env->now() + 2s);
     f.start("past", f.env->now() - 1s);
@@ -124,7 +124,7 @@ TEST_CASE("a wait ends at its deadline, and not before", "[notifier]") {
 }
 
 TEST_CASE("a notification is not lost to one who is late already", "[notifier]") {
-    fixture f;
+    notifier_fixture f;
     f.start("a", f.env->now() + 1s);
     f.start("b");
     f.env->at(f.env->now() + 500ms, [&] { f.env->stall(1s); }); // both are due
@@ -138,7 +138,7 @@ TEST_CASE("a notification is not lost to one who is late already", "[notifier]")
 }
 
 TEST_CASE("a wait that is cancelled throws", "[notifier][cancellation]") {
-    fixture f;
+    notifier_fixture f;
     auto& stop = f.start("a");
     f.start("b");
     f.idle();
@@ -155,7 +155,7 @@ TEST_CASE("a wait that is cancelled throws", "[notifier][cancellation]") {
 }
 
 TEST_CASE("who was told and cancelled knows that he was told", "[notifier][cancellation]") {
-    fixture f;
+    notifier_fixture f;
     auto& stop = f.start("a");
     f.start("b");
     f.idle();
@@ -166,7 +166,7 @@ TEST_CASE("who was told and cancelled knows that he was told", "[notifier][cance
 }
 
 TEST_CASE("who is cancelled before he waits is not waited for", "[notifier][cancellation]") {
-    fixture f;
+    notifier_fixture f;
     auto& stop = f.start("a");
     f.start("b");
     stop.emit(asio::cancellation_type::terminal);

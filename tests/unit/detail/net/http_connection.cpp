@@ -29,18 +29,18 @@ namespace test = boost::beast::test;
 namespace {
 
 /// A connection whose other end is the test.
-class fixture {
+class http_connection_fixture {
 public:
-    explicit fixture(limits most = {})
+    explicit http_connection_fixture(limits most = {})
         : client_(context_)
         , server_(test::connect(client_))
         , connection_(std::move(client_), most) {}
     /// Its n-th operation fails.
-    explicit fixture(test::fail_count& failing)
+    explicit http_connection_fixture(test::fail_count& failing)
         : client_(context_, failing)
         , server_(test::connect(client_))
         , connection_(std::move(client_), limits()) {}
-    ~fixture() { context_.stop(); }
+    ~http_connection_fixture() { context_.stop(); }
 
     /// Starts an exchange, or to read a message of a stream.
     void start_exchange(std::string request = "request") {
@@ -231,7 +231,7 @@ std::vector<shape> shapes() {
     };
 }
 
-void check_answer(fixture& f, const shape& s) {
+void check_answer(http_connection_fixture& f, const shape& s) {
     const reply r = f.result();
     CHECK_FALSE(r.ec);
     CHECK(r.sent);
@@ -245,7 +245,7 @@ void check_answer(fixture& f, const shape& s) {
 TEST_CASE("an answer of any shape is read", "[net][http_connection]") {
     for (const shape& s : shapes()) {
         CAPTURE(s.name);
-        fixture f;
+        http_connection_fixture f;
         CHECK(f.reusable());
         f.start_exchange("POST / HTTP/1.1\r\n\r\n");
         CHECK(f.sent() == "POST / HTTP/1.1\r\n\r\n");
@@ -263,7 +263,7 @@ TEST_CASE("an answer of any shape is read", "[net][http_connection]") {
 TEST_CASE("an answer may come byte by byte", "[net][http_connection]") {
     for (const shape& s : shapes()) {
         CAPTURE(s.name);
-        fixture f;
+        http_connection_fixture f;
         f.start_exchange();
         for (std::size_t i = 0; i != s.text.size(); ++i) {
             CAPTURE(i);
@@ -285,7 +285,7 @@ TEST_CASE("an answer may come in three pieces, however cut", "[net][http_connect
         for (std::size_t a = 1; a < s.text.size(); ++a) {
             for (std::size_t b = a + 1; b < s.text.size(); ++b) {
                 CAPTURE(s.name, a, b);
-                fixture f;
+                http_connection_fixture f;
                 f.start_exchange();
                 f.give(s.text.substr(0, a));
                 f.give(s.text.substr(a, b - a));
@@ -303,7 +303,7 @@ TEST_CASE("an answer that ends too early is none", "[net][http_connection]") {
     for (const shape& s : shapes()) {
         for (std::size_t n = 0; n != s.text.size(); ++n) {
             CAPTURE(s.name, n);
-            fixture f;
+            http_connection_fixture f;
             f.start_exchange();
             f.give(s.text.substr(0, n));
             REQUIRE(f.waits());
@@ -321,7 +321,7 @@ TEST_CASE("an answer that ends too early is none", "[net][http_connection]") {
 }
 
 TEST_CASE("a connection serves one request after the other", "[net][http_connection]") {
-    fixture f;
+    http_connection_fixture f;
     for (const shape& s : shapes()) {
         if (!s.reusable) {
             continue;
@@ -341,7 +341,7 @@ TEST_CASE("sec.smuggling: bytes after an answer spoil the connection",
         }
         for (const char* more : {"x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}) {
             CAPTURE(s.name, more);
-            fixture f;
+            http_connection_fixture f;
             const reply r = f.exchange(s.text + more);
             CHECK_FALSE(r.ec);
             CHECK(r.body == s.body);
@@ -374,7 +374,7 @@ TEST_CASE("sec.smuggling: an answer that is not HTTP is refused",
     };
     for (const std::string& text : bad) {
         CAPTURE(text);
-        fixture f;
+        http_connection_fixture f;
         const reply r = f.exchange(text);
         CHECK(r.ec == errc::protocol_error);
         CHECK(r.sent);
@@ -387,10 +387,10 @@ TEST_CASE("sec.smuggling: an answer with two lengths is refused",
     for (const char* both : {"Content-Length: 2\r\nTransfer-Encoding: chunked",
                              "Transfer-Encoding: chunked\r\nContent-Length: 2"}) {
         const std::string text = "HTTP/1.1 200 OK\r\n"s + both + "\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
-        fixture whole;
+        http_connection_fixture whole;
         CHECK(whole.exchange(text).ec == errc::protocol_error);
         CHECK_FALSE(whole.reusable());
-        fixture open;
+        http_connection_fixture open;
         open.give(text);
         CHECK(open.read_line().ec == errc::protocol_error);
     }
@@ -407,12 +407,12 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
             CAPTURE(size, fits);
             limits most;
             most.header = static_cast<std::uint32_t>(fits ? size : size - 1);
-            fixture f(most);
+            http_connection_fixture f(most);
             const reply r = f.exchange(text);
             CHECK(r.ec == (fits ? error_code() : error_code(errc::too_large)));
             CHECK(r.status == (fits ? 200 : 0));
             CHECK(f.reusable() == fits);
-            fixture open(most);
+            http_connection_fixture open(most);
             open.give(text);
             const reply line = open.read_line();
             CHECK(line.ec == (fits ? error_code(asio::error::eof) : error_code(errc::too_large)));
@@ -421,7 +421,7 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
     // One that never ends, byte by byte.
     limits most;
     most.header = 100;
-    fixture f(most);
+    http_connection_fixture f(most);
     f.start_exchange();
     const std::string endless = "HTTP/1.1 200 OK\r\nX: " + std::string(100, 'x');
     for (std::size_t i = 0; f.waits(); ++i) {
@@ -436,9 +436,9 @@ TEST_CASE("sec.limits: so have the parts between chunks", "[net][http_connection
     for (const std::string& text : {chunked + "1;" + filler,
                                     chunked + chunk_of("{}") + "0\r\nX: " + filler,
                                     chunked + chunk_of("{}") + "0\r\n" + filler}) {
-        fixture f;
+        http_connection_fixture f;
         CHECK(f.exchange(text).ec == errc::too_large);
-        fixture open;
+        http_connection_fixture open;
         open.give(text);
         error_code end;
         (void)open.read_lines(&end);
@@ -460,7 +460,7 @@ TEST_CASE("sec.limits: a body has a limit", "[net][http_connection][security]") 
         };
         for (const std::string& text : texts) {
             CAPTURE(fits, text.substr(0, 60));
-            fixture f(most);
+            http_connection_fixture f(most);
             f.start_exchange();
             f.give(text);
             f.end();
@@ -473,7 +473,7 @@ TEST_CASE("sec.limits: a body has a limit", "[net][http_connection][security]") 
     }
     // Told by the header alone.
     for (const unsigned status : {200U, 403U}) {
-        fixture f(most);
+        http_connection_fixture f(most);
         const reply over = f.exchange("HTTP/1.1 " + std::to_string(status) +
                                       " Words\r\nContent-Length: 1001\r\n\r\n");
         CHECK(over.ec == errc::too_large);
@@ -486,7 +486,7 @@ TEST_CASE("a large answer arrives whole", "[net][http_connection]") {
     for (int i = 0; i != 300'000; ++i) {
         body += static_cast<char>('a' + i % 23);
     }
-    fixture f;
+    http_connection_fixture f;
     CHECK(f.exchange(with_length("200 OK", body)).body == body);
     CHECK(f.exchange(chunked + chunk_of(body) + last_chunk).body == body);
     CHECK(f.reusable());
@@ -497,7 +497,7 @@ TEST_CASE("a failure at any step is told", "[net][http_connection]") {
     for (std::size_t n = 0;; ++n) {
         REQUIRE(n < 10);
         test::fail_count failing(n);
-        fixture f(failing);
+        http_connection_fixture f(failing);
         f.start_exchange();
         if (f.waits()) {
             f.give(text.substr(0, 5));
@@ -517,7 +517,7 @@ TEST_CASE("a failure at any step is told", "[net][http_connection]") {
     for (std::size_t n = 0;; ++n) {
         REQUIRE(n < 10);
         test::fail_count failing(n);
-        fixture f(failing);
+        http_connection_fixture f(failing);
         error_code ec = f.write("request");
         if (!ec) {
             f.start_read_line();
@@ -536,7 +536,7 @@ TEST_CASE("a failure at any step is told", "[net][http_connection]") {
 }
 
 TEST_CASE("a request to a server that is gone fails", "[net][http_connection]") {
-    fixture f;
+    http_connection_fixture f;
     f.end();
     f.start_exchange();
     const reply r = f.result();
@@ -546,7 +546,7 @@ TEST_CASE("a request to a server that is gone fails", "[net][http_connection]") 
 }
 
 TEST_CASE("a request that stays open is written as it is", "[net][http_connection]") {
-    fixture f;
+    http_connection_fixture f;
     CHECK_FALSE(f.write("one"));
     CHECK_FALSE(f.write("two"));
     CHECK(f.sent() == "onetwo");
@@ -577,7 +577,7 @@ TEST_CASE("an answer that stays open is read line by line", "[net][http_connecti
     for (const auto& row : rows) {
         CAPTURE(row.name);
         const std::string text = chunked + row.text + last_chunk;
-        fixture whole;
+        http_connection_fixture whole;
         whole.give(text);
         error_code end;
         CHECK(whole.read_lines(&end) == row.lines);
@@ -588,7 +588,7 @@ TEST_CASE("an answer that stays open is read line by line", "[net][http_connecti
         // However cut.
         for (std::size_t cut = 1; cut != text.size(); ++cut) {
             CAPTURE(cut);
-            fixture f;
+            http_connection_fixture f;
             f.give(text.substr(0, cut));
             std::vector<std::string> got = f.read_lines();
             REQUIRE(f.waits());
@@ -602,7 +602,7 @@ TEST_CASE("an answer that stays open is read line by line", "[net][http_connecti
 }
 
 TEST_CASE("a message is given out as soon as it is there", "[net][http_connection][stream]") {
-    fixture f;
+    http_connection_fixture f;
     f.start_read_line();
     CHECK(f.waits());
     f.give(chunked);
@@ -621,7 +621,7 @@ TEST_CASE("a message is given out as soon as it is there", "[net][http_connectio
 }
 
 TEST_CASE("a message may be written while one is waited for", "[net][http_connection][stream]") {
-    fixture f;
+    http_connection_fixture f;
     f.start_read_line();
     CHECK_FALSE(f.write("more"));
     CHECK(f.sent() == "more");
@@ -633,7 +633,7 @@ TEST_CASE("messages of many pieces arrive whole", "[net][http_connection][stream
     for (const std::size_t size : {4095U, 4096U, 4097U, 8192U, 100'000U}) {
         CAPTURE(size);
         const std::string line(size, 'x');
-        fixture f;
+        http_connection_fixture f;
         f.give(chunked + chunk_of(line) + chunk_of("\n") + chunk_of(line + "\n{}\n"));
         CHECK(f.read_line().body == line);
         CHECK(f.read_line().body == line);
@@ -645,7 +645,7 @@ TEST_CASE("sec.limits: a message has a limit", "[net][http_connection][stream][s
     limits most;
     most.body = 1000;
     const std::string longest(1000, 'x');
-    fixture f(most);
+    http_connection_fixture f(most);
     f.give(chunked + chunk_of("{1}\n" + longest + "\n" + longest + "x\n{2}\n"));
     CHECK(f.read_line().body == "{1}");
     CHECK(f.read_line().body == longest);
@@ -654,14 +654,14 @@ TEST_CASE("sec.limits: a message has a limit", "[net][http_connection][stream][s
     CHECK(over.body == longest); // its beginning
     CHECK(f.read_line().ec == errc::too_large);
     // There is none for all of them together.
-    fixture many(most);
+    http_connection_fixture many(most);
     many.give(chunked);
     for (int i = 0; i != 10; ++i) {
         many.give(chunk_of(longest + "\n"));
         CHECK(many.read_line().body == longest);
     }
     // Nor need the newline come.
-    fixture endless(most);
+    http_connection_fixture endless(most);
     endless.give(chunked + chunk_of(longest));
     endless.start_read_line();
     CHECK(endless.waits());
@@ -675,7 +675,7 @@ TEST_CASE("a stream that is refused tells why", "[net][http_connection][stream]"
          {with_length("401 Unauthorized", body),
           "HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk_of(body) +
               last_chunk}) {
-        fixture f;
+        http_connection_fixture f;
         f.give(text);
         const reply r = f.read_line();
         CHECK_FALSE(r.ec);
@@ -683,7 +683,7 @@ TEST_CASE("a stream that is refused tells why", "[net][http_connection][stream]"
         CHECK(r.body == body);
         CHECK(f.read_line().ec == asio::error::eof);
     }
-    fixture empty;
+    http_connection_fixture empty;
     empty.give("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
     const reply r = empty.read_line();
     CHECK(r.ec == asio::error::eof);
@@ -692,12 +692,12 @@ TEST_CASE("a stream that is refused tells why", "[net][http_connection][stream]"
 
 TEST_CASE("a stream may begin with a notice", "[net][http_connection][stream]") {
     const std::string text = "HTTP/1.1 100 Continue\r\n\r\n" + chunked + chunk_of("{1}\n");
-    fixture f;
+    http_connection_fixture f;
     f.give(text);
     const reply r = f.read_line();
     CHECK(r.status == 200);
     CHECK(r.body == "{1}");
-    fixture slow;
+    http_connection_fixture slow;
     slow.start_read_line();
     for (const char c : text) {
         if (slow.waits()) {
@@ -708,7 +708,7 @@ TEST_CASE("a stream may begin with a notice", "[net][http_connection][stream]") 
 }
 
 TEST_CASE("a stream of an old server ends with the connection", "[net][http_connection][stream]") {
-    fixture f;
+    http_connection_fixture f;
     f.give("HTTP/1.0 200 OK\r\n\r\n{1}\n{2}");
     CHECK(f.read_line().body == "{1}");
     f.start_read_line();
@@ -723,7 +723,7 @@ TEST_CASE("a stream may break at any byte", "[net][http_connection][stream]") {
         chunked + chunk_of("{1}\n") + chunk_of("{2}") + chunk_of("\n") + last_chunk;
     for (std::size_t n = 0; n != text.size(); ++n) {
         CAPTURE(n);
-        fixture f;
+        http_connection_fixture f;
         f.give(text.substr(0, n));
         std::vector<std::string> lines = f.read_lines();
         REQUIRE(f.waits());
@@ -746,12 +746,12 @@ TEST_CASE("a stream may break at any byte", "[net][http_connection][stream]") {
 
 TEST_CASE("a stream of garbage is refused", "[net][http_connection][stream][security]") {
     for (const std::string& text : {"SSH-2.0-x\r\n\r\n"s, chunked + "x\r\n"}) {
-        fixture f;
+        http_connection_fixture f;
         f.give(text);
         CHECK(f.read_line().ec == errc::protocol_error);
         CHECK(f.read_line().ec == errc::protocol_error);
     }
-    fixture late; // what came before it counts
+    http_connection_fixture late; // what came before it counts
     late.give(chunked + chunk_of("{1}\n") + "x\r\n");
     CHECK(late.read_line().body == "{1}");
     CHECK(late.read_line().ec == errc::protocol_error);

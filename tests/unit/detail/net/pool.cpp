@@ -36,9 +36,9 @@ struct fake {
 };
 
 /// Those who take from a pool of two places, by name.
-class fixture {
+class pool_fixture {
 public:
-    ~fixture() {
+    ~pool_fixture() {
         for (const auto& s : stops_) {
             s->emit(asio::cancellation_type::terminal);
         }
@@ -112,7 +112,7 @@ using entries = std::vector<std::string>;
 } // namespace
 
 TEST_CASE("a connection is used again", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     CHECK(f.take_now("a").number == 1);
     f.give_back("a");
     CHECK(f.take_now("b").number == 1);
@@ -124,14 +124,14 @@ TEST_CASE("a connection is used again", "[net][pool]") {
 }
 
 TEST_CASE("a connection that is not in order is dropped", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a").in_order = false;
     f.give_back("a");
     CHECK(f.take_now("b").number == 2);
 }
 
 TEST_CASE("a connection that died while idle is dropped", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a");
     f.take_now("b").alive = false;
     f.give_back("a");
@@ -143,7 +143,7 @@ TEST_CASE("a connection that died while idle is dropped", "[net][pool]") {
 }
 
 TEST_CASE("a place that was never filled is given back", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     for (int i = 0; i != 5; ++i) {
         f.start("a");
         f.env->pass(0s);
@@ -154,7 +154,7 @@ TEST_CASE("a place that was never filled is given back", "[net][pool]") {
 }
 
 TEST_CASE("sec.limits: there are no more places than the cap, for each key", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a");
     f.take_now("b");
     f.start("c");
@@ -171,7 +171,7 @@ TEST_CASE("sec.limits: there are no more places than the cap, for each key", "[n
 }
 
 TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a");
     f.take_now("b");
     f.log.clear();
@@ -185,7 +185,7 @@ TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
 }
 
 TEST_CASE("who waits leaves as soon as nothing has come back for a while", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a");
     f.take_now("b");
     f.log.clear();
@@ -221,7 +221,7 @@ TEST_CASE("who waits leaves as soon as nothing has come back for a while", "[net
 }
 
 TEST_CASE("a crowd of our own is told apart from an end that stands still", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a", "k", 1);
     f.log.clear();
     const time_point began = f.env->now();
@@ -252,7 +252,7 @@ TEST_CASE("a crowd of our own is told apart from an end that stands still", "[ne
 }
 
 TEST_CASE("places are given in order of arrival", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a");
     f.take_now("b");
     f.log.clear();
@@ -270,7 +270,7 @@ TEST_CASE("places are given in order of arrival", "[net][pool]") {
 }
 
 TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a", "k", 1);
     f.start("waits", time_point::max(), "k", 1);
     f.env->pass(0s);
@@ -288,7 +288,7 @@ TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
 }
 
 TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][pool][cancellation]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a", "k", 1);
     auto& stop = f.start("b", time_point::max(), "k", 1);
     f.start("c", time_point::max(), "k", 1);
@@ -315,7 +315,7 @@ TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][poo
 }
 
 TEST_CASE("connections of keys that are not wanted any more are dropped", "[net][pool]") {
-    fixture f;
+    pool_fixture f;
     f.take_now("a", "old");
     f.take_now("b", "old");
     f.take_now("c", "stays", 1);

@@ -33,8 +33,8 @@ using support::run_test;
 namespace {
 
 /// A resolver, in the real world.
-struct world {
-    explicit world(const asio::any_io_executor& ex)
+struct real_world {
+    explicit real_world(const asio::any_io_executor& ex)
         : env(ex, net_options()) {}
     time_point soon() const { return env.now() + 30s; }
     time_point past() const { return env.now() - 1s; }
@@ -89,7 +89,7 @@ TEST_CASE("an address needs no lookup", "[net][resolver]") {
 TEST_CASE("a name is looked up, and remembered", "[net][resolver]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
-        const auto w = std::make_shared<world>(ex);
+        const auto w = std::make_shared<real_world>(ex);
         std::string host = "localhost";
         const resolver::result first = co_await w->names.lookup(host, 7, w->soon());
         CHECK(is_loopback(first, 7));
@@ -132,7 +132,7 @@ TEST_CASE("who waits for a lookup can be cancelled", "[net][resolver][cancellati
 TEST_CASE("two may wait for the same lookup", "[net][resolver]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
-        const auto w = std::make_shared<world>(ex);
+        const auto w = std::make_shared<real_world>(ex);
         const auto other = std::make_shared<std::optional<resolver::result>>();
         std::string host = "localhost";
         asio::co_spawn(ex,
@@ -199,7 +199,7 @@ TEST_CASE("the address that works comes first, and one that does not comes last"
 TEST_CASE("a name that does not exist is an error, and is looked up again", "[net][resolver]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
-        const auto w = std::make_shared<world>(ex);
+        const auto w = std::make_shared<real_world>(ex);
         std::string host(64, 'a'); // no label is that long: nobody is asked
         for (int i = 0; i != 2; ++i) {
             const resolver::result found = co_await w->names.lookup(host, 7, w->soon());

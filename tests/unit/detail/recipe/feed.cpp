@@ -50,12 +50,12 @@ question looked_up() {
     return q;
 }
 
-struct fixture : world {
-    explicit fixture(question q = value_of_k())
+struct feed_fixture : world {
+    explicit feed_fixture(question q = value_of_k())
         : owner(client())
         , impl(coetcd::detail::access::impl(owner))
         , news(coetcd::detail::make_at_home<feed<std::string>>(env, impl, 5s, std::move(q))) {}
-    ~fixture() {
+    ~feed_fixture() {
         news.reset();
         env->pass(10s);
     }
@@ -84,7 +84,7 @@ scripted_env::fate no_answer() {
 } // namespace
 
 TEST_CASE("a feed tells the present first, by one look", "[feed]") {
-    fixture f;
+    feed_fixture f;
     f.put("a");
     CHECK(f.env->opened.empty());
     CHECK(f.told() == "a");
@@ -101,7 +101,7 @@ TEST_CASE("a feed tells the present first, by one look", "[feed]") {
 }
 
 TEST_CASE("a feed follows changes, and looks only where it has to", "[feed]") {
-    fixture f;
+    feed_fixture f;
     CHECK(f.told() == "none");
     for (const std::string value : {"a", "b", "c"}) {
         auto next = f.next();
@@ -118,7 +118,7 @@ TEST_CASE("a feed follows changes, and looks only where it has to", "[feed]") {
 }
 
 TEST_CASE("a feed that cannot follow looks once for each change", "[feed]") {
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     CHECK(f.told() == "none");
     for (const std::string value : {"a", "b", "c"}) {
         auto next = f.next();
@@ -131,7 +131,7 @@ TEST_CASE("a feed that cannot follow looks once for each change", "[feed]") {
 
 TEST_CASE("a slow reader is told the newest answer, and no other", "[feed]") {
     for (const bool follows : {false, true}) {
-        fixture f(follows ? value_of_k() : looked_up());
+        feed_fixture f(follows ? value_of_k() : looked_up());
         f.put("a");
         CHECK(f.told() == "a");
         for (int i = 0; i != 100; ++i) {
@@ -146,7 +146,7 @@ TEST_CASE("a slow reader is told the newest answer, and no other", "[feed]") {
 }
 
 TEST_CASE("an answer is told once, whatever happens", "[feed]") {
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
@@ -164,7 +164,7 @@ TEST_CASE("a change at any moment of the beginning is told", "[feed]") {
     for (const bool follows : {false, true}) {
         for (auto when = 0us; when < 15ms; when += 500us) {
             INFO("after " << when.count() << " us");
-            fixture f(follows ? value_of_k() : looked_up());
+            feed_fixture f(follows ? value_of_k() : looked_up());
             f.put("a");
             std::string last;
             auto next = f.next();
@@ -185,7 +185,7 @@ TEST_CASE("a change at any moment of the beginning is told", "[feed]") {
 }
 
 TEST_CASE("what a broken stream has missed is looked for", "[feed]") {
-    fixture f;
+    feed_fixture f;
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
@@ -198,7 +198,7 @@ TEST_CASE("what a broken stream has missed is looked for", "[feed]") {
 }
 
 TEST_CASE("what etcd has forgotten to tell is found within ten seconds", "[feed]") {
-    fixture f;
+    feed_fixture f;
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
@@ -211,7 +211,7 @@ TEST_CASE("what etcd has forgotten to tell is found within ten seconds", "[feed]
 }
 
 TEST_CASE("a feed that nobody has asked for a while looks before it answers", "[feed]") {
-    fixture f;
+    feed_fixture f;
     f.put("a");
     CHECK(f.told() == "a");
     f.etcd->tells = false;
@@ -223,7 +223,7 @@ TEST_CASE("a feed that nobody has asked for a while looks before it answers", "[
 }
 
 TEST_CASE("history that is compacted all the time is no concern of a feed", "[feed]") {
-    fixture f;
+    feed_fixture f;
     CHECK(f.told() == "none");
     for (int i = 0; i != 40; ++i) {
         f.put(std::to_string(i));
@@ -238,7 +238,7 @@ TEST_CASE("history that is compacted all the time is no concern of a feed", "[fe
 }
 
 TEST_CASE("a watch that etcd ends begins anew", "[feed]") {
-    fixture f;
+    feed_fixture f;
     std::shared_ptr<scripted_env::server_stream> stream;
     f.env->on_open = [&, serve = f.env->on_open](const call_request& request, auto opened) {
         stream = opened;
@@ -263,7 +263,7 @@ TEST_CASE("a watch that etcd ends begins anew", "[feed]") {
 }
 
 TEST_CASE("a feed never goes back", "[feed]") {
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     f.put("a");
     f.put("b");
     CHECK(f.told() == "b");
@@ -296,7 +296,7 @@ TEST_CASE("a feed never goes back", "[feed]") {
 TEST_CASE("an older answer is no answer", "[feed]") {
     // A look is under way when later news comes by the watch: it must not be undone.
     bool first = true; // outlives the looks
-    fixture f;
+    feed_fixture f;
     f.put("a");
     CHECK(f.told() == "a");
     f.env->on_call = [&, serve = f.env->on_call](const call_request& r,
@@ -316,7 +316,7 @@ TEST_CASE("an older answer is no answer", "[feed]") {
 
 TEST_CASE("a look that is older than what the watch told of is not repeated at once", "[feed]") {
     int looks = 0; // outlives them
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
@@ -336,7 +336,7 @@ TEST_CASE("a look that is older than what the watch told of is not repeated at o
 }
 
 TEST_CASE("an outage is waited out", "[feed]") {
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     f.env->decide = [](const call_request&) { return no_answer(); };
     auto next = f.next();
     f.env->pass(1min);
@@ -361,7 +361,7 @@ TEST_CASE("an outage is waited out", "[feed]") {
 }
 
 TEST_CASE("a refusal is thrown, and asked for again by the next call", "[feed]") {
-    fixture f;
+    feed_fixture f;
     bool refuses = true;
     int asked = 0;
     f.env->on_call = [&, serve = f.env->on_call](const call_request& r,
@@ -388,7 +388,7 @@ TEST_CASE("a refusal is thrown, and asked for again by the next call", "[feed]")
 }
 
 TEST_CASE("an answer that is not etcd's is none", "[feed]") {
-    fixture f;
+    feed_fixture f;
     int bad = 2;
     f.env->on_call = [&, serve = f.env->on_call](const call_request& r,
                                                  coetcd::detail::reply& answer) {
@@ -405,7 +405,7 @@ TEST_CASE("an answer that is not etcd's is none", "[feed]") {
 TEST_CASE("a cancellation loses nothing", "[feed][cancellation]") {
     for (auto when = 0us; when < 12ms; when += 500us) {
         INFO("after " << when.count() << " us");
-        fixture f(looked_up());
+        feed_fixture f(looked_up());
         f.put("a");
         auto next = f.next();
         f.env->pass(when);
@@ -435,7 +435,7 @@ TEST_CASE("a cancellation loses nothing", "[feed][cancellation]") {
 TEST_CASE("a feed that is ended tells who waits, and leaves no watch", "[feed]") {
     for (auto when = 0us; when < 12ms; when += 500us) {
         INFO("after " << when.count() << " us");
-        fixture f;
+        feed_fixture f;
         auto next = f.next();
         f.env->pass(when);
         const bool before = next.ended();
@@ -452,7 +452,7 @@ TEST_CASE("a feed that is ended tells who waits, and leaves no watch", "[feed]")
 }
 
 TEST_CASE("two calls of one feed are both told, by one look", "[feed]") {
-    fixture f;
+    feed_fixture f;
     auto one = f.next();
     auto two = f.next();
     f.env->pass(20ms);
@@ -465,7 +465,7 @@ TEST_CASE("two calls of one feed are both told, by one look", "[feed]") {
 }
 
 TEST_CASE("a reader is told something however fast things change", "[feed]") {
-    fixture f(looked_up());
+    feed_fixture f(looked_up());
     CHECK(f.told() == "none");
     int n = 0;
     int told = 0;
@@ -486,7 +486,7 @@ TEST_CASE("a reader is told something however fast things change", "[feed]") {
 }
 
 TEST_CASE("behind a proxy that completes requests the first answer comes at once", "[feed]") {
-    fixture f;
+    feed_fixture f;
     f.etcd->duplex = support::fake_etcd::way::buffered;
     f.put("a");
     const auto began = f.env->now();

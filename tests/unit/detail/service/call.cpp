@@ -22,8 +22,9 @@ using support::scripted_env;
 namespace {
 
 /// A router whose requests are all answered in the same way.
-struct fixture {
-    explicit fixture(std::string body = R"({"header":{"revision":"7"}})", unsigned status = 200) {
+struct call_fixture {
+    explicit call_fixture(std::string body = R"({"header":{"revision":"7"}})",
+                          unsigned status = 200) {
         env->on_call = [body, status](const call_request&, reply& r) {
             r.status = status;
             r.body = body;
@@ -64,7 +65,8 @@ struct fixture {
 } // namespace
 
 TEST_CASE("a request is written, sent to its call, and its answer read", "[call]") {
-    fixture f(R"({"header":{"revision":"7"},"kvs":[{"key":"aw==","value":"dg=="}],"count":"1"})");
+    call_fixture f(
+        R"({"header":{"revision":"7"},"kvs":[{"key":"aw==","value":"dg=="}],"count":"1"})");
     const auto began = f.env->now();
     const outcome<range_response> o = f.make(range_request("k"));
     o.check();
@@ -81,7 +83,7 @@ TEST_CASE("a request is written, sent to its call, and its answer read", "[call]
 
 TEST_CASE("a failure is told with its code, its text and what may be left of the request",
           "[call]") {
-    fixture f(R"({"code":14,"message":"etcdserver: request timed out"})", 503);
+    call_fixture f(R"({"code":14,"message":"etcdserver: request timed out"})", 503);
     const outcome<put_response> o = f.make(put_request("k", "v"));
     CHECK(o.ec == errc::outcome_unknown);
     CHECK((o.left == logic::effect::unresolved));
@@ -91,7 +93,7 @@ TEST_CASE("a failure is told with its code, its text and what may be left of the
 }
 
 TEST_CASE("an answer that is no answer to the request is a failure", "[call]") {
-    fixture f(R"({"revision":"7"})");
+    call_fixture f(R"({"revision":"7"})");
     const outcome<put_response> o = f.make(put_request("k", "v"));
     CHECK(o.ec == errc::outcome_unknown);
     CHECK(f.make(range_request("k")).ec == errc::protocol_error);
@@ -99,19 +101,19 @@ TEST_CASE("an answer that is no answer to the request is a failure", "[call]") {
 
 TEST_CASE("the answer to a renewal is a stream of one message", "[call]") {
     const wire::lease_keep_alive_request renewal{5};
-    fixture good(R"({"result":{"header":{"revision":"7"},"ID":"5","TTL":"60"}})");
+    call_fixture good(R"({"result":{"header":{"revision":"7"},"ID":"5","TTL":"60"}})");
     const outcome<lease_keep_alive_response> o = good.make(renewal);
     CHECK_FALSE(o.ec);
     CHECK(o.response.id == 5);
     CHECK(o.response.ttl == 60s);
     CHECK(good.env->calls.at(0).body == R"({"ID":5})");
 
-    fixture bad(R"({"error":{"grpc_code":7,"message":"etcdserver: permission denied"}})");
+    call_fixture bad(R"({"error":{"grpc_code":7,"message":"etcdserver: permission denied"}})");
     CHECK(bad.make(renewal).ec == server_errc::permission_denied);
 }
 
 TEST_CASE("a request is repeated if that does no harm, or if the caller says so", "[call]") {
-    fixture f;
+    call_fixture f;
     const when usual{f.env->now() + 1h};
     CHECK(f.attempts(range_request("k"), usual) == 2);
     CHECK(f.attempts(put_request("k", "v"), usual) == 1);
@@ -126,7 +128,7 @@ TEST_CASE("a request is repeated if that does no harm, or if the caller says so"
 }
 
 TEST_CASE("a call is made in its time and on its way", "[call]") {
-    fixture f;
+    call_fixture f;
     f.env->decide = [](const call_request&) {
         scripted_env::fate lost;
         lost.arrives = false;
@@ -151,7 +153,7 @@ TEST_CASE("a call is made in its time and on its way", "[call]") {
 }
 
 TEST_CASE("a request that cannot be written is refused before anything is sent", "[call]") {
-    fixture f;
+    call_fixture f;
     range_options fewer;
     fewer.limit = -1;
     const when how{f.env->now() + 5s};

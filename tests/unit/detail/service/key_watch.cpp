@@ -24,9 +24,9 @@ using support::world;
 
 namespace {
 
-class fixture {
+class key_watch_fixture {
 public:
-    fixture()
+    key_watch_fixture()
         : hub(std::make_shared<watch_hub>(std::make_shared<router>(
               w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")})))
         , wake(*w.env)
@@ -37,13 +37,13 @@ public:
             serve(request, opened);
         };
     }
-    ~fixture() {
+    ~key_watch_fixture() {
         hub->release();
         listening_.cancel();
         w.env->pass(1s);
     }
-    fixture(const fixture&) = delete;
-    fixture& operator=(const fixture&) = delete;
+    key_watch_fixture(const key_watch_fixture&) = delete;
+    key_watch_fixture& operator=(const key_watch_fixture&) = delete;
 
     env& world_env() { return *w.env; }
     time_point now() const { return w.env->now(); }
@@ -82,7 +82,7 @@ public:
     int told = 0; ///< How often `wake` was notified.
 
 private:
-    static asio::awaitable<void> listen(fixture& self) {
+    static asio::awaitable<void> listen(key_watch_fixture& self) {
         for (;;) {
             (void)co_await self.wake.wait();
             ++self.told;
@@ -95,7 +95,7 @@ private:
 } // namespace
 
 TEST_CASE("a watch of a key tells that its life has ended", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
     CHECK(watch->key() == "k");
@@ -112,7 +112,7 @@ TEST_CASE("a watch of a key tells that its life has ended", "[service][key_watch
 }
 
 TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto first = f.put("k");
     const auto watch = f.watch_in_force("k");
     watch->attach(f.wake, first, f.now());
@@ -138,7 +138,7 @@ TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_
 }
 
 TEST_CASE("a watch is blind from its creation until somebody looks", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch("k");
     watch->attach(f.wake, life, f.now());
@@ -154,7 +154,7 @@ TEST_CASE("a watch is blind from its creation until somebody looks", "[service][
 
 TEST_CASE("a watch that was in force before a life was heard of is not blind",
           "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto watch = f.watch("k");
     f.pass(f.w.env->latency);
     REQUIRE(watch->blind());
@@ -172,7 +172,7 @@ TEST_CASE("a watch that was in force before a life was heard of is not blind",
 }
 
 TEST_CASE("after its stream broke a watch is blind", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
     watch->attach(f.wake, life, f.now());
@@ -190,7 +190,7 @@ TEST_CASE("after its stream broke a watch is blind", "[service][key_watch]") {
 }
 
 TEST_CASE("a watch that etcd has ended begins anew with the next look", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
     watch->attach(f.wake, life, f.now());
@@ -214,7 +214,7 @@ TEST_CASE("a watch that etcd has ended begins anew with the next look", "[servic
 }
 
 TEST_CASE("a watch ends in etcd with its object, once", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     auto one = f.watch_in_force("a");
     auto two = f.watch_in_force("b");
     CHECK(f.w.etcd->watches() == 2);
@@ -227,7 +227,7 @@ TEST_CASE("a watch ends in etcd with its object, once", "[service][key_watch]") 
 }
 
 TEST_CASE("a watch of which nobody is told any more goes on", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
     watch->attach(f.wake, life, f.now());
@@ -239,7 +239,7 @@ TEST_CASE("a watch of which nobody is told any more goes on", "[service][key_wat
 }
 
 TEST_CASE("a watch that was kept is taken again, in force as it is", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     const auto life = f.put("k");
     auto watch = kept.take("k");
@@ -267,7 +267,7 @@ TEST_CASE("a watch that was kept is taken again, in force as it is", "[service][
 
 TEST_CASE("a watch that ended while it was kept begins anew when it is taken",
           "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     kept.keep(f.watch_in_force("k"));
     f.end_watch(1);
@@ -279,7 +279,7 @@ TEST_CASE("a watch that ended while it was kept begins anew when it is taken",
 }
 
 TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     kept.keep(f.watch_in_force("a"));
     f.pass(5s);
@@ -309,7 +309,7 @@ TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
 }
 
 TEST_CASE("a watch that is too old is not taken", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     auto watch = f.watch_in_force("a");
     kept.keep(std::move(watch));
@@ -321,7 +321,7 @@ TEST_CASE("a watch that is too old is not taken", "[service][key_watch]") {
 }
 
 TEST_CASE("of the watches that were used the last 16 are kept", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     std::vector<const key_watch*> all;
     for (int i = 0; i != 17; ++i) {
@@ -343,7 +343,7 @@ TEST_CASE("of the watches that were used the last 16 are kept", "[service][key_w
 }
 
 TEST_CASE("at the end of the session no watch is kept any more", "[service][key_watch]") {
-    fixture f;
+    key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
     auto used = f.watch_in_force("used");
     kept.keep(f.watch_in_force("a"));

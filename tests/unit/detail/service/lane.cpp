@@ -87,9 +87,9 @@ std::string numbered(const std::string& prefix, int first, int last) {
     return out;
 }
 
-class fixture {
+class lane_fixture {
 public:
-    fixture() {
+    lane_fixture() {
         const auto to = std::make_shared<router>(
             w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")});
         lane = std::make_shared<transaction_lane>(to, request_timeout, attempt_timeout);
@@ -153,7 +153,7 @@ void check_done(const part_ptr& part, bool succeeded) {
 
 TEST_CASE("a transaction by itself goes at once, as it is", "[service][lane]") {
     for (const bool likely : {true, false}) {
-        fixture f;
+        lane_fixture f;
         const part_ptr a = put_new("a");
         a->likely = likely;
         int told = 0;
@@ -177,7 +177,7 @@ TEST_CASE("a transaction by itself goes at once, as it is", "[service][lane]") {
 }
 
 TEST_CASE("what one handler submits goes together, in its order", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto parts = put_all({"c", "a", "b"});
     f.submit(parts);
     parts[1]->likely = false;
@@ -193,7 +193,7 @@ TEST_CASE("what one handler submits goes together, in its order", "[service][lan
 
 TEST_CASE("two requests are under way at the most, and what comes meanwhile goes together",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.submit(put_new("a"));
     f.go();
     f.submit(put_new("b"));
@@ -210,7 +210,7 @@ TEST_CASE("two requests are under way at the most, and what comes meanwhile goes
 
 TEST_CASE("what does not fit into a request goes with the next ones, in its order",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     for (int i = 1; i <= 130; ++i) {
         f.submit(put_new("k" + std::to_string(i)));
     }
@@ -222,7 +222,7 @@ TEST_CASE("what does not fit into a request goes with the next ones, in its orde
 }
 
 TEST_CASE("no two transactions that put into one queue share a request", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.submit({put_new("m1", "m"),
               put_new("m2", "m"),
               put_new("n1", "n"),
@@ -234,7 +234,7 @@ TEST_CASE("no two transactions that put into one queue share a request", "[servi
 }
 
 TEST_CASE("whoever leaves makes room for the next one in the same request", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const logic::attempt_keys first{0, {logic::exclusive_claim("m", 1, 1, 0, 0)}};
     const logic::attempt_keys second{0, {logic::exclusive_claim("m", 1, 1, 1, 0)}};
     const auto submit = [&f](txn what, strings puts) {
@@ -258,7 +258,7 @@ TEST_CASE("whoever leaves makes room for the next one in the same request", "[se
 
 TEST_CASE("a condition that does not hold costs the others one request, and says why",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.etcd->write("b", "");
     const auto parts = put_all({"a", "b", "c"});
     f.submit(parts);
@@ -279,7 +279,7 @@ TEST_CASE("a refusal that nobody asked the reason of leaves a doubt", "[service]
     // An earlier copy, made by the network, may have been applied.
     const bool with_others = GENERATE(true, false);
     const bool has_reason = GENERATE(true, false);
-    fixture f;
+    lane_fixture f;
     f.w.etcd->write("b", "");
     auto b =
         std::make_shared<lane_part>(txn().when(compare::version("b") == 0).then(op::put("b", "")));
@@ -303,7 +303,7 @@ TEST_CASE("a refusal that nobody asked the reason of leaves a doubt", "[service]
 
 TEST_CASE("a doubt stays while there is no answer", "[service][lane]") {
     const bool arrives = GENERATE(true, false);
-    fixture f;
+    lane_fixture f;
     f.w.etcd->write("b", "");
     const part_ptr b = put_new("b");
     f.submit(b);
@@ -324,7 +324,7 @@ TEST_CASE("a doubt stays while there is no answer", "[service][lane]") {
 
 TEST_CASE("if a request is refused for good, each of its transactions is sent by itself",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.etcd->forbidden = {"b"};
     const auto parts = put_all({"a", "b", "c"});
     f.submit(parts);
@@ -348,7 +348,7 @@ TEST_CASE("if a request is refused for good, each of its transactions is sent by
 }
 
 TEST_CASE("an answer that is none ends only those whose it is", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto serve = f.w.env->on_call;
     f.w.env->on_call = [serve](const call_request& request, reply& r) {
         serve(request, r);
@@ -367,7 +367,7 @@ TEST_CASE("an answer that is none ends only those whose it is", "[service][lane]
 }
 
 TEST_CASE("a request that fails for a while is not taken apart", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.env->decide = [](const call_request&) {
         scripted_env::fate fate;
         fate.refused = true;
@@ -390,7 +390,7 @@ TEST_CASE("a request that fails for a while is not taken apart", "[service][lane
 }
 
 TEST_CASE("what there is no time left for is not sent", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.occupy();
     const auto parts = put_all({"a", "b", "c"});
     parts[0]->not_after = f.w.env->now() + round_trip;
@@ -408,7 +408,7 @@ TEST_CASE("what there is no time left for is not sent", "[service][lane]") {
 
 TEST_CASE("a request is repeated until the last of its transactions has no time left",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const time_point began = f.w.env->now();
     f.lose_answers(1000);
     const auto parts = put_all({"a", "b"});
@@ -434,7 +434,7 @@ TEST_CASE("a request is repeated until the last of its transactions has no time 
 }
 
 TEST_CASE("after a lost answer a request is repeated as it is", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.lose_answers(1);
     const auto parts = put_all({"a", "b"});
     parts[0]->likely = parts[1]->likely = false; // so that the copy finds the first one's keys
@@ -451,7 +451,7 @@ TEST_CASE("after a lost answer a request is repeated as it is", "[service][lane]
 }
 
 TEST_CASE("what is withdrawn before it is sent is not sent", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto parts = put_all({"a", "b", "c"});
     bool told = false;
     parts[1]->on_end = [&told] { told = true; };
@@ -474,7 +474,7 @@ TEST_CASE("what is withdrawn before it is sent is not sent", "[service][lane]") 
 }
 
 TEST_CASE("what is withdrawn under way goes on, and so do the others", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto parts = put_all({"a", "b"});
     bool told = false;
     parts[0]->on_end = [&told] { told = true; };
@@ -492,7 +492,7 @@ TEST_CASE("what is withdrawn under way goes on, and so do the others", "[service
 }
 
 TEST_CASE("what is withdrawn after it was refused is not asked why", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto parts = put_all({"a", "b", "c"});
     for (const char* key : {"a", "b", "c"}) {
         f.w.etcd->write(key, "");
@@ -509,7 +509,7 @@ TEST_CASE("what is withdrawn after it was refused is not asked why", "[service][
 }
 
 TEST_CASE("those who are told may submit and withdraw others", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.etcd->write("b", "");
     const auto parts = put_all({"a", "b"});
     const part_ptr next = put_new("next");
@@ -529,7 +529,7 @@ TEST_CASE("those who are told may submit and withdraw others", "[service][lane]"
 }
 
 TEST_CASE("whoever is told that there is no time left may withdraw others", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.occupy();
     const part_ptr late = put_new("late");
     late->not_after = f.w.env->now() + 1ms;
@@ -551,7 +551,7 @@ TEST_CASE("whoever is told that there is no time left may withdraw others", "[se
 }
 
 TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.occupy();
     for (int i = 1; i <= 60; ++i) {
         const part_ptr p = put_new("p" + std::to_string(i));
@@ -567,7 +567,7 @@ TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[
 }
 
 TEST_CASE("patient ones alone never take all that may be under way", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.env->latency = 1s; // a member far away, or slow
     const auto look = [&f](const std::string& key) {
         const part_ptr p = put_new(key);
@@ -589,7 +589,7 @@ TEST_CASE("patient ones alone never take all that may be under way", "[service][
 }
 
 TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.w.etcd->write("b", "");
     const auto parts = put_all({"a", "b", "c"});
     f.submit(parts);
@@ -604,7 +604,7 @@ TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
 
 TEST_CASE("who shares a request with what something before etcd refuses is not refused with it",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const auto serve = f.w.env->on_call;
     f.w.env->on_call = [serve](const call_request& request, reply& r) {
         serve(request, r);
@@ -628,7 +628,7 @@ TEST_CASE("who shares a request with what something before etcd refuses is not r
 }
 
 TEST_CASE("a page in the place of etcd's answers passes", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.occupy();
     const auto serve = f.w.env->on_call;
     const time_point until = f.w.env->now() + 3s;
@@ -647,7 +647,7 @@ TEST_CASE("a page in the place of etcd's answers passes", "[service][lane]") {
 }
 
 TEST_CASE("where nobody is patient, those in a hurry have all the room", "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     f.occupy();
     for (int i = 1; i <= 60; ++i) {
         f.submit(put_new("k" + std::to_string(i)));
@@ -658,7 +658,7 @@ TEST_CASE("where nobody is patient, those in a hurry have all the room", "[servi
 
 TEST_CASE("one who finds no place lets so many pass, and no more", "[service][lane]") {
     for (const int others : {200, 300}) {
-        fixture f;
+        lane_fixture f;
         f.occupy();
         for (int i = 1; i <= others; ++i) {
             f.submit(put_new("m" + std::to_string(i), "m"));
@@ -672,7 +672,7 @@ TEST_CASE("one who finds no place lets so many pass, and no more", "[service][la
 
 TEST_CASE("what is under way when the lane ends is answered, and no more is sent",
           "[service][lane]") {
-    fixture f;
+    lane_fixture f;
     const part_ptr a = put_new("a");
     bool told = false;
     a->on_end = [&told] { told = true; };
@@ -688,7 +688,7 @@ TEST_CASE("what is under way when the lane ends is answered, and no more is sent
     check_done(a, true);
     CHECK(f.requests().size() <= 2);
 
-    fixture never;
+    lane_fixture never;
     never.submit(put_new("a"));
     never.lane = nullptr; // before anything was sent
     never.finish();

@@ -33,9 +33,9 @@ namespace {
 constexpr std::size_t full = logic::most_renewals_together;
 
 /// Leases 1, 2, 3 ... of 10 seconds, and somebody who renews them.
-class fixture {
+class renewals_fixture {
 public:
-    explicit fixture(std::size_t count = 3)
+    explicit renewals_fixture(std::size_t count = 3)
         : context(std::make_unique<asio::io_context>(1))
         , env(std::make_shared<scripted_env>(*context))
         , etcd(std::make_unique<support::fake_etcd>(env)) {
@@ -52,9 +52,9 @@ public:
             return n < script.size() ? script[n] : fate();
         };
     }
-    ~fixture() { context.reset(); } // what is under way goes before what it uses
-    fixture(const fixture&) = delete;
-    fixture& operator=(const fixture&) = delete;
+    ~renewals_fixture() { context.reset(); } // what is under way goes before what it uses
+    renewals_fixture(const renewals_fixture&) = delete;
+    renewals_fixture& operator=(const renewals_fixture&) = delete;
 
     background<renewals::result>
     start(lease_id id, std::chrono::nanoseconds timeout = 2s, bool alone = false) {
@@ -114,7 +114,7 @@ fate late(std::chrono::nanoseconds by) {
     return f;
 }
 
-fate lost() {
+fate swallowed() {
     fate f;
     f.arrives = false;
     return f;
@@ -133,7 +133,7 @@ std::vector<std::string> lines_of(const std::string& body) {
 } // namespace
 
 TEST_CASE("a renewal goes at once if nothing is under way", "[renewals]") {
-    fixture f;
+    renewals_fixture f;
     for (int round = 1; round != 4; ++round) {
         const time_point began = f.env->now();
         auto r = f.start(2);
@@ -151,7 +151,7 @@ TEST_CASE("a renewal goes at once if nothing is under way", "[renewals]") {
 }
 
 TEST_CASE("renewals that come while one is under way share the next request", "[renewals]") {
-    fixture f(6);
+    renewals_fixture f(6);
     const time_point began = f.env->now();
     auto all = f.start_all();
     f.env->pass(10ms);
@@ -170,7 +170,7 @@ TEST_CASE("renewals that come while one is under way share the next request", "[
 
 TEST_CASE("a full request does not wait, two are under way at the most, and the order is kept",
           "[renewals]") {
-    fixture f(1 + 3 * full + 2);
+    renewals_fixture f(1 + 3 * full + 2);
     const time_point began = f.env->now();
     auto all = f.start_all();
     f.env->pass(20ms);
@@ -192,7 +192,7 @@ TEST_CASE("a full request does not wait, two are under way at the most, and the 
 }
 
 TEST_CASE("the longest messages fit in what etcd's gateway reads at once", "[renewals]") {
-    fixture f(0);
+    renewals_fixture f(0);
     auto first = f.start(1);
     for (std::size_t i = 0; i != full; ++i) {
         f.ids.push_back(std::numeric_limits<lease_id>::min());
@@ -205,7 +205,7 @@ TEST_CASE("the longest messages fit in what etcd's gateway reads at once", "[ren
 }
 
 TEST_CASE("a request that is held up holds up the others for a moment only", "[renewals]") {
-    fixture f(4);
+    renewals_fixture f(4);
     f.script = {late(500ms)};
     const time_point began = f.env->now();
     auto all = f.start_all();
@@ -223,7 +223,7 @@ TEST_CASE("a request that is held up holds up the others for a moment only", "[r
 
 TEST_CASE("who finds as many under way as there may be goes when one of them has ended",
           "[renewals]") {
-    fixture f(4);
+    renewals_fixture f(4);
     f.script = {late(300ms), late(500ms)};
     const time_point began = f.env->now();
     auto first = f.start(1);
@@ -244,8 +244,8 @@ TEST_CASE("who finds as many under way as there may be goes when one of them has
 }
 
 TEST_CASE("each waits until its own deadline, sent or not", "[renewals]") {
-    fixture f(4);
-    f.script = {lost(), lost()};
+    renewals_fixture f(4);
+    f.script = {swallowed(), swallowed()};
     auto first = f.start(1, 2s);
     f.env->pass(1ms);
     auto second = f.start(2, 1s);
@@ -271,7 +271,7 @@ TEST_CASE("each waits until its own deadline, sent or not", "[renewals]") {
 }
 
 TEST_CASE("a request lasts until the latest deadline in it", "[renewals]") {
-    fixture f(3);
+    renewals_fixture f(3);
     f.script = {fate(), late(400ms)};
     const time_point began = f.env->now();
     auto first = f.start(1);
@@ -285,7 +285,7 @@ TEST_CASE("a request lasts until the latest deadline in it", "[renewals]") {
 }
 
 TEST_CASE("a renewal that is to go alone does so, whatever is under way", "[renewals]") {
-    fixture f(4);
+    renewals_fixture f(4);
     f.script = {late(500ms), late(500ms)};
     auto first = f.start(1);
     f.env->pass(1ms);
@@ -307,7 +307,7 @@ TEST_CASE("a renewal that is to go alone does so, whatever is under way", "[rene
 }
 
 TEST_CASE("after a failure of all, renewals do not stand in each other's way", "[renewals]") {
-    fixture f(200);
+    renewals_fixture f(200);
     std::vector<background<renewals::result>> all;
     f.env->latency = 150ms; // etcd is far away
     for (const lease_id id : f.ids) {
@@ -329,7 +329,7 @@ TEST_CASE("after a failure of all, renewals do not stand in each other's way", "
 }
 
 TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it", "[renewals]") {
-    fixture f(1);
+    renewals_fixture f(1);
     f.env->on_call = [serve = f.env->on_call, others = 2](const call_request& q, reply& r) mutable {
         serve(q, r);
         if (others-- > 0) {
@@ -344,7 +344,7 @@ TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it",
 }
 
 TEST_CASE("a lease that is gone is told as such, and the others are renewed", "[renewals]") {
-    fixture f(4);
+    renewals_fixture f(4);
     f.etcd->revoke(3);
     auto all = f.start_all();
     f.env->pass(10ms);
@@ -389,7 +389,7 @@ TEST_CASE("who is not answered has failed, and the others have not", "[renewals]
     };
     for (const auto& row : rows) {
         CAPTURE(row.what);
-        fixture f(5);
+        renewals_fixture f(5);
         f.spoil(row.spoil);
         auto all = f.start_all();
         f.env->pass(10ms);
@@ -437,7 +437,7 @@ TEST_CASE("a request that fails is the failure of all that share it", "[renewals
     };
     for (const auto& row : rows) {
         CAPTURE(row.what);
-        fixture f(4);
+        renewals_fixture f(4);
         auto first = f.start(1);
         f.env->pass(1ms);
         f.env->on_call = [&row](const call_request&, reply& r) {
@@ -466,7 +466,7 @@ TEST_CASE("a request that fails is the failure of all that share it", "[renewals
 }
 
 TEST_CASE("one lease that two renew is renewed for both", "[renewals]") {
-    fixture f(2);
+    renewals_fixture f(2);
     auto first = f.start(1);
     auto second = f.start(2);
     auto third = f.start(2);
@@ -479,7 +479,7 @@ TEST_CASE("one lease that two renew is renewed for both", "[renewals]") {
 TEST_CASE("who is cancelled does not cut off the others", "[renewals][cancellation]") {
     for (const auto moment : {0ms, 1ms, 2ms, 3ms}) {
         CAPTURE(moment.count());
-        fixture f(4);
+        renewals_fixture f(4);
         auto all = f.start_all();
         f.env->pass(moment);
         const bool sent = f.env->calls.size() == 2;
@@ -496,7 +496,7 @@ TEST_CASE("who is cancelled does not cut off the others", "[renewals][cancellati
         CHECK(f.asked(1) == (sent ? std::vector<lease_id>{2, 3, 4} : without));
     }
     // Even the one for whom the request was made.
-    fixture f(2);
+    renewals_fixture f(2);
     f.script = {late(100ms)};
     auto first = f.start(1);
     f.env->pass(1ms);
@@ -518,7 +518,7 @@ TEST_CASE("who is cancelled does not cut off the others", "[renewals][cancellati
 }
 
 TEST_CASE("the owner may go while renewals are under way", "[renewals]") {
-    fixture f(4);
+    renewals_fixture f(4);
     auto all = f.start_all();
     f.renewing.reset();
     f.env->pass(10ms);
@@ -526,7 +526,7 @@ TEST_CASE("the owner may go while renewals are under way", "[renewals]") {
         CHECK_FALSE(each.get().ec);
     }
     // So may those who wait: the request lasts until it is answered.
-    fixture one(1);
+    renewals_fixture one(1);
     const std::weak_ptr<renewals> left = one.renewing;
     auto only = one.start(1);
     one.renewing.reset();
@@ -538,8 +538,8 @@ TEST_CASE("the owner may go while renewals are under way", "[renewals]") {
     CHECK(left.expired());
     // So may all.
     for (const auto moment : {0ms, 1ms, 2ms, 3ms}) {
-        fixture g(4);
-        g.script = {fate(), lost()};
+        renewals_fixture g(4);
+        g.script = {fate(), swallowed()};
         auto some = g.start_all();
         g.env->pass(moment);
         if (moment == 1ms) {

@@ -69,9 +69,9 @@ std::string good(const call_request& q) {
 }
 
 /// A cluster and a router to it.
-class fixture {
+class router_fixture {
 public:
-    explicit fixture(std::size_t count = size)
+    explicit router_fixture(std::size_t count = size)
         : router_(std::make_shared<router>(env, cluster(count))) {
         env->on_call = [](const call_request& q, reply& r) { r.body = good(q); };
         env->decide = [this](const call_request&) {
@@ -198,14 +198,14 @@ fate lost() {
 const char* const no_leader = R"({"code":14,"message":"etcdserver: no leader"})";
 const char* const timed_out = R"({"code":14,"message":"etcdserver: request timed out"})";
 const char* const denied = R"({"code":7,"message":"etcdserver: permission denied"})";
-const char* const full = R"({"code":8,"message":"etcdserver: mvcc: database space exceeded"})";
+const char* const no_space = R"({"code":8,"message":"etcdserver: mvcc: database space exceeded"})";
 const char* const busy = R"({"code":8,"message":"etcdserver: too many requests"})";
 
 } // namespace
 
 TEST_CASE("a request that succeeds is made once", "[router]") {
     for (const bool may_repeat : {false, true}) {
-        fixture f;
+        router_fixture f;
         const answer a = f.call(may_repeat, changes);
         CHECK_FALSE(a.ec);
         CHECK(a.left == effect::none);
@@ -218,7 +218,7 @@ TEST_CASE("a request that succeeds is made once", "[router]") {
 }
 
 TEST_CASE("a request goes its own way", "[router]") {
-    fixture f;
+    router_fixture f;
     f.way = lane::renewal;
     f.script = {refused()};
     CHECK_FALSE(f.call(idempotent, changes).ec);
@@ -228,19 +228,19 @@ TEST_CASE("a request goes its own way", "[router]") {
 }
 
 TEST_CASE("one attempt has a time of its own only if there may be another one", "[router]") {
-    fixture f;
+    router_fixture f;
     CHECK_FALSE(f.call(idempotent, changes).ec);
     CHECK(f.env->calls.at(0).deadline == f.start + 2s);
-    fixture g;
+    router_fixture g;
     CHECK_FALSE(g.call(idempotent, changes, 1s).ec);
     CHECK(g.env->calls.at(0).deadline == g.start + 1s);
-    fixture h;
+    router_fixture h;
     CHECK_FALSE(h.call(!idempotent, changes).ec);
     CHECK(h.env->calls.at(0).deadline == h.start + 5s);
 }
 
 TEST_CASE("the next endpoint is tried, and kept if it works", "[router]") {
-    fixture f;
+    router_fixture f;
     f.script = {refused(), refused()};
     CHECK_FALSE(f.call(idempotent, changes).ec);
     CHECK(f.env->calls.size() == 3);
@@ -250,7 +250,7 @@ TEST_CASE("the next endpoint is tried, and kept if it works", "[router]") {
 }
 
 TEST_CASE("what was not sent is repeated, whatever it is", "[router]") {
-    fixture f;
+    router_fixture f;
     f.script = {refused(), refused()};
     const answer a = f.call(!idempotent, changes);
     CHECK_FALSE(a.ec);
@@ -265,14 +265,14 @@ TEST_CASE("what was sent is repeated only if it is idempotent", "[router]") {
     } const rows[] = {{broken(), "broken"}, {lost(), "lost"}};
     for (const auto& row : rows) {
         CAPTURE(row.what);
-        fixture f;
+        router_fixture f;
         f.script = {row.first};
         const answer a = f.call(idempotent, changes);
         CHECK_FALSE(a.ec);
         CHECK(a.left == effect::unresolved); // of the first attempt
         CHECK(f.endpoints_asked() == 2);
 
-        fixture g;
+        router_fixture g;
         g.script = {refused(), row.first};
         const answer b = g.call(!idempotent, changes);
         CHECK(b.ec == errc::outcome_unknown);
@@ -283,7 +283,7 @@ TEST_CASE("what was sent is repeated only if it is idempotent", "[router]") {
 }
 
 TEST_CASE("what changes nothing has no unknown outcome", "[router]") {
-    fixture f;
+    router_fixture f;
     f.otherwise = broken();
     const answer a = f.call(idempotent, !changes);
     CHECK(a.ec == errc::unavailable);
@@ -293,7 +293,7 @@ TEST_CASE("what changes nothing has no unknown outcome", "[router]") {
 
 TEST_CASE("what etcd refused for now is repeated elsewhere, whatever it is", "[router]") {
     for (const bool may_repeat : {false, true}) {
-        fixture f;
+        router_fixture f;
         f.fail_with(503, no_leader, 2);
         const answer a = f.call(may_repeat, changes);
         CHECK_FALSE(a.ec);
@@ -301,21 +301,21 @@ TEST_CASE("what etcd refused for now is repeated elsewhere, whatever it is", "[r
         CHECK(f.endpoints_asked() == 3);
     }
     // The same, as a stream tells it.
-    fixture f;
+    router_fixture f;
     f.fail_with(200, "{}", 2);
     CHECK_FALSE(f.call(!idempotent, changes).ec);
     CHECK(f.endpoints_asked() == 3);
 }
 
 TEST_CASE("what may still commit is not repeated unless it is idempotent", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(503, timed_out, 1);
     const answer a = f.call(!idempotent, changes);
     CHECK(a.ec == errc::outcome_unknown);
     CHECK_THAT(a.text, support::contains("request timed out"));
     CHECK(f.env->calls.size() == 1);
 
-    fixture g;
+    router_fixture g;
     g.fail_with(503, timed_out, 1);
     const answer b = g.call(idempotent, changes);
     CHECK_FALSE(b.ec);
@@ -325,7 +325,7 @@ TEST_CASE("what may still commit is not repeated unless it is idempotent", "[rou
 
 TEST_CASE("an endpoint is not at fault because our own requests were in the way", "[router]") {
     for (const bool crowded : {true, false}) {
-        fixture f;
+        router_fixture f;
         f.env->on_call = [&, first = true](const call_request& q, reply& r) mutable {
             r.body = good(q);
             if (std::exchange(first, false)) {
@@ -341,7 +341,7 @@ TEST_CASE("an endpoint is not at fault because our own requests were in the way"
 
 TEST_CASE("a request has all the time of its call to wait for others of ours", "[router]") {
     for (const bool may_repeat : {true, false}) {
-        fixture f;
+        router_fixture f;
         f.script = {refused()};
         CHECK_FALSE(f.call(may_repeat, changes).ec);
         for (const call_request& q : f.env->calls) {
@@ -352,7 +352,7 @@ TEST_CASE("a request has all the time of its call to wait for others of ours", "
 }
 
 TEST_CASE("an endpoint that is busy is not at fault", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(429, busy, 2);
     CHECK_FALSE(f.call(!idempotent, changes).ec);
     CHECK(f.env->calls.size() == 3);
@@ -361,7 +361,7 @@ TEST_CASE("an endpoint that is busy is not at fault", "[router]") {
 
 TEST_CASE("a refusal for good is told at once, with all that is known", "[router]") {
     for (const bool may_repeat : {false, true}) {
-        fixture f;
+        router_fixture f;
         f.fail_with(403, denied);
         const answer a = f.call(may_repeat, changes);
         CHECK(a.ec == server_errc::permission_denied);
@@ -381,15 +381,15 @@ TEST_CASE("a refusal for good is told at once, with all that is known", "[router
 }
 
 TEST_CASE("an answer tells what the attempts before it may have done", "[router]") {
-    fixture f;
+    router_fixture f;
     f.script = {broken()};
     f.fail_with(403, denied);
     const answer a = f.call(idempotent, changes);
     CHECK(a.ec == server_errc::permission_denied);
     CHECK(a.left == effect::unresolved);
 
-    fixture g;
-    g.fail_with(429, full);
+    router_fixture g;
+    g.fail_with(429, no_space);
     const answer b = g.call(!idempotent, changes);
     CHECK(b.ec == server_errc::resource_exhausted);
     CHECK(b.left == effect::settled);
@@ -397,13 +397,13 @@ TEST_CASE("an answer tells what the attempts before it may have done", "[router]
 }
 
 TEST_CASE("an answer that is not etcd's is asked for elsewhere, until the deadline", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(200, "<html>", 2);
     CHECK_FALSE(f.call(idempotent, !changes).ec);
     CHECK(f.endpoints_asked() == 3);
 
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, size}) {
-        fixture g(count);
+        router_fixture g(count);
         g.fail_with(200, "<html>");
         const answer a = g.call(idempotent, !changes);
         CHECK(a.ec == errc::protocol_error);
@@ -411,13 +411,13 @@ TEST_CASE("an answer that is not etcd's is asked for elsewhere, until the deadli
         CHECK_THAT(a.text, support::contains("garbled"));
         CHECK(g.endpoints_asked() == count);
         CHECK(g.took == 5s);
-        fixture h(count);
+        router_fixture h(count);
         h.fail_with(200, "<html>");
         CHECK(h.call(idempotent, changes).ec == errc::outcome_unknown);
         CHECK(h.took == 5s);
     }
 
-    fixture h;
+    router_fixture h;
     h.fail_with(200, "<html>");
     const answer b = h.call(!idempotent, changes);
     CHECK(b.ec == errc::outcome_unknown);
@@ -453,7 +453,7 @@ TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", 
         CAPTURE(row.status, row.body);
         // The healthy members serve, and it is not tried again at once.
         for (const int bad : {1, 2, 3}) {
-            fixture f;
+            router_fixture f;
             f.spoil(bad, row.status, row.body);
             for (int i = 0; i != 5; ++i) {
                 const answer a = f.call(idempotent, changes);
@@ -461,7 +461,7 @@ TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", 
             }
             const auto asked = f.asked();
             CHECK(std::count(asked.begin(), asked.end(), bad) <= 1);
-            fixture once;
+            router_fixture once;
             once.spoil(bad, row.status, row.body);
             if (once.cluster_router().pick().port == bad) {
                 const answer a = once.call(!idempotent, changes);
@@ -469,7 +469,7 @@ TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", 
             }
         }
         // It may be gone soon: a rolling update of what is before etcd.
-        fixture g(1);
+        router_fixture g(1);
         g.env->on_call = [&](const call_request& q, reply& r) {
             const bool bad = g.env->now() - g.start < 3s;
             r.status = bad ? row.status : 200;
@@ -482,7 +482,7 @@ TEST_CASE("what answers in the place of etcd is at fault, and not etcd's word", 
 
 TEST_CASE("a page that is too large for us is not etcd's", "[router]") {
     for (const unsigned status : {0U, 403U}) { // its header, or its text
-        fixture f;
+        router_fixture f;
         f.env->on_call = [&, left = 2](const call_request& q, reply& r) mutable {
             r.body = good(q);
             if (left-- > 0) {
@@ -496,7 +496,7 @@ TEST_CASE("a page that is too large for us is not etcd's", "[router]") {
 }
 
 TEST_CASE("a refusal by what is before etcd is told at the deadline", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(403, "<html>403 Forbidden</html>");
     const answer a = f.call(!idempotent, changes);
     CHECK(a.ec == errc::protocol_error);
@@ -509,7 +509,7 @@ TEST_CASE("a refusal by what is before etcd is told at the deadline", "[router]"
 
 TEST_CASE("what no member can do is told at once", "[router]") {
     for (const std::size_t count : {std::size_t{1}, size}) {
-        fixture f(count);
+        router_fixture f(count);
         f.fail_with(404, R"({"code":5,"message":"Not Found","details":[]})");
         const answer a = f.call(!idempotent, changes);
         CHECK(a.ec == server_errc::unimplemented);
@@ -520,7 +520,7 @@ TEST_CASE("what no member can do is told at once", "[router]") {
 }
 
 TEST_CASE("a request that can be split is given up where no answer is etcd's", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(403, "<html>what is this?</html>");
     when how = terms(*f.env, 5s, idempotent, changes);
     how.can_be_split = true;
@@ -537,7 +537,7 @@ TEST_CASE("an error never says both that nothing was changed and that something 
           "[router]") {
     for (const fate& f : {lost(), broken(), refused()}) {
         for (const bool may_repeat : {false, true}) {
-            fixture g;
+            router_fixture g;
             g.otherwise = f;
             const answer a = g.call(may_repeat, changes);
             const std::string what = error(a.ec, a.text).what();
@@ -552,19 +552,19 @@ TEST_CASE("an error never says both that nothing was changed and that something 
 
 TEST_CASE("an answer over the limit is not asked for again", "[router]") {
     for (const bool writes : {false, true}) {
-        fixture f;
+        router_fixture f;
         f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
         CHECK(f.call(idempotent, writes).ec == errc::too_large);
         CHECK(f.env->calls.size() == 1);
     }
-    fixture f;
+    router_fixture f;
     f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
     CHECK(f.call(!idempotent, changes).ec == errc::outcome_unknown);
     CHECK(f.env->calls.size() == 1);
 }
 
 TEST_CASE("the deadline is for all attempts together", "[router]") {
-    fixture f;
+    router_fixture f;
     f.otherwise = lost();
     const answer a = f.call(idempotent, !changes);
     CHECK(a.ec == errc::timed_out);
@@ -581,7 +581,7 @@ TEST_CASE("the deadline is for all attempts together", "[router]") {
 
 TEST_CASE("at the deadline a change that was sent has an unknown outcome", "[router]") {
     for (const bool may_repeat : {false, true}) {
-        fixture f;
+        router_fixture f;
         f.otherwise = lost();
         const answer a = f.call(may_repeat, changes);
         CHECK(a.ec == errc::outcome_unknown);
@@ -590,7 +590,7 @@ TEST_CASE("at the deadline a change that was sent has an unknown outcome", "[rou
         CHECK(f.env->calls.size() == (may_repeat ? 3 : 1));
     }
     // Even if the last attempt did not get that far.
-    fixture f;
+    router_fixture f;
     f.script = {broken()};
     f.otherwise = refused();
     CHECK(f.call(idempotent, changes).ec == errc::outcome_unknown);
@@ -599,7 +599,7 @@ TEST_CASE("at the deadline a change that was sent has an unknown outcome", "[rou
 
 TEST_CASE("at the deadline a change that was not sent is known not to be done", "[router]") {
     for (const bool may_repeat : {false, true}) {
-        fixture f;
+        router_fixture f;
         f.otherwise = refused();
         const answer a = f.call(may_repeat, changes);
         CHECK(a.ec == errc::unavailable);
@@ -609,7 +609,7 @@ TEST_CASE("at the deadline a change that was not sent is known not to be done", 
                    support::contains(error_code(asio::error::connection_refused).message()));
         CHECK(f.took == 5s);
     }
-    fixture f;
+    router_fixture f;
     f.fail_with(503, no_leader);
     const answer a = f.call(!idempotent, changes);
     CHECK(a.ec == errc::unavailable);
@@ -617,17 +617,17 @@ TEST_CASE("at the deadline a change that was not sent is known not to be done", 
 }
 
 TEST_CASE("at the deadline a request that etcd gave up is late", "[router]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(504, R"({"code":4,"message":"context deadline exceeded"})");
     CHECK(f.call(idempotent, !changes).ec == errc::timed_out);
-    fixture g;
+    router_fixture g;
     g.fail_with(504, R"({"code":4,"message":"context deadline exceeded"})");
     CHECK(g.call(idempotent, changes).ec == errc::outcome_unknown);
 }
 
 TEST_CASE("no request is made after its deadline", "[router]") {
     for (const auto timeout : {0s, -1s}) {
-        fixture f;
+        router_fixture f;
         const answer a = f.call(idempotent, changes, timeout);
         CHECK(a.ec == errc::timed_out);
         CHECK(f.env->calls.empty());
@@ -638,7 +638,7 @@ TEST_CASE("no request is made after its deadline", "[router]") {
 TEST_CASE("there is a pause only after each endpoint was tried, and it grows", "[router]") {
     for (const std::size_t count : {std::size_t{1}, size}) {
         CAPTURE(count);
-        fixture f(count);
+        router_fixture f(count);
         f.otherwise = refused();
         CHECK(f.call(!idempotent, changes).ec == errc::unavailable);
         REQUIRE(f.times.size() > 8 * count);
@@ -660,7 +660,7 @@ TEST_CASE("a call can be cancelled wherever it waits", "[router][cancellation]")
         // A full round of refusals, a pause, and then nothing but silence.
         for (auto when = 0ns; when < 60ms; when += 500us) {
             CAPTURE(when.count());
-            fixture f;
+            router_fixture f;
             f.script = {refused(), refused(), refused()};
             f.otherwise = lost();
             CHECK(f.cancelled_after(when, may_repeat));
@@ -672,13 +672,13 @@ TEST_CASE("a call can be cancelled wherever it waits", "[router][cancellation]")
 }
 
 TEST_CASE("a call that was cancelled too late has its answer", "[router][cancellation]") {
-    fixture f;
+    router_fixture f;
     CHECK_FALSE(f.cancelled_after(3ms, idempotent));
     CHECK(f.env->calls.size() == 1);
 }
 
 TEST_CASE("a transport that reports a cancellation ends the call", "[router][cancellation]") {
-    fixture f;
+    router_fixture f;
     f.env->on_call = [](const call_request&, reply& r) { r.ec = asio::error::operation_aborted; };
     try {
         (void)f.call(idempotent, changes);
@@ -690,7 +690,7 @@ TEST_CASE("a transport that reports a cancellation ends the call", "[router][can
 }
 
 TEST_CASE("a stream makes its own attempts, with the same choice", "[router]") {
-    fixture f;
+    router_fixture f;
     router& r = f.cluster_router();
     CHECK(r.world() == f.env);
     const logic::endpoint first = r.pick();
@@ -982,7 +982,7 @@ TEST_CASE("sec.canary.callback: a callback that throws fails the calls, without 
 }
 
 TEST_CASE("who has no user is told to have one", "[router][auth]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(400, R"({"code":3,"message":"etcdserver: user name is empty"})");
     const answer a = f.call(idempotent, changes);
     CHECK(a.ec == server_errc::invalid_argument);
@@ -991,7 +991,7 @@ TEST_CASE("who has no user is told to have one", "[router][auth]") {
 }
 
 TEST_CASE("a certificate that names a user has an error of its own", "[router][auth]") {
-    fixture f;
+    router_fixture f;
     f.fail_with(400,
                 "CommonName of client sending a request against gateway will be ignored and not "
                 "used as expected\n");
@@ -1002,7 +1002,7 @@ TEST_CASE("a certificate that names a user has an error of its own", "[router][a
 
 TEST_CASE("a connection that is not secure is given up when no endpoint has a better one",
           "[router]") {
-    fixture f;
+    router_fixture f;
     f.env->on_call = [](const call_request&, reply& r) {
         r.ec = errc::tls_failed;
         r.text = "expired";
@@ -1015,7 +1015,7 @@ TEST_CASE("a connection that is not secure is given up when no endpoint has a be
 
 TEST_CASE("while other endpoints may come back, one that is not secure does not end a call",
           "[router]") {
-    fixture f;
+    router_fixture f;
     f.env->decide = [&](const call_request& q) {
         fate t;
         t.refused = q.to.port != 1 && f.env->now() - f.start < 2s;
@@ -1032,7 +1032,7 @@ TEST_CASE("while other endpoints may come back, one that is not secure does not 
 }
 
 TEST_CASE("a router in use looks around, and moves to a nearer endpoint", "[router]") {
-    fixture f;
+    router_fixture f;
     f.env->decide = [](const call_request& q) {
         fate t;
         t.late = q.to.port == 2 ? 0ms : 50ms;

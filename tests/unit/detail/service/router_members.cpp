@@ -33,9 +33,9 @@ logic::endpoint at(int port) {
 }
 
 /// A router that asks for members every ten seconds, and the cluster that it asks.
-class fixture {
+class router_members_fixture {
 public:
-    explicit fixture(int named = 1, router_options o = {})
+    explicit router_members_fixture(int named = 1, router_options o = {})
         : router_(make(named, std::move(o))) {
         env->on_call = [this](const call_request& q, reply& r) {
             r.status = 200;
@@ -112,7 +112,7 @@ std::string member(const std::string& urls) {
 } // namespace
 
 TEST_CASE("the members of the cluster join the endpoints that were named", "[router]") {
-    fixture f;
+    router_members_fixture f;
     f.list = [](int) {
         return member(R"("http://h:1")") + "," + member(R"("http://h:2","unix:///x")") +
                R"(,{"clientURLs":["http://h:3"],"isLearner":true},{},)" +
@@ -135,7 +135,7 @@ TEST_CASE("the members of the cluster join the endpoints that were named", "[rou
 }
 
 TEST_CASE("sec.members: a bad list does not take a client over for good", "[router][security]") {
-    fixture f;
+    router_members_fixture f;
     bool bad = true;
     f.list = [&](int from) {
         return bad || from != 1 ? member(R"("http://h:8","http://h:9")")
@@ -168,7 +168,7 @@ TEST_CASE("sec.members: a client with a password takes lists from who was named,
         router_options o;
         o.login = [] { return wire::authenticate_request("root", secret(std::string("x"))); };
         o.lists_from_learned = trusts;
-        fixture f(2, std::move(o));
+        router_members_fixture f(2, std::move(o));
         f.list = [](int from) { return member(from < 7 ? R"("http://h:7")" : R"("http://h:8")"); };
         CHECK(f.use(10s) == 0);
         CHECK(f.askers.size() == 1);
@@ -193,7 +193,7 @@ TEST_CASE("sec.token.granter: a member that hands out tokens of no use does not 
         CAPTURE(grant.size());
         router_options o;
         o.login = [] { return wire::authenticate_request("root", secret(std::string("x"))); };
-        fixture f(2, std::move(o));
+        router_members_fixture f(2, std::move(o));
         const int bad = f.cluster_router().pick().port; // where it begins
         const std::string good = R"({"header":{},"token":")" + std::string(4096, 't') + "\"}";
         f.env->on_call = [&](const call_request& q, reply& r) {
@@ -217,7 +217,7 @@ TEST_CASE("sec.token.granter: a member that hands out tokens of no use does not 
 }
 
 TEST_CASE("sec.limits: a client looks around once at a time", "[router][security]") {
-    fixture f;
+    router_members_fixture f;
     std::string many;
     for (int i = 100; i != 300; ++i) {
         f.dead.insert(i);

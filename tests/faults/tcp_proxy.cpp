@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "support/fault_proxy.hpp"
+#include "support/tcp_proxy.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
@@ -50,7 +50,7 @@ public:
     }
 
     tcp::acceptor acceptor;
-    fault_proxy proxy;
+    tcp_proxy proxy;
     tcp::socket client;
     tcp::socket server;
     error_code ended; ///< How the last answer did.
@@ -163,5 +163,81 @@ TEST_CASE("A proxy swallows bytes, until it is healed", "[support]") {
         co_await p.connect(); // another one passes
         const std::string whole = co_await p.answer(text);
         CHECK(whole == text);
+    });
+}
+
+TEST_CASE("A proxy passes on what it has held, although its sender has gone", "[support]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        pair p(executor);
+        co_await p.connect();
+        p.proxy.present_requests(traffic::hold);
+        const std::string text = "held";
+        co_await asio::async_write(p.client, asio::buffer(text), asio::use_awaitable);
+        const auto held = [&]() -> awaitable<bool> {
+            co_return p.proxy.held_requests() == text.size();
+        };
+        co_await eventually(held, 5s, "bytes are held");
+        CHECK(p.proxy.count().passed_requests == 0);
+        p.client.close();
+        p.proxy.present_requests(traffic::pass);
+        std::string got(text.size(), ' ');
+        co_await asio::async_read(p.server, asio::buffer(got), asio::use_awaitable);
+        CHECK(got == text);
+        CHECK(p.proxy.held_requests() == 0);
+        CHECK(p.proxy.count().passed_requests == text.size());
+        co_await asio::async_write(p.server, asio::buffer(text), asio::use_awaitable);
+        const auto answered = [&]() -> awaitable<bool> {
+            co_return p.proxy.count().received_answers == text.size();
+        };
+        co_await eventually(answered, 5s, "the server may answer");
+    });
+}
+
+TEST_CASE("A proxy completes requests before it passes them on", "[support]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        pair p(executor);
+        p.proxy.requests(traffic::whole);
+        co_await p.connect();
+        const std::string sized = "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody";
+        const std::string chunked =
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n";
+        const std::string bare = "GET / HTTP/1.1\r\n\r\n";
+        for (const std::string& next : {sized, chunked, bare}) {
+            // Each comes with the beginning of the next one, all but the last byte of it.
+            const std::size_t requests = p.proxy.count().whole_requests;
+            const std::size_t passed = p.proxy.count().passed_requests;
+            const std::string first = bare + next.substr(0, next.size() - 1);
+            const std::string last = next.substr(next.size() - 1);
+            std::string got(bare.size(), ' ');
+            co_await asio::async_write(p.client, asio::buffer(first), asio::use_awaitable);
+            co_await asio::async_read(p.server, asio::buffer(got), asio::use_awaitable);
+            CHECK(got == bare);
+            CHECK(p.proxy.count().passed_requests == passed + bare.size());
+            CHECK(p.proxy.count().whole_requests == requests + 1);
+            got.resize(next.size());
+            co_await asio::async_write(p.client, asio::buffer(last), asio::use_awaitable);
+            co_await asio::async_read(p.server, asio::buffer(got), asio::use_awaitable);
+            CHECK(got == next);
+            CHECK(p.proxy.count().whole_requests == requests + 2);
+        }
+    });
+}
+
+TEST_CASE("A proxy refuses connections, and takes them again", "[support]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        pair p(executor);
+        p.proxy.refuse(true);
+        error_code ec;
+        const auto url = p.proxy.url();
+        const auto port = static_cast<unsigned short>(std::stoi(url.substr(url.rfind(':') + 1)));
+        const tcp::endpoint there(asio::ip::address_v4::loopback(), port);
+        co_await p.client.async_connect(there, asio::redirect_error(asio::use_awaitable, ec));
+        CHECK(ec == asio::error::connection_refused);
+        p.proxy.refuse(false);
+        co_await p.connect();
+        CHECK(p.proxy.count().accepted == 1);
     });
 }
