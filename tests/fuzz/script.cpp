@@ -129,14 +129,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return f;
     };
     w.env->on_call = [&](const call_request& q, reply& r) {
-        serve(q, r);
-        switch (bytes.next()) {
-        case 1:
-            r.body = r.body.substr(0, r.body.size() / 2);
-            break;
-        case 2:
+        const std::uint8_t b = bytes.next();
+        if (b == 2) { // etcd says so before it does anything
             r.status = 503;
             r.body = R"({"code":14,"message":"etcdserver: no leader"})";
+            return;
+        }
+        serve(q, r);
+        switch (b) {
+        case 1:
+            r.body = r.body.substr(0, r.body.size() / 2);
             break;
         case 3:
             r.status = 504;
