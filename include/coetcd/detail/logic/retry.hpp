@@ -92,9 +92,7 @@ inline verdict judge(const wire::status& s) {
             return {effect::none, true, true};
         }
         // Refused before it was proposed; any other kind may still commit.
-        return {has("no leader") || has("leader changed") ? effect::none : effect::unresolved,
-                true,
-                true};
+        return {has("no leader") ? effect::none : effect::unresolved, true, true};
     case server_errc::canceled:
     case server_errc::unknown:
     case server_errc::deadline_exceeded:

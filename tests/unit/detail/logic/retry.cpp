@@ -74,8 +74,8 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::unavailable, "etcdserver: rpc not supported for learner", elsewhere},
         {server_errc::unavailable, "etcdserver: not capable", elsewhere},
         {server_errc::unavailable, "etcdserver: no leader", elsewhere},
-        {server_errc::unavailable, "etcdserver: leader changed", elsewhere},
         // It may still commit.
+        {server_errc::unavailable, "etcdserver: leader changed", unclear},
         {server_errc::unavailable, "etcdserver: request timed out", unclear},
         {server_errc::unavailable,
          "etcdserver: request timed out, possibly due to previous leader failure",
