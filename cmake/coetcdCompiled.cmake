@@ -1,6 +1,6 @@
-# coetcd::compiled and, with coetcd::tls, coetcd::tls_compiled: the library compiled once, with the
-# flags of the project that uses it, instead of in each translation unit. For targets that link
-# these, the headers declare only.
+# coetcd::compiled, coetcd::testing_compiled and, with coetcd::tls, coetcd::tls_compiled: the
+# library compiled once, with the flags of the project that uses it, instead of in each translation
+# unit. For targets that link these, the headers declare only.
 
 function(_coetcd_compile target name header)
     if(TARGET ${target})
@@ -15,6 +15,7 @@ endfunction()
 
 _coetcd_compile(coetcd_compiled compiled src.hpp coetcd::coetcd)
 target_compile_definitions(coetcd_compiled PUBLIC COETCD_SEPARATE_COMPILATION)
+_coetcd_compile(coetcd_testing_compiled testing_compiled testing_src.hpp coetcd::compiled)
 if(TARGET coetcd::tls)
     _coetcd_compile(coetcd_tls_compiled tls_compiled tls_src.hpp coetcd::compiled coetcd::tls)
 endif()

@@ -16,8 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "sim/etcd.hpp"
-#include "sim/random.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/etcd_server.hpp"
@@ -31,8 +29,10 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
+using coetcd::detail::testing::chance;
+using coetcd::detail::testing::dialect;
 using nlohmann::json;
-using sim::chance;
+using model_etcd = coetcd::detail::testing::etcd;
 
 namespace {
 
@@ -400,7 +400,7 @@ bool is_either_reason(const json& answer) {
 }
 
 /// Whether keys were made, or changed, by one transaction: their order is anybody's then.
-bool has_ties(const sim::etcd& model) {
+bool has_ties(const model_etcd& model) {
     std::vector<std::int64_t> created;
     std::vector<std::int64_t> changed;
     for (const auto& [key, r] : model.keys) {
@@ -423,7 +423,7 @@ struct pair {
     }
     support::etcd_server server;
     coetcd::detail::logic::endpoint where;
-    sim::etcd model;
+    model_etcd model;
 };
 
 /// What both say to the same requests.
@@ -450,7 +450,7 @@ public:
         call_request probe(both_.where, rpc::put, "{}", env_->now() + 5s);
         const coetcd::detail::reply told = co_await env_->call(std::move(probe));
         const bool v1 = json::parse(told.body).contains("error");
-        both_.model.speak(v1 ? sim::dialect::v1 : sim::dialect::v2);
+        both_.model.speak(v1 ? dialect::v1 : dialect::v2);
     }
 
     asio::awaitable<coetcd::detail::reply> ask_real(rpc what, std::string body, tokens with) {
@@ -464,7 +464,7 @@ public:
     asio::awaitable<coetcd::detail::reply>
     ask(rpc what, std::string body, tokens with, bool compare = true) {
         coetcd::detail::reply real = co_await ask_real(what, body, with);
-        const sim::etcd::answer model = both_.model.call(0, what, body, with.model);
+        const model_etcd::answer model = both_.model.call(0, what, body, with.model);
         failures += model.status == 200 ? 0 : 1;
         if (compare) {
             json theirs = read_answer(what, real.body);
@@ -499,7 +499,7 @@ public:
         const coetcd::detail::reply line = co_await opened.opened->read();
         opened.opened->close();
         std::string told;
-        sim::etcd::listener to;
+        model_etcd::listener to;
         to.on_line = [&](std::string l) { told = std::move(l); };
         const std::uint64_t stream = both_.model.open(0, std::move(to), with.model);
         both_.model.listen(stream, create);
@@ -544,7 +544,7 @@ TEST_CASE("The simulator's etcd answers requests as a real one does", "[conforma
         call_request probe(both.where, rpc::put, "{}", env->now() + 5s);
         const coetcd::detail::reply told = co_await env->call(std::move(probe));
         const bool v1 = json::parse(told.body).contains("error");
-        both.model.speak(v1 ? sim::dialect::v1 : sim::dialect::v2);
+        both.model.speak(v1 ? dialect::v1 : dialect::v2);
         for (std::uint64_t seed = 1; seed <= 60 && differences < 3; ++seed) {
             script requests(chance::derive(seed, 7));
             for (int step = 0; step != 60 && differences < 3; ++step) {
@@ -555,7 +555,7 @@ TEST_CASE("The simulator's etcd answers requests as a real one does", "[conforma
                 call_request request(both.where, next.what, body, env->now() + 5s);
                 const coetcd::detail::reply real = co_await env->call(std::move(request));
                 REQUIRE_FALSE(real.ec);
-                const sim::etcd::answer model = both.model.call(0, next.what, body);
+                const model_etcd::answer model = both.model.call(0, next.what, body);
                 json theirs = read_answer(next.what, real.body);
                 json ours = read_answer(next.what, model.body);
                 normalise(theirs);
@@ -685,7 +685,7 @@ TEST_CASE("The simulator's etcd lets renewals wait for one another as a real one
 {"ID":1001})";
         // One whose time is over is answered once it is revoked, and holds up those behind it. The
         // answer of the real one comes by then.
-        sim::etcd::answer ours;
+        model_etcd::answer ours;
         ours.wait = true;
         while (std::chrono::steady_clock::now() < granted + 2010ms) {
             std::this_thread::sleep_for(10ms);
@@ -735,7 +735,7 @@ TEST_CASE("The simulator's etcd tells watches what a real one tells them", "[con
         const auto apply = [&](rpc what, std::string body) -> asio::awaitable<void> {
             call_request request(both.where, what, body, env->now() + 5s);
             const coetcd::detail::reply real = co_await env->call(std::move(request));
-            const sim::etcd::answer model = both.model.call(0, what, body);
+            const model_etcd::answer model = both.model.call(0, what, body);
             json theirs = json::parse(real.body);
             json ours = json::parse(model.body);
             normalise(theirs);
@@ -782,7 +782,7 @@ TEST_CASE("The simulator's etcd tells watches what a real one tells them", "[con
         const std::string later = std::to_string(both.model.revision + 5);
         create(9, {{"key", base64("a")}, {"range_end", base64("d")}, {"start_revision", later}});
 
-        sim::etcd::listener to;
+        model_etcd::listener to;
         to.on_line = [&](std::string line) { take(line, told[1]); };
         const std::uint64_t stream = both.model.open(0, std::move(to));
         both.model.listen(stream, creates);
@@ -860,7 +860,7 @@ TEST_CASE("The simulator's etcd knows its users as a real one does", "[conforman
             co_await compare.ask(rpc::lease_grant, grant, nobody, false);
         both.model.guards_leases = granted.status != 200;
         if (granted.status == 200) {
-            const sim::etcd::answer again = both.model.call(0, rpc::lease_grant, grant);
+            const model_etcd::answer again = both.model.call(0, rpc::lease_grant, grant);
             CHECK(again.status == 200);
         }
         const std::vector<std::pair<rpc, std::string>> all{

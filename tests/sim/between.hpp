@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/random.hpp"
+#include "sim/common.hpp"
 
 namespace sim {
 

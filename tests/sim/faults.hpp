@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "sim/random.hpp"
+#include "sim/common.hpp"
 #include "sim/world.hpp"
 
 namespace sim {

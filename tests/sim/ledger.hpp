@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/etcd.hpp"
+#include "sim/common.hpp"
 #include "sim/world.hpp"
 
 namespace sim {

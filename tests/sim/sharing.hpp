@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/etcd.hpp"
+#include "sim/common.hpp"
 #include "sim/world.hpp"
 
 namespace sim {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-#include "sim/random.hpp"
+#include "sim/common.hpp"
 #include "sim/referee.hpp"
 #include "sim/scenario.hpp"
 #include "sim/world.hpp"

@@ -25,8 +25,7 @@
 #include <vector>
 
 #include "sim/between.hpp"
-#include "sim/etcd.hpp"
-#include "sim/random.hpp"
+#include "sim/common.hpp"
 
 namespace sim {
 

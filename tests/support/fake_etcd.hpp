@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/testing/etcd.hpp>
+
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "sim/etcd.hpp"
 #include "support/scripted_env.hpp"
 
 namespace support {
 
 /// The simulator's etcd behind a `scripted_env`. It has one member, leases end and history is sent
 /// without delay, and it has no failures of its own: those are the env's.
-class fake_etcd : public sim::etcd {
+class fake_etcd : public coetcd::detail::testing::etcd {
 public:
     /// Serves `world` from now on. Must live until that is idle.
     explicit fake_etcd(std::shared_ptr<scripted_env> world);

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace sim {
+namespace coetcd::detail::testing {
 
 /// A stream of chance that is the same with every compiler and standard library, and costs next to
 /// nothing to begin: a schedule has a dozen of them.
@@ -52,4 +52,4 @@ private:
     std::uint64_t at_;
 };
 
-} // namespace sim
+} // namespace coetcd::detail::testing

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/rpc.hpp>
+#include <coetcd/detail/testing/json.hpp>
+#include <coetcd/kv.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -13,12 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/json.hpp"
-
-namespace sim {
-
-using coetcd::detail::rpc;
-using lease_id = std::int64_t;
+namespace coetcd::detail::testing {
 
 /// The two dialects of JSON that gateways speak.
 enum class dialect { v1, v2 };
@@ -290,4 +287,8 @@ private:
     std::uint64_t last_token_ = 0;
 };
 
-} // namespace sim
+} // namespace coetcd::detail::testing
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/testing.hpp>
+#endif

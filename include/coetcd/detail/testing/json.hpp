@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sim {
+namespace coetcd::detail::testing {
 
 /// A JSON text that was read: a tree of views into it. It is made for the requests of the gateway,
 /// in which no string has an escape, and several times as fast as a general one.
@@ -78,7 +78,7 @@ public:
         /// Of base64.
         std::string bytes() const {
             std::string out;
-            if (!coetcd::detail::wire::decode_base64(text(), out)) {
+            if (!wire::decode_base64(text(), out)) {
                 throw std::invalid_argument("json: not base64: " + std::string(text()));
             }
             return out;
@@ -241,7 +241,7 @@ public:
         if (!value.empty()) {
             name(n);
             out_ += '"';
-            coetcd::detail::wire::append_base64(out_, value);
+            wire::append_base64(out_, value);
             out_ += '"';
         }
     }
@@ -266,4 +266,4 @@ private:
     bool fresh_ = true;
 };
 
-} // namespace sim
+} // namespace coetcd::detail::testing

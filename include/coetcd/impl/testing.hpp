@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/testing/etcd_requests.hpp>
+#include <coetcd/detail/testing/etcd_store.hpp>
+#include <coetcd/detail/testing/etcd_txn.hpp>
+#include <coetcd/detail/testing/etcd_watches.hpp>
