@@ -95,8 +95,7 @@ outcome run(const plan& p) {
             added.crash_at(p.point);
         }
         if (actors.size() == 1 && p.what == plan::kind::fail_at) {
-            of->failing_call = p.point;
-            of->failing_how = p.how;
+            w.fail_call(*of, p.point, p.how);
         }
         if (s.crowded) {
             const int guests = many_sessions ? 100 / clients : 0;

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/config.hpp>
+#include <coetcd/detail/testing/process.hpp>
+#include <coetcd/detail/testing/world.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail::testing {
+
+/// A request under way.
+struct process::exchange {
+    exchange(process& p, call_request r, std::uint64_t number)
+        : by(p)
+        , sent{std::move(r), number}
+        , done(std::make_shared<suspension>(p)) {}
+    void end(error_code ec, bool was_sent) {
+        if (!done->resumed()) {
+            by.stir();
+            result.ec = ec;
+            result.sent = was_sent;
+            done->resume();
+        }
+    }
+    process& by;
+    const world::letter sent;
+    const std::shared_ptr<suspension> done;
+    reply result;
+};
+
+/// Sends a request; its fate is decided here.
+COETCD_DECL std::shared_ptr<process::exchange> process::send(call_request r) {
+    ++calls;
+    const auto x = std::make_shared<exchange>(*this, std::move(r), ++in.last_letter_);
+    const auto letter = std::shared_ptr<const world::letter>(x, &x->sent);
+    const call_request* const request = &letter->request;
+    in.note("call", number_, request->body);
+    if (in.listening) {
+        in.listening->sent(*this, letter->number, *request);
+    }
+    const fate f = in.judge(*this, *request);
+    if (f.refused) {
+        in.after(f.there, [x] { x->end(asio::error::connection_refused, false); });
+    } else {
+        const int to = member_of(*request);
+        if (f.held_back) {
+            in.hold_back(to, letter, *f.held_back);
+        }
+        if (f.breaks) {
+            in.after(*f.breaks, [x] { x->end(asio::error::connection_reset, true); });
+        }
+        auto answered =
+            [x, w = &in, lost = f.answer_lost, back = f.back, doubt = f.doubt](etcd::answer a) {
+                if (lost) {
+                    return;
+                }
+                if (doubt && a.status == 200) {
+                    a = *doubt;
+                }
+                w->after(back + w->latency(), [x, a = std::move(a)] {
+                    if (!x->done->resumed()) {
+                        x->result.status = a.status;
+                        x->result.body = a.body;
+                        x->end({}, true);
+                    }
+                });
+            };
+        const auto nobody_listens = [](const etcd::answer&) {};
+        if (f.instead && !f.lost) {
+            if (f.passes_on) {
+                in.send(f.there, to, letter, nobody_listens);
+            }
+            if (f.instead->status != 0) {
+                in.after(f.there, [answered, a = *f.instead] { answered(a); });
+            }
+        } else if (f.later && !f.lost) {
+            in.send(*f.later, to, letter, nobody_listens);
+            in.after(f.there, [answered, doubt = *f.doubt] { answered(doubt); });
+        } else if (f.again && !f.lost) {
+            in.send(
+                f.there, to, letter, [=, w = &in, behind = *f.again](const etcd::answer& first) {
+                    // If the token has ended since, the second one would say: nothing was done.
+                    const bool done = first.status == 200;
+                    w->send(behind, to, letter, [=](etcd::answer second) {
+                        if (!done || second.status != 401) {
+                            answered(std::move(second));
+                        }
+                    });
+                });
+        } else if (f.again || !f.lost) {
+            in.send(f.there + f.again.value_or(nanoseconds(0)), to, letter, std::move(answered));
+        }
+    }
+    in.at(to_world(request->deadline), [x] { x->end(errc::timed_out, true); });
+    return x;
+}
+
+COETCD_DECL asio::awaitable<reply> process::call(call_request request) {
+    if (crashed_) {
+        (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
+    }
+    const std::shared_ptr<exchange> x = send(std::move(request));
+    const error_code ec = co_await suspension::wait(x->done);
+    if (ec) {
+        x->result = reply();
+        x->result.ec = ec;
+        x->result.sent = true;
+    }
+    if (x->result.ec) {
+        ++failed_calls;
+    } else if (in.listening && x->result.status == 200) {
+        in.listening->answered(x->sent.number);
+    }
+    in.note(x->result.ec ? "failed" : "answer", number_, x->result.body);
+    co_return std::move(x->result);
+}
+
+/// A stream, with both of its ends.
+struct process::link : std::enable_shared_from_this<process::link> {
+    link(process& p, int m, sending how)
+        : in(p.in)
+        , of(p)
+        , member(m)
+        , once(how == sending::once) {}
+
+    void arrive(reply r) {
+        if (!over) {
+            of.stir(true);
+            if (in.listening) {
+                in.listening->told(of, r.body);
+            }
+            lines.push_back(std::move(r));
+            if (reader) {
+                reader->resume();
+            }
+        }
+    }
+    /// The client's end breaks.
+    void end(error_code ec) {
+        if (!std::exchange(over, true)) {
+            why = ec;
+            of.stir();
+            if (reader) {
+                reader->resume();
+            }
+        }
+    }
+    /// In order, whatever the latency.
+    nanoseconds next_down() {
+        return down = std::max({down + nanoseconds(1), in.awake(member) + in.latency(), in.now()});
+    }
+    nanoseconds next_up() {
+        return up = std::max({up + nanoseconds(1), in.awake(member) + in.latency(), in.now()});
+    }
+    void push(std::string line) {
+        if (silent || over) {
+            return;
+        }
+        switch (in.judge_line(of, once)) {
+        case line_fate::swallowed:
+            silent = true;
+            return;
+        case line_fate::broken:
+            drop();
+            return;
+        case line_fate::arrives:
+            break;
+        }
+        in.at(next_down(), [self = shared_from_this(), line = std::move(line)] {
+            self->in.note("line", self->of.number(), line);
+            reply r;
+            r.sent = true;
+            r.status = 200;
+            r.body = line;
+            self->arrive(std::move(r));
+        });
+    }
+    void drop() {
+        silent = true;
+        in.after(in.latency(), [self = shared_from_this()] { self->end(asio::error::eof); });
+        close_at_server();
+    }
+    void close_at_server() {
+        if (server != 0) {
+            in.after(in.latency(),
+                     [w = &in, id = std::exchange(server, 0)] { w->store.close(id); });
+        }
+    }
+    void send(std::string messages) {
+        in.at(next_up(), [self = shared_from_this(), messages = std::move(messages)] {
+            if (!self->silent && self->server != 0) {
+                self->in.store.listen(self->server, messages);
+                self->in.look_at_watches();
+            }
+        });
+    }
+
+    world& in;
+    process& of;
+    const int member;
+    const bool once;
+    std::uint64_t server = 0;
+    std::deque<reply> lines;
+    std::shared_ptr<suspension> reader;
+    bool over = false;
+    bool silent = false;
+    error_code why;
+    nanoseconds down{0};
+    nanoseconds up{0};
+};
+
+class process::client_stream final : public stream {
+public:
+    explicit client_stream(std::shared_ptr<link> l)
+        : link_(std::move(l)) {}
+    ~client_stream() override { close(); }
+
+    asio::awaitable<error_code> write(std::string json, time_point) override {
+        error_code ec;
+        if (link_->over) {
+            ec = asio::error::broken_pipe;
+            co_return ec;
+        }
+        link_->in.note("write", link_->of.number(), json);
+        if (link_->in.listening) {
+            link_->in.listening->sent_on_stream(link_->of);
+        }
+        const std::shared_ptr<link> l = link_;
+        const auto done = std::make_shared<suspension>(l->of);
+        l->in.after(std::chrono::microseconds(1), [done] { done->resume(); });
+        ec = co_await suspension::wait(done);
+        if (!ec) {
+            l->send(std::move(json));
+        }
+        co_return ec;
+    }
+    asio::awaitable<reply> read() override {
+        const std::shared_ptr<link> l = link_;
+        reply result;
+        result.sent = true;
+        if (l->lines.empty() && !l->over) {
+            l->reader = std::make_shared<suspension>(l->of);
+            const error_code ec = co_await suspension::wait(l->reader);
+            l->reader = nullptr;
+            if (ec) {
+                result.ec = ec;
+                co_return result;
+            }
+        }
+        if (!l->lines.empty()) {
+            result = std::move(l->lines.front());
+            l->lines.pop_front();
+        } else {
+            result.ec = l->why;
+        }
+        co_return result;
+    }
+    void close() override {
+        link_->end(asio::error::eof);
+        link_->close_at_server();
+    }
+
+    COETCD_DECL private : const std::shared_ptr<link> link_;
+};
+
+COETCD_DECL asio::awaitable<open_result> process::open(call_request request) {
+    if (crashed_) {
+        (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
+    }
+    open_result result;
+    const auto l = std::make_shared<link>(*this, member_of(request), request.how);
+    in.note("open", number_, request.body);
+    if (in.listening) {
+        in.listening->sent_on_stream(*this);
+    }
+    const auto connected = std::make_shared<suspension>(*this);
+    const bool refused = in.refuses(*this);
+    in.after(2 * in.latency(), [this, connected] {
+        stir();
+        connected->resume();
+    });
+    const error_code ec = co_await suspension::wait(connected);
+    if (ec || refused) {
+        result.ec = ec ? ec : error_code(asio::error::connection_refused);
+        co_return result;
+    }
+    in.at(l->next_up(), [l, r = std::move(request)] {
+        if (l->over) {
+            return;
+        }
+        world& w = l->in;
+        if (const std::optional<etcd::answer> foreign = w.answered_between(l->member)) {
+            if (foreign->status == 0) {
+                return;
+            }
+            w.after(w.latency(), [l, foreign = *foreign] {
+                if (!foreign.body.empty()) {
+                    reply no;
+                    no.status = foreign.status;
+                    no.sent = true;
+                    no.body = foreign.body;
+                    l->arrive(std::move(no));
+                }
+                l->end(asio::error::eof);
+            });
+            return;
+        }
+        if (w.store.is_cut(l->member) || w.store.leader() < 0) {
+            w.after(w.latency(), [l] {
+                reply no;
+                no.status = 503;
+                no.sent = true;
+                no.body = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
+                l->arrive(std::move(no));
+            });
+            return;
+        }
+        etcd::listener to;
+        to.on_line = [weak = std::weak_ptr(l)](std::string line) {
+            if (const auto self = weak.lock()) {
+                self->push(std::move(line));
+            }
+        };
+        to.on_end = [weak = std::weak_ptr(l)] {
+            if (const auto self = weak.lock()) {
+                self->drop();
+            }
+        };
+        l->server = w.store.open(l->member, std::move(to), r.token);
+        w.store.listen(l->server, r.body);
+        w.look_at_watches();
+    });
+    result.opened = std::make_unique<client_stream>(l);
+    co_return result;
+}
+
+COETCD_DECL fate world::judge(process& by, const call_request&) {
+    fate f;
+    f.there = latency();
+    f.lost = by.is_cut_off();
+    return f;
+}
+
+COETCD_DECL line_fate world::judge_line(const process& to, bool once) {
+    // Without a question the other way, silence would be noticed after minutes only.
+    return !to.is_cut_off() ? line_fate::arrives : once ? line_fate::broken : line_fate::swallowed;
+}
+
+COETCD_DECL void world::send(nanoseconds wait,
+                             int member,
+                             std::shared_ptr<const letter> what,
+                             std::function<void(etcd::answer)> answered) {
+    ++in_flight_;
+    grants_in_flight_ += what->request.what == rpc::lease_grant ? 1 : 0;
+    after(wait, [this, member, what = std::move(what), answered = std::move(answered)] {
+        deliver(member, what, answered);
+    });
+}
+
+COETCD_DECL void
+world::hold_back(int member, std::shared_ptr<const letter> what, nanoseconds wait) {
+    const std::uint64_t number = what->number;
+    held_back_[number] = {member, std::move(what)};
+    after(wait, [this, number] {
+        if (const auto found = held_back_.find(number); found != held_back_.end()) {
+            const held_letter now = std::move(found->second);
+            held_back_.erase(found);
+            send(nanoseconds(0), now.member, now.what, [](const etcd::answer&) {});
+        }
+    });
+}
+
+COETCD_DECL void world::let_late_ones_come() {
+    for (const auto& [number, late] : held_back_) {
+        send(luck.within(nanoseconds(0), std::chrono::seconds(1)),
+             late.member,
+             late.what,
+             [](const etcd::answer&) {});
+    }
+    held_back_.clear();
+}
+
+COETCD_DECL void world::deliver(int member,
+                                std::shared_ptr<const letter> what,
+                                std::function<void(etcd::answer)> answered,
+                                etcd::answer so_far) {
+    const call_request& request = what->request;
+    const nanoseconds up = awake(member);
+    const bool awaits = up > now_;
+    etcd::answer a = std::move(so_far);
+    if (!awaits) {
+        if (listening) {
+            listening->arrives(what->number);
+        }
+        a = serve(member, request, std::move(a));
+        if (listening) {
+            listening->served(what->number);
+        }
+    }
+    if (awaits || a.wait) {
+        at(awaits ? up : now_ + std::chrono::milliseconds(50),
+           [this,
+            member,
+            what = std::move(what),
+            answered = std::move(answered),
+            a = std::move(a)] { deliver(member, what, answered, a); });
+        return;
+    }
+    --in_flight_;
+    grants_in_flight_ -= request.what == rpc::lease_grant ? 1 : 0;
+    note("served", static_cast<std::uint64_t>(member), a.body);
+    if (store.lags(member) && request.what != rpc::lease_keep_alive) {
+        // It was done where all is up to date; the member answers once it has got there itself.
+        at(member_lags_until_[static_cast<std::size_t>(member)],
+           [answered = std::move(answered), a = std::move(a)] { answered(a); });
+        return;
+    }
+    answered(std::move(a));
+}
+
+} // namespace coetcd::detail::testing

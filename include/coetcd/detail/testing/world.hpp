@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/testing/chance.hpp>
+#include <coetcd/detail/testing/etcd.hpp>
+#include <coetcd/detail/testing/process.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail::testing {
+
+/// Is told what goes over the network, as it does.
+class wiretap {
+public:
+    /// A client sends a request; its number is none that was there before.
+    virtual void sent(const process& /*by*/, std::uint64_t /*number*/, const call_request&) {}
+    /// One of its copies has reached etcd: what happens there until `served` is its doing.
+    virtual void arrives(std::uint64_t /*number*/) {}
+    virtual void served(std::uint64_t /*number*/) {}
+    /// The client has the answer.
+    virtual void answered(std::uint64_t /*number*/) {}
+    /// A client opens a stream, or sends messages on it.
+    virtual void sent_on_stream(const process& /*by*/) {}
+    /// A line of a stream has reached a client.
+    virtual void told(const process& /*who*/, std::string_view /*line*/) {}
+
+protected:
+    ~wiretap() = default;
+};
+
+/// The member that an endpoint is: "http://m0" is the first one.
+inline int member_of(const call_request& request) {
+    return request.to.host.back() - '0';
+}
+
+/// What becomes of a request on its way.
+struct fate {
+    nanoseconds there{0}; ///< How long it takes to get there.
+    nanoseconds back{0};  ///< How much longer than usual its answer takes.
+    bool refused = false; ///< There is no connection: it is not even sent.
+    bool lost = false;    ///< On the way there.
+    bool answer_lost = false;
+    std::optional<nanoseconds> breaks;    ///< The connection ends then, with or without an answer.
+    std::optional<nanoseconds> again;     ///< A second copy comes so much later; it is answered.
+    std::optional<nanoseconds> held_back; ///< A copy comes then that nobody answers.
+    /// Something in between answers, not etcd; if its status is 0, without end.
+    std::optional<etcd::answer> instead;
+    bool passes_on = false;            ///< Which may have passed it on all the same.
+    std::optional<etcd::answer> doubt; ///< What etcd says though it has done it.
+    std::optional<nanoseconds> later;  ///< It does it then, and tells its doubt before.
+};
+
+/// What becomes of a line of a stream on its way to the client.
+enum class line_fate {
+    arrives,
+    swallowed, ///< As all that come after it.
+    broken     ///< The stream ends.
+};
+
+/// Everything outside the processes: time, the network and etcd. One thread; the same seed gives
+/// the same history. Nothing goes wrong by itself: that is for who derives from it.
+class world {
+public:
+    struct options {
+        int members = 3;
+        dialect speaks = dialect::v1;
+        nanoseconds latency_low = std::chrono::microseconds(300);
+        nanoseconds latency_high = std::chrono::milliseconds(20);
+        nanoseconds progress_interval = std::chrono::minutes(10); ///< Of watches.
+    };
+
+    world(std::uint64_t seed, options o);
+    virtual ~world();
+    world(const world&) = delete;
+    world& operator=(const world&) = delete;
+
+    nanoseconds now() const { return now_; }
+    void at(nanoseconds when, std::function<void()> fire);
+    void after(nanoseconds wait, std::function<void()> fire) { at(now_ + wait, std::move(fire)); }
+
+    std::shared_ptr<process> add_process();
+    const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
+    /// From when on none of them stands still any more; now if none does.
+    nanoseconds all_awake() const;
+
+    /// Runs what is ready, then goes on to the next event.
+    /// @returns False if nothing will ever happen again, or something is wrong.
+    bool step();
+    /// Ends all processes where they stand.
+    void shut_down();
+
+    etcd store;
+    chance luck; ///< Of what goes wrong.
+
+    /// A member answers nothing until then.
+    void pause_member(int member, nanoseconds until) {
+        member_paused_until_[static_cast<std::size_t>(member)] = until;
+    }
+    /// Makes a member lag; ends by itself.
+    void let_lag(int member, nanoseconds until);
+    /// Elects one of the members that are well, if there is one.
+    void new_leader();
+    /// What was held back until now arrives soon.
+    void let_late_ones_come();
+    /// Requests that have not arrived yet.
+    std::uint64_t in_flight() const { return in_flight_; }
+    wiretap* listening = nullptr;
+
+    // The record.
+    void note(std::string_view what, std::uint64_t a = 0, std::string_view text = {});
+    std::uint64_t trace() const { return trace_; }
+    /// Keep what was noted as text, the last so many of it.
+    void keep_notes(std::size_t most) { most_notes_ = most; }
+    const std::deque<std::string>& notes() const { return notes_; }
+    /// Something is wrong: stops the world. The first one counts.
+    void fail(std::string what);
+    const std::string& failure() const { return failure_; }
+
+protected:
+    /// Of one way.
+    virtual nanoseconds latency() {
+        return luck.skewed(options_.latency_low, options_.latency_high);
+    }
+    /// Decides over a request, before it leaves.
+    virtual fate judge(process& by, const call_request& what);
+    virtual line_fate judge_line(const process& to, bool once);
+    /// Whether there is no connection for a stream.
+    virtual bool refuses(const process& by) { return by.is_cut_off(); }
+    /// What something in between answers to a stream, if it does.
+    virtual std::optional<etcd::answer> answered_between(int /*member*/) { return {}; }
+    /// A request has arrived.
+    virtual etcd::answer serve(int member, const call_request& what, etcd::answer so_far) {
+        return store.call(member, what.what, what.body, what.token, std::move(so_far));
+    }
+    /// Before each handler: whether the process ends here.
+    virtual bool crashes(process& /*which*/) { return false; }
+    /// Likewise, whether it stands still from here on.
+    virtual bool pauses(process& /*which*/) { return false; }
+
+    /// When a member stands still until; else now.
+    nanoseconds awake(int member) const;
+    /// Grants that have not arrived yet.
+    std::uint64_t grants_in_flight() const { return grants_in_flight_; }
+
+private:
+    friend class process;
+    struct event {
+        nanoseconds when;
+        std::uint64_t tie;
+        std::uint64_t number;
+        std::function<void()> fire;
+    };
+    struct later {
+        bool operator()(const event& a, const event& b) const {
+            return a.when != b.when ? a.when > b.when
+                   : a.tie != b.tie ? a.tie > b.tie
+                                    : a.number > b.number;
+        }
+    };
+    struct letter {
+        call_request request;
+        std::uint64_t number;
+    };
+    struct held_letter {
+        int member;
+        std::shared_ptr<const letter> what;
+    };
+
+    /// Keeps a request back until then, or until `let_late_ones_come`.
+    void hold_back(int member, std::shared_ptr<const letter> what, nanoseconds wait);
+    /// Sends a request that arrives later.
+    void send(nanoseconds wait,
+              int member,
+              std::shared_ptr<const letter> what,
+              std::function<void(etcd::answer)> answered);
+    void deliver(int member,
+                 std::shared_ptr<const letter> what,
+                 std::function<void(etcd::answer)> answered,
+                 etcd::answer so_far = {});
+    void look_at_leases();
+    void look_at_watches();
+    void tell_progress();
+
+    const options options_;
+    nanoseconds now_{0};
+    std::vector<event> events_;
+    std::uint64_t last_event_ = 0;
+    chance ties_;
+    std::uint64_t seed_;
+    std::vector<std::shared_ptr<process>> processes_;
+    const process* running_ = nullptr;
+    std::vector<nanoseconds> member_paused_until_;
+    std::vector<nanoseconds> member_lags_until_;
+    std::map<std::uint64_t, held_letter> held_back_;
+    std::uint64_t in_flight_ = 0;
+    std::uint64_t grants_in_flight_ = 0;
+    std::uint64_t last_letter_ = 0;
+    bool looking_at_watches_ = false;
+    std::uint64_t trace_ = 0xcbf29ce484222325;
+    std::size_t most_notes_ = 0;
+    std::deque<std::string> notes_;
+    std::string failure_;
+    std::uint64_t handlers_now_ = 0; // without time going on
+};
+
+} // namespace coetcd::detail::testing
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/testing.hpp>
+#endif
