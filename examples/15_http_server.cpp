@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "http.hpp"
+#include "orders.hpp"
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -51,6 +52,7 @@ public:
         , acceptor_(client_.get_executor(), web::loopback(port))
         , name_("server " + std::to_string(acceptor_.local_endpoint().port()))
         , sessions_(client_, coetcd::session_keeper_options(5s, name_))
+        , orders_(client_, sessions_, name_, [this](std::string order) { return pack(order); })
         , requests_(client_) {
         std::cout << "listening on " << acceptor_.local_endpoint() << std::endl;
     }
@@ -75,43 +77,28 @@ private:
         if (!order) {
             co_return web::reply(status::not_found, "POST /orders/<number>/ship");
         }
-        // No order is in the way of another one, whatever its name.
-        const std::string lock = coetcd::lock_name("orders", *order);
-        auto shipping = [this, id = *order](const coetcd::held_lock& held) {
-            return ship(id, held);
-        };
         try {
-            const auto patience = 5s; // also for a session, should the last one just be lost
-            std::optional<web::response> answer =
-                co_await coetcd::with_lock_for(sessions_, lock, patience, std::move(shipping));
-            if (answer) {
-                co_return std::move(*answer);
-            }
+            const shop::outcome end = co_await orders_.ship(*order);
+            co_return reply_to(*order, end);
         } catch (const coetcd::error& e) {
             say(e.what()); // whether the order is shipped or not, the next request will tell
         }
-        co_return web::reply(status::service_unavailable, "please try again");
+        co_return reply_to(*order, {});
     }
 
-    asio::awaitable<web::response> ship(std::string order, const coetcd::held_lock& held) {
-        const std::string shipped = "shipped/" + order;
-        const std::optional<coetcd::key_value> before = co_await client_.get(shipped);
-        if (before) {
-            co_return web::reply(status::ok, "order " + order + " was shipped by " + before->value);
+    static web::response reply_to(const std::string& order, const shop::outcome& end) {
+        switch (end.what) {
+        case shop::outcome::kind::shipped:
+            return web::reply(status::created, "order " + order + " is shipped by " + end.by);
+        case shop::outcome::kind::shipped_before:
+            return web::reply(status::ok, "order " + order + " was shipped by " + end.by);
+        case shop::outcome::kind::try_again:
+            break;
         }
-        co_await pack(order);
-        coetcd::txn note =
-            coetcd::txn().when(held.is_owner()).then(coetcd::op::put(shipped, name_));
-        const coetcd::txn_response noted = co_await client_.txn(std::move(note));
-        if (!noted.succeeded) {
-            co_return web::reply(status::service_unavailable, "lock lost, please try again");
-        }
-        co_return web::reply(status::created, "order " + order + " is shipped by " + name_);
+        return web::reply(status::service_unavailable, "please try again");
     }
 
-    /// What takes its time, and does no harm should it be done twice: it comes before the write
-    /// that only the owner of the lock can do.
-    asio::awaitable<void> pack(std::string order) {
+    asio::awaitable<void> pack(std::string order) const {
         say("packs order " + order);
         co_await web::pause(200ms);
     }
@@ -120,6 +107,7 @@ private:
     web::tcp::acceptor acceptor_;
     const std::string name_;
     coetcd::session_keeper sessions_; // one session for all requests; a new one when it is lost
+    const shop::order_handler orders_;
     coetcd::task_group requests_;
 };
 

@@ -88,7 +88,7 @@ line_fate world::judge_line(const process& to, bool once) {
     return lost || strikes(fault::stream_dropped) ? line_fate::broken : line_fate::arrives;
 }
 
-bool world::refuses(const process& by) {
+bool world::refuses(const process& by, int) {
     return by.is_cut_off() || strikes(fault::refused);
 }
 

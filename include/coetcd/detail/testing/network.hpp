@@ -270,7 +270,8 @@ public:
         link_->close_at_server();
     }
 
-    COETCD_DECL private : const std::shared_ptr<link> link_;
+private:
+    const std::shared_ptr<link> link_;
 };
 
 COETCD_DECL asio::awaitable<open_result> process::open(call_request request) {
@@ -284,7 +285,7 @@ COETCD_DECL asio::awaitable<open_result> process::open(call_request request) {
         in.listening->sent_on_stream(*this);
     }
     const auto connected = std::make_shared<suspension>(*this);
-    const bool refused = in.refuses(*this);
+    const bool refused = in.refuses(*this, l->member);
     in.after(2 * in.latency(), [this, connected] {
         stir();
         connected->resume();

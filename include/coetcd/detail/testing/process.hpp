@@ -9,6 +9,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/execution.hpp>
 #include <boost/asio/execution_context.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -147,17 +148,18 @@ public:
     world& in;
 
     // For the executor.
-    class context final : public asio::execution_context {
+    /// Nobody runs it: timers and sockets that are made on the executor stand still.
+    class context final : public asio::io_context {
     public:
         ~context() { shutdown(); }
         using asio::execution_context::shutdown;
     };
     context loop;
-    struct task {
-        virtual ~task() = default;
+    struct handler {
+        virtual ~handler() = default;
         virtual void run() = 0;
     };
-    void enqueue(std::unique_ptr<task> t);
+    void enqueue(std::unique_ptr<handler> t);
     bool is_running() const { return running_; }
 
 private:
@@ -184,7 +186,7 @@ private:
     nanoseconds stirred_at_{-1};
     int stirs_ = 0; // at that time
     bool heard_a_line_ = false;
-    std::deque<std::unique_ptr<task>> ready_;
+    std::deque<std::unique_ptr<handler>> ready_;
     std::list<suspension*> waiting_;
     bool running_ = false;
     bool crashing_ = false;
@@ -199,8 +201,8 @@ void process_executor::execute(F&& f) const {
         std::move(run)();
         return;
     }
-    struct task_of final : process::task {
-        explicit task_of(function g)
+    struct handler_of final : process::handler {
+        explicit handler_of(function g)
             : held(std::move(g)) {}
         void run() override {
             function here(std::move(held));
@@ -208,7 +210,7 @@ void process_executor::execute(F&& f) const {
         }
         function held;
     };
-    in_->enqueue(std::make_unique<task_of>(std::forward<F>(f)));
+    in_->enqueue(std::make_unique<handler_of>(std::forward<F>(f)));
 }
 
 } // namespace coetcd::detail::testing

@@ -125,7 +125,7 @@ COETCD_DECL nanoseconds process::to_world(time_point when) const {
     return nanoseconds(t);
 }
 
-COETCD_DECL void process::enqueue(std::unique_ptr<task> t) {
+COETCD_DECL void process::enqueue(std::unique_ptr<handler> t) {
     ready_.push_back(std::move(t));
 }
 
@@ -168,11 +168,11 @@ COETCD_DECL bool process::run_ready() {
             break;
         }
         any = true;
-        const std::unique_ptr<task> next = std::move(ready_.front());
+        const std::unique_ptr<handler> next = std::move(ready_.front());
         ready_.pop_front();
         running_ = true;
         in.running_ = this;
-        if (++in.handlers_now_ > 100'000) {
+        if (++in.handlers_now_ > in.most_handlers) {
             in.fail("handlers run for ever, and time stands still");
         }
         try {
@@ -204,7 +204,7 @@ COETCD_DECL void process::shut_down() {
     do {
         while (!ready_.empty() || !waiting_.empty()) {
             if (!ready_.empty()) {
-                const std::unique_ptr<task> dropped = std::move(ready_.front());
+                const std::unique_ptr<handler> dropped = std::move(ready_.front());
                 ready_.pop_front();
             } else {
                 suspension& s = *waiting_.front();
@@ -240,7 +240,8 @@ public:
         nap_->resume();
     }
 
-    COETCD_DECL private : process& in_;
+private:
+    process& in_;
     const std::shared_ptr<suspension> nap_;
     bool woken_ = false;
 };

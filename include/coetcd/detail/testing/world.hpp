@@ -98,6 +98,10 @@ public:
     /// Runs what is ready, then goes on to the next event.
     /// @returns False if nothing will ever happen again, or something is wrong.
     bool step();
+    /// The same, for so long.
+    void pass(nanoseconds time);
+    /// Without time going on; then they go round in circles.
+    std::uint64_t most_handlers = 100'000;
     /// Ends all processes where they stand.
     void shut_down();
 
@@ -137,7 +141,7 @@ protected:
     virtual fate judge(process& by, const call_request& what);
     virtual line_fate judge_line(const process& to, bool once);
     /// Whether there is no connection for a stream.
-    virtual bool refuses(const process& by) { return by.is_cut_off(); }
+    virtual bool refuses(const process& by, int /*member*/) { return by.is_cut_off(); }
     /// What something in between answers to a stream, if it does.
     virtual std::optional<etcd::answer> answered_between(int /*member*/) { return {}; }
     /// A request has arrived.
@@ -189,6 +193,7 @@ private:
                  std::shared_ptr<const letter> what,
                  std::function<void(etcd::answer)> answered,
                  etcd::answer so_far = {});
+    void run_ready();
     void look_at_leases();
     void look_at_watches();
     void tell_progress();

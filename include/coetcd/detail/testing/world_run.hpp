@@ -51,13 +51,17 @@ COETCD_DECL void world::at(nanoseconds when, std::function<void()> fire) {
     std::push_heap(events_.begin(), events_.end(), later());
 }
 
-COETCD_DECL bool world::step() {
+COETCD_DECL void world::run_ready() {
     for (bool any = true; any;) {
         any = false;
         for (const auto& p : processes_) {
             any = p->run_ready() || any;
         }
     }
+}
+
+COETCD_DECL bool world::step() {
+    run_ready();
     if (events_.empty() || !failure_.empty()) {
         return false;
     }
@@ -70,6 +74,15 @@ COETCD_DECL bool world::step() {
     }
     next.fire();
     return failure_.empty();
+}
+
+COETCD_DECL void world::pass(nanoseconds time) {
+    const nanoseconds limit = now_ + time;
+    run_ready();
+    while (!events_.empty() && events_.front().when <= limit && step()) {
+        run_ready();
+    }
+    now_ = std::max(now_, limit);
 }
 
 COETCD_DECL nanoseconds world::all_awake() const {
