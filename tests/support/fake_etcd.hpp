@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/testing/etcd.hpp>
+#include <coetcd/testing.hpp> // what is defined of it
 
 #include <cstddef>
 #include <map>

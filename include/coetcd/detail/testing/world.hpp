@@ -221,7 +221,3 @@ private:
 };
 
 } // namespace coetcd::detail::testing
-
-#ifndef COETCD_SEPARATE_COMPILATION
-#include <coetcd/impl/testing.hpp>
-#endif
