@@ -18,7 +18,7 @@ import (
 //	           take something; no, or an unknown end, proves nothing: others may have waited, too
 //	owns, leads        as far as the client knows; no is no proof that it is lost
 //	write, proclaim    a transaction with the guard: no proves that it is lost
-//	unlock, release, resign   give back: no proves that it is lost
+//	unlock, release, resign   give back: no proves that it is lost, as far as the client knows
 //	downgrade, upgrade
 //	limit              of a semaphore
 //	leader             who leads, and with which value; no: nobody
@@ -255,7 +255,8 @@ func (r reign) step(e event) (reign, bool) {
 		if e.Op == "proclaim" && e.Result == "yes" {
 			r.value = e.Value
 		}
-		if slices.Contains(gives, e.Op) && e.Token == r.term {
+		// One whose session is lost by its own clock is still there, until its lease ends.
+		if slices.Contains(gives, e.Op) && e.Token == r.term && e.Result == "yes" {
 			r.over = true
 		}
 		return r, legal

@@ -67,6 +67,7 @@ var scripts = []struct {
 	{"election", "campaign 5 value=a; leader 7 value=b; campaign 9 value=c; leader 9 value=c", true},
 	{"election", "campaign 5 value=a; proclaim 5 unknown value=b; leader 5 value=a; leader 5 value=b", true},
 	{"election", "campaign 5 value=a; campaign 9 value=b; resign 5 no; leader 9 value=b; leads 9", true},
+	{"election", "campaign 5 value=a; resign 5 no; leader 5 value=a", true}, // lost by its own clock
 	{"election", "campaign 5 value=a; observe 5; observe 9; campaign 9 value=b", true},
 	{"election", "campaign 5 value=a; campaign 9 value=b; leads 5", false},                              // two lead
 	{"election", "campaign 5 value=a; leader 9 value=b; proclaim 5 value=c", false},                     // the same, to one who asks
