@@ -34,8 +34,8 @@ using task = detail::testing::task<T>;
 
 /// An etcd cluster in memory, a network, and processes with a client each, all on a clock that goes
 /// on only in `pass` and `run`, as fast as the test can: ten minutes take milliseconds, a test is
-/// the same each time, and no thread, socket or file is used. What has no rival in etcd itself, as
-/// a lost lease at a chosen moment, can be had by a call.
+/// the same each time, and no thread, socket or file is used. What is hard to have with a real
+/// etcd, such as a lease that is lost at a chosen moment, is a call.
 ///
 ///     coetcd::testing::cluster etcd;
 ///     const coetcd::client client = etcd.make_client();
@@ -45,15 +45,14 @@ using task = detail::testing::task<T>;
 ///     etcd.pass(10s);
 ///     assert(shipping.get());
 ///
-/// The etcd speaks the bytes of the JSON gateway, and does what etcd 3.4 to 3.6 do with keys,
+/// The etcd speaks the bytes of the JSON gateway, and does what etcd 3.4 to 3.7 do with keys,
 /// transactions, leases and watches.
 ///
 /// Timers of Asio tell real time and stand still here: code that waits should be given what it
 /// waits with, in a test `sleep`.
 ///
 /// @par Thread safety
-/// None: one thread for it, its clients and what they make. All of that, tasks excepted, may
-/// outlive it, and does nothing then.
+/// None: one thread for it, its clients and what they make. It must outlive all of them but tasks.
 class cluster {
 public:
     /// @throws std::invalid_argument if an option is out of its range.
@@ -88,9 +87,10 @@ public:
     std::chrono::nanoseconds now() const;
     /// Lets time pass: what is due happens, also if `time` is zero.
     /// @throws std::runtime_error if an exception escapes from a handler, or handlers go round in
-    ///   circles.
+    ///   circles; `std::logic_error` if it is called by code in a process.
     void pass(std::chrono::nanoseconds time);
     /// A pause of code that runs in the process of a client.
+    /// @throws boost::system::system_error with `operation_aborted` if it is cancelled, `terminal`.
     boost::asio::awaitable<void> sleep(const client& in, std::chrono::nanoseconds time);
 
     // What goes wrong.
@@ -104,7 +104,8 @@ public:
     /// a machine that sleeps: its code does not run, while time and all else go on.
     void stall(const client& one, std::chrono::nanoseconds time);
     /// Ends the process of a client where it stands, as `kill -9`: none of its code runs any more.
-    /// Its tasks never end. Its leases end when their time is over.
+    /// Its tasks never end. Its leases end when their time is over. Called by that code itself, as
+    /// soon as it waits for something.
     void kill(const client& one);
     /// The next request of a client that may change something is done, and the connection breaks
     /// before its answer comes.

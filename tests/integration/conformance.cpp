@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/net/default_env.hpp>
+#include <coetcd/detail/testing/chance.hpp>
+#include <coetcd/detail/testing/etcd.hpp>
 #include <coetcd/detail/wire/base64.hpp>
 
 #include <boost/asio/this_coro.hpp>

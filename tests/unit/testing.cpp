@@ -30,8 +30,8 @@ using coetcd::testing::cluster_options;
 namespace {
 
 /// A cluster with two clients that have a session each, and a lock of it.
-struct rivals {
-    explicit rivals(cluster_options options = {})
+struct two_clients {
+    explicit two_clients(cluster_options options = {})
         : etcd(options)
         , first(etcd.make_client())
         , second(etcd.make_client())
@@ -51,10 +51,10 @@ struct rivals {
 
 /// How long a lock, three times taken and given back, and waited for, takes; what it tells in
 /// between.
-std::vector<std::int64_t> story(std::uint64_t seed) {
+std::vector<std::int64_t> lock_story(std::uint64_t seed) {
     cluster_options options;
     options.seed = seed;
-    rivals r(options);
+    two_clients r(options);
     std::vector<std::int64_t> told;
     for (int i = 0; i != 3; ++i) {
         r.etcd.run(r.first, r.first_lock.lock());
@@ -75,8 +75,8 @@ std::vector<std::int64_t> story(std::uint64_t seed) {
 } // namespace
 
 TEST_CASE("a test of a lock takes no time, and is the same each time") {
-    CHECK(story(1) == story(1));
-    CHECK(story(1) != story(2)); // when the leader is there again is up to chance
+    CHECK(lock_story(1) == lock_story(1));
+    CHECK(lock_story(1) != lock_story(2)); // when the leader is there again is up to chance
 }
 
 TEST_CASE("time passes in pass and in run only") {
@@ -111,7 +111,7 @@ TEST_CASE("a request takes a round trip") {
 }
 
 TEST_CASE("code that runs is cancelled by its handle") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     auto waiting = r.etcd.start(r.second, r.second_lock.lock());
     r.etcd.pass(1s);
@@ -122,7 +122,7 @@ TEST_CASE("code that runs is cancelled by its handle") {
 }
 
 TEST_CASE("a lease that is lost takes the lock along") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     auto waiting = r.etcd.start(r.second, r.second_lock.lock());
     r.etcd.pass(1s);
@@ -137,7 +137,7 @@ TEST_CASE("a lease that is lost takes the lock along") {
 }
 
 TEST_CASE("a client that is cut off loses its session, and begins again when it is joined") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     auto waiting = r.etcd.start(r.second, r.second_lock.lock());
     r.etcd.cut(r.first);
@@ -154,7 +154,7 @@ TEST_CASE("a client that is cut off loses its session, and begins again when it 
 }
 
 TEST_CASE("a process that stands still finds its lock lost") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     coetcd::txn late =
         coetcd::txn().when(r.first_lock.is_owner()).then(coetcd::op::put("shipped", "twice"));
@@ -176,7 +176,7 @@ TEST_CASE("a process that stands still finds its lock lost") {
 }
 
 TEST_CASE("a process that is killed does nothing any more, and its lock is free in time") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     auto waiting = r.etcd.start(r.second, r.second_lock.lock());
     auto never = r.etcd.start(r.first, r.etcd.sleep(r.first, 1s));
@@ -189,6 +189,36 @@ TEST_CASE("a process that is killed does nothing any more, and its lock is free 
     CHECK(waiting.succeeded());
     CHECK_FALSE(never.ended());
     CHECK(r.etcd.requests(r.first) == before);
+}
+
+TEST_CASE("code kills its own process, once it waits") {
+    two_clients r;
+    int steps = 0;
+    const auto fall_on_a_sword = [&]() -> asio::awaitable<void> {
+        co_await r.first_lock.lock();
+        r.etcd.kill(r.first);
+        ++steps;
+        co_await r.etcd.sleep(r.first, 0s);
+        ++steps;
+    };
+    auto never = r.etcd.start(r.first, fall_on_a_sword());
+    r.etcd.pass(1s);
+    CHECK(steps == 1);
+    CHECK_FALSE(never.ended());
+    r.etcd.pass(6s);
+    CHECK(r.etcd.run(r.second, r.second_lock.try_lock()));
+}
+
+TEST_CASE("code in a process cannot make time pass") {
+    cluster etcd;
+    const coetcd::client c = etcd.make_client();
+    const auto impatient = [&]() -> asio::awaitable<void> {
+        etcd.pass(1s);
+        co_return;
+    };
+    auto t = etcd.start(c, impatient());
+    etcd.pass(0s);
+    CHECK_THROWS_AS(t.get(), std::logic_error);
 }
 
 TEST_CASE("a write whose answer is lost is done, and told as unknown") {
@@ -204,7 +234,7 @@ TEST_CASE("a write whose answer is lost is done, and told as unknown") {
 }
 
 TEST_CASE("a lock outlives a change of the leader") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     r.etcd.change_leader();
     auto writing = r.etcd.start(r.second, r.second.put("k", "v"));
@@ -217,7 +247,7 @@ TEST_CASE("a lock outlives a change of the leader") {
 }
 
 TEST_CASE("a member that stops is one of three") {
-    rivals r;
+    two_clients r;
     r.etcd.run(r.first, r.first_lock.lock());
     for (int member = 0; member != 3; ++member) {
         r.etcd.stop_member(member);
@@ -286,7 +316,7 @@ TEST_CASE("an exception that nobody catches comes out of pass") {
 }
 
 TEST_CASE("clients of one test call each other's code") {
-    rivals r;
+    two_clients r;
     const auto both = [&]() -> asio::awaitable<void> {
         co_await r.first_lock.lock(); // from the second one's process
         co_await r.first_lock.unlock();

@@ -66,7 +66,7 @@ COETCD_DECL void cluster::stall(const client& one, std::chrono::nanoseconds time
 }
 
 COETCD_DECL void cluster::kill(const client& one) {
-    impl_->process_of(one).crash();
+    impl_->kill(impl_->process_of(one));
 }
 
 COETCD_DECL void cluster::lose_answer(const client& of) {

@@ -58,6 +58,10 @@ public:
 
     /// As `world::pass`.
     void go_on(nanoseconds time) {
+        if (is_running()) {
+            throw std::logic_error("testing::cluster: time passes already; code in a process may "
+                                   "await `sleep`");
+        }
         pass(time);
         if (!failure().empty()) {
             throw std::runtime_error("testing::cluster: " + failure());
@@ -81,6 +85,13 @@ public:
         }
     }
 
+    static void kill(process& one) {
+        if (one.is_running()) {
+            one.crash_soon();
+        } else {
+            one.crash();
+        }
+    }
     void lose_answer(const process& of) { losing_.insert(of.number()); }
     void change_leader() {
         if (store.leader() >= 0) {

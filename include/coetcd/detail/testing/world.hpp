@@ -155,6 +155,8 @@ protected:
 
     /// When a member stands still until; else now.
     nanoseconds awake(int member) const;
+    /// Whether code of a process runs now.
+    bool is_running() const { return running_ != nullptr; }
     /// Grants that have not arrived yet.
     std::uint64_t grants_in_flight() const { return grants_in_flight_; }
 
