@@ -6,7 +6,10 @@
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -15,6 +18,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <iomanip>
 #include <iostream>
 #include <map>
@@ -427,6 +431,29 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     co_return result;
 }
 
+namespace {
+
+/// What a member says of itself, or why it does not.
+struct report {
+    coetcd::member_status status;
+    std::chrono::duration<double, std::milli> took{0};
+    std::string failure;
+};
+
+awaitable<report> ask(connection::member m) {
+    const auto began = clock::now();
+    report r;
+    try {
+        r.status = co_await m.client.status();
+    } catch (const coetcd::error& e) {
+        r.failure = e.what();
+    }
+    r.took = clock::now() - began;
+    co_return r;
+}
+
+} // namespace
+
 awaitable<int> status(std::vector<connection::member> members, bool in_json) {
     std::size_t longest = 8;
     for (const connection::member& m : members) {
@@ -447,13 +474,31 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
     if (!in_json) {
         line("ENDPOINT", "VERSION", "ROLE", "DB SIZE", "LATENCY", "TROUBLE");
     }
-    int result = well;
+    // All at once: one that does not answer holds up nobody but the end.
+    const auto here = co_await asio::this_coro::executor;
+    using asked = decltype(asio::co_spawn(here, ask(members.front()), asio::deferred));
+    std::vector<asked> questions;
     for (const connection::member& m : members) {
-        const auto began = clock::now();
-        json j{{"endpoint", m.endpoint}};
-        try {
-            const coetcd::member_status s = co_await m.client.status();
-            const std::chrono::duration<double, std::milli> took = clock::now() - began;
+        questions.push_back(asio::co_spawn(here, ask(m), asio::deferred));
+    }
+    auto all = asio::experimental::make_parallel_group(std::move(questions));
+    const auto [order, failures, reports] =
+        co_await all.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
+    int result = well;
+    for (std::size_t i = 0; i != members.size(); ++i) {
+        if (failures[i]) {
+            std::rethrow_exception(failures[i]);
+        }
+        const report& r = reports[i];
+        json j{{"endpoint", members[i].endpoint}};
+        if (!r.failure.empty()) {
+            result = unavailable;
+            j["errors"] = {r.failure};
+            if (!in_json) {
+                line(members[i].endpoint, "-", "-", "-", "-", r.failure);
+            }
+        } else {
+            const coetcd::member_status& s = r.status;
             const std::string role = s.is_learner    ? "learner"
                                      : s.is_leader() ? "leader"
                                      : s.leader == 0 ? "-"
@@ -465,21 +510,15 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
             j["version"] = s.version;
             j["role"] = role;
             j["db_size"] = s.db_size;
-            j["latency_ms"] = took.count();
+            j["latency_ms"] = r.took.count();
             j["errors"] = s.errors;
             if (!in_json) {
-                line(m.endpoint,
+                line(members[i].endpoint,
                      coetcd::printable(s.version),
                      role,
                      size_text(s.db_size),
-                     with_unit(took.count(), "ms"),
+                     with_unit(r.took.count(), "ms"),
                      trouble);
-            }
-        } catch (const coetcd::error& e) {
-            result = unavailable;
-            j["errors"] = {e.what()};
-            if (!in_json) {
-                line(m.endpoint, "-", "-", "-", "-", e.what());
             }
         }
         if (in_json) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -391,6 +393,22 @@ TEST_CASE("status tells how each member is", "[tool]") {
     CHECK(half.exit_code == 69);
     CHECK(half.output.find("  leader  ") != std::string::npos);
     CHECK(std::count(half.output.begin(), half.output.end(), '\n') == 3);
+}
+
+TEST_CASE("status asks all members at once", "[tool]") {
+    boost::asio::io_context context;
+    boost::asio::ip::tcp::acceptor silent(
+        context, {boost::asio::ip::address_v4::loopback(), 0}); // it never answers
+    const std::string one = "127.0.0.1:" + std::to_string(silent.local_endpoint().port());
+    std::string all = one;
+    for (int i = 1; i != 20; ++i) {
+        all += "," + one;
+    }
+    const auto began = std::chrono::steady_clock::now();
+    const auto answer = run({"status", "--endpoints", all, "--command-timeout", "1s"});
+    CHECK(answer.exit_code == 69);
+    CHECK(std::count(answer.output.begin(), answer.output.end(), '\n') == 21);
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15)); // not 20
 }
 
 TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their own", "[tool]") {
