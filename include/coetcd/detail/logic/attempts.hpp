@@ -68,6 +68,11 @@ public:
         }
         code_ = how.code;
         text_ = how.text + ", on " + std::string(where);
+        if (code_ == errc::protocol_error) {
+            stranger_ = text_;
+        } else if (is_from_etcd(code_)) {
+            stranger_.clear();
+        }
         if (how.wants_token && logs_in_ && !logged_in_anew_) {
             logged_in_anew_ = true; // nothing was done: it counts for nothing
             return step::log_in;
@@ -104,6 +109,9 @@ private:
         return ec == errc::tls_failed || ec == server_errc::unimplemented ||
                (ec == errc::protocol_error && can_be_split_);
     }
+    static bool is_from_etcd(const error_code& ec) {
+        return ec.category() == make_error_code(server_errc::unknown).category();
+    }
     bool may_be_applied() const { return does_ != impact::none && left_ == effect::unresolved; }
 
     step end(bool unknown) {
@@ -114,7 +122,11 @@ private:
     }
     step end_late() {
         const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
-        if (code_ != errc::protocol_error) {
+        // An endpoint that does not answer says less than one that does.
+        if (!stranger_.empty()) {
+            code_ = errc::protocol_error;
+            text_ = stranger_;
+        } else {
             code_ = late ? errc::timed_out : errc::unavailable;
         }
         text_ = "the deadline passed; last: " + text_;
@@ -131,6 +143,7 @@ private:
     effect left_ = effect::none;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";
+    std::string stranger_; // what was said of the last answer, if it was not etcd's
 };
 
 } // namespace coetcd::detail::logic
