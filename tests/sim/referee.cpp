@@ -113,6 +113,10 @@ void referee::session_ended(lease_id id, session_end why) {
         world_.now() - s.opened_at < live->ttl() / 2) { // etcd refuses nothing for good here
         world_.fail("a session gave its lease up before it had tried for a ttl");
     }
+    if (why == session_end::deadline && live && s.renewed &&
+        live->world.now() - *s.renewed < live->ttl() / 2) {
+        world_.fail("a session was lost by its clock long before its time");
+    }
 }
 
 void referee::told_of_loss(lease_id id, session_end why) {
