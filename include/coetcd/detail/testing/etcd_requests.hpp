@@ -184,7 +184,7 @@ COETCD_DECL void etcd::renew(int at, bool still_leads, std::string_view body, an
         }
         const auto found = leases_.find(id);
         if (found != leases_.end() && still_leads && leader_ >= 0 && found->second.term == term) {
-            a.wait = true; // the new leader's, of which the old one does not know
+            a.wait = true; // the new leader granted it, and the old one does not know it
             return;
         }
         if (found != leases_.end() && !still_leads) {
