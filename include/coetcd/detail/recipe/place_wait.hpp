@@ -117,38 +117,38 @@ private:
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
-        std::optional<logic::standing> now = co_await wait.enter();
-        while (now && now->at != at::owner) {
-            if (now->at == at::gone) {
+        co_await wait.enter();
+        while (wait.now_ && !wait.is(at::owner)) {
+            if (wait.is(at::gone)) {
                 const bool known = co_await explain_missing_key(wait.attempt_, deadline);
                 if (known) {
                     throw wait.attempt_->loss();
                 }
                 co_return taken;
             }
-            if (now->at == at::exceeds) {
+            if (wait.is(at::exceeds)) {
                 wait.throw_exceeds();
             }
-            if (now->at == at::taken || now->at == at::ended || now->at == at::too_many) {
+            if (wait.is(at::taken) || wait.is(at::ended) || wait.is(at::too_many)) {
                 wait.vigil_.reset(); // it is another life that we wait with from now on
                 wait.attempt_->send_entry(logic::asking::enter);
-                now = co_await wait.enter();
+                co_await wait.enter();
                 continue;
             }
-            if (now->at == at::room) {
+            if (wait.is(at::room)) {
                 wait.vigil_.reset(); // that our place in the queue ends is no news
                 wait.attempt_->send_entry(logic::asking::admit);
-                now = co_await wait.enter();
+                co_await wait.enter();
                 continue;
             }
-            if (now->at == at::behind) {
-                const bool moved = co_await wait.until_moved(logic::whom_to_watch(*now));
+            if (wait.is(at::behind)) {
+                const bool moved = co_await wait.until_moved(logic::whom_to_watch(*wait.now_));
                 if (!moved) {
                     co_return taken;
                 }
             }
-            if (now->at == at::no_room) {
-                const bool moved = co_await wait.until_room(now->seen);
+            if (wait.is(at::no_room)) {
+                const bool moved = co_await wait.until_room(wait.now_->seen);
                 if (!moved) {
                     co_return taken;
                 }
@@ -157,16 +157,16 @@ private:
                 wait.vigil_->drop_own();
             }
             std::int64_t note = 0;
-            if (now->at == at::delayed) {
-                note = now->note;
+            if (wait.is(at::delayed)) {
+                note = wait.now_->note;
                 const bool passed = co_await wait.until_delay_is_over();
                 if (!passed) {
                     co_return taken;
                 }
             }
-            now = co_await wait.confirm(note);
+            co_await wait.confirm(note);
         }
-        if (now) {
+        if (wait.now_) {
             taken = wait.grant();
         } else if (!wait.refused_ && !wait.attempt_->is_behind_own()) {
             wait.throw_timed_out(how.patiently);
@@ -205,28 +205,28 @@ private:
                 co_return taken;
             }
         }
-        std::optional<logic::standing> now = co_await wait.enter();
-        while (now && (now->at == at::ended || now->at == at::queued)) {
-            if (now->at == at::queued) { // an earlier copy did it; whether it fits is to be asked
-                now = co_await wait.confirm(0);
+        co_await wait.enter();
+        while (wait.is(at::ended) || wait.is(at::queued)) {
+            if (wait.is(at::queued)) { // an earlier copy did it; whether it fits is to be asked
+                co_await wait.confirm(0);
                 continue;
             }
             wait.attempt_->send_entry(logic::asking::take); // another epoch counts
-            now = co_await wait.enter();
+            co_await wait.enter();
         }
-        if (!now) {
+        if (!wait.now_) {
             wait.throw_timed_out(how.at_once);
         }
-        if (now->at == at::gone && how.admits) {
+        if (wait.is(at::gone) && how.admits) {
             const bool known = co_await explain_missing_key(wait.attempt_, deadline);
             if (known) {
                 throw wait.attempt_->loss();
             }
         }
-        if (now->at == at::exceeds) {
+        if (wait.is(at::exceeds)) {
             wait.throw_exceeds();
         }
-        if (now->at == at::owner) {
+        if (wait.is(at::owner)) {
             taken = wait.grant();
         }
         co_return taken;
@@ -245,10 +245,9 @@ private:
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
-    /// puts its keys, and learns who is next before it.
-    /// @returns Nothing if the deadline came first.
-    asio::awaitable<std::optional<logic::standing>> enter() {
-        std::optional<logic::standing> now;
+    /// puts its keys, and learns who is next before it: `now_`.
+    asio::awaitable<void> enter() {
+        now_.reset();
         while (is_in_time()) {
             const auto& entry = attempt_->entry();
             if (!entry || !entry->over) {
@@ -257,8 +256,8 @@ private:
             }
             if (!entry->ec) {
                 told_ = entry->sent;
-                now = attempt_->entered();
-                learn(*now);
+                now_ = attempt_->entered();
+                learn();
                 break;
             }
             const error_code ec = entry->ec;
@@ -269,7 +268,6 @@ private:
                 attempt_->send_entry(attempt_->asked());
             }
         }
-        co_return now;
     }
 
     /// 3. Wait until the one ahead of us is gone, or one of our own keys is.
@@ -344,13 +342,12 @@ private:
         co_return how == vigil::end::moved || session_->world.now() >= due;
     }
 
-    /// 4. Prove that nobody is before us.
+    /// 4. Prove that nobody is before us, or learn who is: `now_`.
     /// @param note Of who has vanished, if there is one: after the delay ours takes its place.
-    /// @returns Nothing if the deadline came first.
-    asio::awaitable<std::optional<logic::standing>> confirm(std::int64_t note) {
+    asio::awaitable<void> confirm(std::int64_t note) {
         const std::int64_t revision = attempt_->create_revision();
-        std::optional<logic::standing> now;
-        while (is_in_time() && !now) {
+        now_.reset();
+        while (is_in_time() && !now_) {
             auto part = std::make_shared<lane_part>(
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
                           : attempt_->rule().confirm(attempt_->keys(), revision));
@@ -368,13 +365,12 @@ private:
             check(part->ec);
             if (!part->ec) {
                 told_ = part->sent;
-                now = note != 0
-                          ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
-                          : attempt_->confirmed(part->response);
-                learn(*now);
+                now_ = note != 0
+                           ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
+                           : attempt_->confirmed(part->response);
+                learn();
             }
         }
-        co_return now;
     }
 
     /// It is ours, unless we were cancelled in that very moment: who composes operations, as in
@@ -387,9 +383,10 @@ private:
         return attempt_;
     }
 
-    void learn(const logic::standing& now) {
-        refused_ = refused_ || now.at == at::behind || now.at == at::taken ||
-                   now.at == at::no_room || now.at == at::too_many;
+    bool is(at where) const { return now_ && now_->at == where; }
+    void learn() {
+        refused_ =
+            refused_ || is(at::behind) || is(at::taken) || is(at::no_room) || is(at::too_many);
     }
 
     [[noreturn]] void throw_exceeds() const {
@@ -430,9 +427,10 @@ private:
     const asio::cancellation_state stop_; // of the coroutine that waits
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
-    std::unique_ptr<vigil> vigil_; // most wait in the session's line, without one
-    time_point told_{};            // when the request was sent whose answer says who is ahead
-    bool refused_ = false;         // etcd has told us that others are before us
+    std::optional<logic::standing> now_; // as etcd told it last; nothing if the deadline came first
+    std::unique_ptr<vigil> vigil_;       // most wait in the session's line, without one
+    time_point told_{};                  // when the request was sent whose answer says who is ahead
+    bool refused_ = false;               // etcd has told us that others are before us
     std::string trouble_ = "no answer";
 };
 
