@@ -43,6 +43,7 @@ public:
     virtual void close() = 0;
 
     asio::ip::address peer;          ///< Where it leads to.
+    time_point heard{};              ///< When it was made, or brought its last answer.
     std::shared_ptr<const void> end; ///< Goes with the connection.
 };
 

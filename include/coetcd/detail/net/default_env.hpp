@@ -96,6 +96,9 @@ private:
     const net_options options_;
     resolver resolver_;
     pool<connection> pool_;
+    /// A request on a connection that was kept has had no answer since. Something on the way may
+    /// have forgotten all of them: those that have not been heard since are not used again.
+    time_point silent_since_{};
 };
 
 namespace detail_env {
@@ -290,7 +293,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     reply result;
     const time_point asked = now();
     const std::chrono::nanoseconds allowed = request.deadline - asked;
-    auto is_alive = [](connection& c) { return c.is_quiet(); };
+    auto is_alive = [this](connection& c) { return c.heard >= silent_since_ && c.is_quiet(); };
     pool<connection>::loan place =
         co_await pool_.take(detail_env::pool_key(request.to, request.way),
                             cap(request.way),
@@ -319,18 +322,21 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
             co_return result;
         }
         place.connection = std::move(fresh.connected);
+        place.connection->heard = now();
     }
-    if (now() >= request.deadline) {
+    const time_point sent = now();
+    if (sent >= request.deadline) {
         result.ec = errc::timed_out;
         co_return result;
     }
     connection& used = *place.connection;
     watchdog limit(executor_, request.deadline, [&used] { used.close(); });
-    std::string text = http_request(request, framing::whole, request.deadline - now());
+    std::string text = http_request(request, framing::whole, request.deadline - sent);
     result = co_await used.exchange(std::move(text));
     if (limit.fired()) {
         result.ec = errc::timed_out;
         result.text.clear();
+        silent_since_ = is_new ? silent_since_ : std::max(silent_since_, sent);
     } else if (is_new && !request.to.tls && detail_env::is_hang_up(result.ec)) {
         // So does etcd, when it wants TLS.
         result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
@@ -340,6 +346,8 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     }
     if (result.ec) {
         place.connection.reset();
+    } else {
+        used.heard = now();
     }
     co_return result;
 }

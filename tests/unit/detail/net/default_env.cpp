@@ -299,6 +299,58 @@ TEST_CASE("a server that does not answer costs the time of the request", "[net][
     });
 }
 
+TEST_CASE("after a silence, what was kept before it is not used", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        for (const bool was_kept : {true, false}) { // the connection that is silent
+            CAPTURE(was_kept);
+            world near(ex);
+            world far(ex); // another endpoint, on the same way
+            const auto ask = [&](const world& of, std::chrono::nanoseconds timeout = 30s) {
+                return background<reply>(near.env, near.env->call(of.request(timeout)));
+            };
+            std::vector<std::shared_ptr<peer>> kept;
+            for (world* w : {&near, &far}) {
+                background<reply> first = ask(*w);
+                kept.push_back(co_await w->accept());
+                (void)co_await kept.back()->read_until(request_end);
+                co_await kept.back()->answer("{}");
+                co_await first.done();
+                CHECK_FALSE(first.take().ec);
+            }
+            std::shared_ptr<peer> silent = kept.front();
+            if (!was_kept) {
+                silent->close();
+            }
+            background<reply> second = ask(near, 50ms);
+            if (!was_kept) {
+                silent = co_await near.accept();
+            }
+            (void)co_await silent->read_until(request_end);
+            co_await second.done();
+            CHECK(second.take().ec == errc::timed_out);
+
+            background<reply> elsewhere = ask(far);
+            std::shared_ptr<peer> heard = kept.back();
+            if (was_kept) {
+                heard = co_await far.accept();
+                const bool closed = co_await kept.back()->closes();
+                CHECK(closed);
+            }
+            (void)co_await heard->read_until(request_end);
+            co_await heard->answer("{}");
+            co_await elsewhere.done();
+            CHECK_FALSE(elsewhere.take().ec);
+
+            background<reply> again = ask(far); // on what has been heard since
+            (void)co_await heard->read_until(request_end);
+            co_await heard->answer("{}");
+            co_await again.done();
+            CHECK_FALSE(again.take().ec);
+        }
+    });
+}
+
 TEST_CASE("a request that is late already is not kept", "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
