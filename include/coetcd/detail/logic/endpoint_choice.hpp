@@ -84,8 +84,8 @@ public:
         }
     }
 
-    /// It works, and answers so fast. Unlike `succeeded` this alone is no reason to prefer it,
-    /// unless it is much nearer than the one that is.
+    /// It works, and answers so fast. Unlike `succeeded` this alone is no reason to prefer it; but
+    /// one that is much nearer than the one that is preferred takes its place.
     void measured(const endpoint& where, std::chrono::nanoseconds round_trip) {
         state* s = find(where);
         if (!s) {
@@ -94,9 +94,13 @@ public:
         s->failures = 0;
         s->shunned_until = TimePoint::min();
         s->distance = s->distance == unknown ? round_trip : (s->distance + round_trip) / 2;
-        const state& current = states_[preferred_];
-        if (current.distance != unknown && s->distance * 2 + noise < current.distance) {
-            preferred_ = index(*s);
+        // Of that one, too, it may only now be known how far away it is.
+        for (const state& other : states_) {
+            const auto distance = states_[preferred_].distance;
+            if (other.failures == 0 && other.distance != unknown && distance != unknown &&
+                other.distance * 2 + noise < distance) {
+                preferred_ = index(other);
+            }
         }
     }
 
