@@ -7,7 +7,6 @@ namespace sim {
 
 using namespace std::chrono_literals;
 using coetcd::detail::call_request;
-using coetcd::detail::testing::member_of;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
@@ -88,8 +87,10 @@ line_fate world::judge_line(const process& to, bool once) {
     return lost || strikes(fault::stream_dropped) ? line_fate::broken : line_fate::arrives;
 }
 
-bool world::refuses(const process& by, int) {
-    return by.is_cut_off() || strikes(fault::refused);
+fate world::judge_stream(process& by, const call_request&) {
+    fate f;
+    f.refused = by.is_cut_off() || strikes(fault::refused);
+    return f;
 }
 
 fate world::judge(process& by, const call_request& request) {

@@ -113,7 +113,7 @@ public:
 private:
     fate judge(process& by, const coetcd::detail::call_request& what) override;
     line_fate judge_line(const process& to, bool once) override;
-    bool refuses(const process& by, int member) override;
+    fate judge_stream(process& by, const coetcd::detail::call_request& what) override;
     std::optional<etcd::answer> answered_between(int member) override;
     bool crashes(process& which) override;
     bool pauses(process& which) override;

@@ -154,8 +154,10 @@ private:
         }
         return f;
     }
-    bool refuses(const process& by, int member) override {
-        return by.is_cut_off() || down_.contains(member);
+    fate judge_stream(process& by, const call_request& what) override {
+        fate f = world::judge_stream(by, what);
+        f.refused = f.refused || down_.contains(member_of(what));
+        return f;
     }
 
     std::set<int> down_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/config.hpp>
+#include <coetcd/detail/testing/link.hpp>
 #include <coetcd/detail/testing/process.hpp>
 #include <coetcd/detail/testing/world.hpp>
 
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -52,7 +52,7 @@ COETCD_DECL std::shared_ptr<process::exchange> process::send(call_request r) {
     if (f.refused) {
         in.after(f.there, [x] { x->end(asio::error::connection_refused, false); });
     } else {
-        const int to = member_of(*request);
+        const int to = in.member_of(*request);
         if (f.held_back) {
             in.hold_back(to, letter, *f.held_back);
         }
@@ -69,9 +69,8 @@ COETCD_DECL std::shared_ptr<process::exchange> process::send(call_request r) {
                 }
                 w->after(back + w->latency(), [x, a = std::move(a)] {
                     if (!x->done->resumed()) {
-                        x->result.status = a.status;
-                        x->result.body = a.body;
-                        x->end({}, true);
+                        x->result = x->by.in.receive(x->sent.request, a);
+                        x->end(x->result.ec, true);
                     }
                 });
             };
@@ -125,99 +124,92 @@ COETCD_DECL asio::awaitable<reply> process::call(call_request request) {
     co_return std::move(x->result);
 }
 
-/// A stream, with both of its ends.
-struct process::link : std::enable_shared_from_this<process::link> {
-    link(process& p, int m, sending how)
-        : in(p.in)
-        , of(p)
-        , member(m)
-        , once(how == sending::once) {}
+// Streams.
 
-    void arrive(reply r) {
-        if (!over) {
-            of.stir(true);
-            if (in.listening) {
-                in.listening->told(of, r.body);
-            }
-            lines.push_back(std::move(r));
-            if (reader) {
-                reader->resume();
-            }
-        }
-    }
-    /// The client's end breaks.
-    void end(error_code ec) {
-        if (!std::exchange(over, true)) {
-            why = ec;
-            of.stir();
-            if (reader) {
-                reader->resume();
-            }
-        }
-    }
-    /// In order, whatever the latency.
-    nanoseconds next_down() {
-        return down = std::max({down + nanoseconds(1), in.awake(member) + in.latency(), in.now()});
-    }
-    nanoseconds next_up() {
-        return up = std::max({up + nanoseconds(1), in.awake(member) + in.latency(), in.now()});
-    }
-    void push(std::string line) {
-        if (silent || over) {
-            return;
-        }
-        switch (in.judge_line(of, once)) {
-        case line_fate::swallowed:
-            silent = true;
-            return;
-        case line_fate::broken:
-            drop();
-            return;
-        case line_fate::arrives:
-            break;
-        }
-        in.at(next_down(), [self = shared_from_this(), line = std::move(line)] {
-            self->in.note("line", self->of.number(), line);
-            reply r;
-            r.sent = true;
-            r.status = 200;
-            r.body = line;
-            self->arrive(std::move(r));
-        });
-    }
-    void drop() {
-        silent = true;
-        in.after(in.latency(), [self = shared_from_this()] { self->end(asio::error::eof); });
-        close_at_server();
-    }
-    void close_at_server() {
-        if (server != 0) {
-            in.after(in.latency(),
-                     [w = &in, id = std::exchange(server, 0)] { w->store.close(id); });
-        }
-    }
-    void send(std::string messages) {
-        in.at(next_up(), [self = shared_from_this(), messages = std::move(messages)] {
-            if (!self->silent && self->server != 0) {
-                self->in.store.listen(self->server, messages);
-                self->in.look_at_watches();
-            }
-        });
-    }
+COETCD_DECL link::link(process& by, int to, sending how)
+    : member(to)
+    , once(how == sending::once)
+    , in_(by.in)
+    , of_(by) {}
 
-    world& in;
-    process& of;
-    const int member;
-    const bool once;
-    std::uint64_t server = 0;
-    std::deque<reply> lines;
-    std::shared_ptr<suspension> reader;
-    bool over = false;
-    bool silent = false;
-    error_code why;
-    nanoseconds down{0};
-    nanoseconds up{0};
-};
+COETCD_DECL void link::arrive(reply message) {
+    if (!over_) {
+        of_.stir(true);
+        if (in_.listening) {
+            in_.listening->told(of_, message.body);
+        }
+        lines_.push_back(std::move(message));
+        if (reader_) {
+            reader_->resume();
+        }
+    }
+}
+
+COETCD_DECL void link::end(error_code ec) {
+    if (!std::exchange(over_, true)) {
+        why_ = ec;
+        of_.stir();
+        if (reader_) {
+            reader_->resume();
+        }
+    }
+}
+
+// In order, whatever the latency, and whatever chance says of the same moment.
+COETCD_DECL nanoseconds link::next(nanoseconds last) {
+    const nanoseconds gap(in_.options_.in_order ? 0 : 1);
+    return std::max({last + gap, in_.awake(member) + in_.latency(), in_.now()});
+}
+
+COETCD_DECL void link::push(std::string line) {
+    reply message;
+    message.sent = true;
+    message.status = 200;
+    message.body = std::move(line);
+    push(std::move(message));
+}
+
+COETCD_DECL void link::push(reply message) {
+    if (silent_ || over_) {
+        return;
+    }
+    switch (in_.judge_line(of_, once)) {
+    case line_fate::swallowed:
+        silent_ = true;
+        return;
+    case line_fate::broken:
+        drop();
+        return;
+    case line_fate::arrives:
+        break;
+    }
+    down_ = next(down_);
+    in_.at(down_, [self = shared_from_this(), message = std::move(message)]() mutable {
+        self->in_.note("line", self->of_.number(), message.body);
+        self->arrive(std::move(message));
+    });
+}
+
+COETCD_DECL void link::drop() {
+    silent_ = true;
+    in_.after(in_.latency(), [self = shared_from_this()] { self->end(asio::error::eof); });
+    close_at_server();
+}
+
+COETCD_DECL void link::close_at_server() {
+    if (std::exchange(accepted, false)) {
+        in_.after(in_.latency(), [self = shared_from_this()] { self->in_.closed(*self); });
+    }
+}
+
+COETCD_DECL void link::send(std::string messages) {
+    up_ = next(up_);
+    in_.at(up_, [self = shared_from_this(), messages = std::move(messages)] {
+        if (!self->silent_ && self->accepted) {
+            self->in_.hear(*self, messages);
+        }
+    });
+}
 
 class process::client_stream final : public stream {
 public:
@@ -227,17 +219,17 @@ public:
 
     asio::awaitable<error_code> write(std::string json, time_point) override {
         error_code ec;
-        if (link_->over) {
+        if (link_->over_) {
             ec = asio::error::broken_pipe;
             co_return ec;
         }
-        link_->in.note("write", link_->of.number(), json);
-        if (link_->in.listening) {
-            link_->in.listening->sent_on_stream(link_->of);
+        link_->in_.note("write", link_->of_.number(), json);
+        if (link_->in_.listening) {
+            link_->in_.listening->sent_on_stream(link_->of_);
         }
         const std::shared_ptr<link> l = link_;
-        const auto done = std::make_shared<suspension>(l->of);
-        l->in.after(std::chrono::microseconds(1), [done] { done->resume(); });
+        const auto done = std::make_shared<suspension>(l->of_);
+        l->in_.after(std::chrono::microseconds(1), [done] { done->resume(); });
         ec = co_await suspension::wait(done);
         if (!ec) {
             l->send(std::move(json));
@@ -248,23 +240,24 @@ public:
         const std::shared_ptr<link> l = link_;
         reply result;
         result.sent = true;
-        if (l->lines.empty() && !l->over) {
-            l->reader = std::make_shared<suspension>(l->of);
-            const error_code ec = co_await suspension::wait(l->reader);
-            l->reader = nullptr;
+        if (l->lines_.empty() && !l->over_) {
+            l->reader_ = std::make_shared<suspension>(l->of_);
+            const error_code ec = co_await suspension::wait(l->reader_);
+            l->reader_ = nullptr;
             if (ec) {
                 result.ec = ec;
                 co_return result;
             }
         }
-        if (!l->lines.empty()) {
-            result = std::move(l->lines.front());
-            l->lines.pop_front();
+        if (!l->lines_.empty()) {
+            result = std::move(l->lines_.front());
+            l->lines_.pop_front();
         } else {
-            result.ec = l->why;
+            result.ec = l->why_;
         }
         co_return result;
     }
+    std::uint64_t received() const override { return link_->received; }
     void close() override {
         link_->end(asio::error::eof);
         link_->close_at_server();
@@ -279,71 +272,35 @@ COETCD_DECL asio::awaitable<open_result> process::open(call_request request) {
         (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
     }
     open_result result;
-    const auto l = std::make_shared<link>(*this, member_of(request), request.how);
+    const auto l = std::make_shared<link>(*this, in.member_of(request), request.how);
     in.note("open", number_, request.body);
     if (in.listening) {
         in.listening->sent_on_stream(*this);
     }
     const auto connected = std::make_shared<suspension>(*this);
-    const bool refused = in.refuses(*this, l->member);
-    in.after(2 * in.latency(), [this, connected] {
+    const fate f = in.judge_stream(*this, request);
+    in.after(in.connecting(), [this, connected] {
         stir();
         connected->resume();
     });
     const error_code ec = co_await suspension::wait(connected);
-    if (ec || refused) {
+    if (ec || f.refused) {
         result.ec = ec ? ec : error_code(asio::error::connection_refused);
         co_return result;
     }
-    in.at(l->next_up(), [l, r = std::move(request)] {
-        if (l->over) {
-            return;
-        }
-        world& w = l->in;
-        if (const std::optional<etcd::answer> foreign = w.answered_between(l->member)) {
-            if (foreign->status == 0) {
-                return;
+    if (!f.lost) {
+        l->up_ = l->next(l->up_);
+        in.at(l->up_, [l, r = std::move(request)] {
+            if (!l->over_) {
+                l->in_.accept(l, r);
             }
-            w.after(w.latency(), [l, foreign = *foreign] {
-                if (!foreign.body.empty()) {
-                    reply no;
-                    no.status = foreign.status;
-                    no.sent = true;
-                    no.body = foreign.body;
-                    l->arrive(std::move(no));
-                }
-                l->end(asio::error::eof);
-            });
-            return;
-        }
-        if (w.store.is_cut(l->member) || w.store.leader() < 0) {
-            w.after(w.latency(), [l] {
-                reply no;
-                no.status = 503;
-                no.sent = true;
-                no.body = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
-                l->arrive(std::move(no));
-            });
-            return;
-        }
-        etcd::listener to;
-        to.on_line = [weak = std::weak_ptr(l)](std::string line) {
-            if (const auto self = weak.lock()) {
-                self->push(std::move(line));
-            }
-        };
-        to.on_end = [weak = std::weak_ptr(l)] {
-            if (const auto self = weak.lock()) {
-                self->drop();
-            }
-        };
-        l->server = w.store.open(l->member, std::move(to), r.token);
-        w.store.listen(l->server, r.body);
-        w.look_at_watches();
-    });
+        });
+    }
     result.opened = std::make_unique<client_stream>(l);
     co_return result;
 }
+
+// The world.
 
 COETCD_DECL fate world::judge(process& by, const call_request&) {
     fate f;
@@ -352,9 +309,74 @@ COETCD_DECL fate world::judge(process& by, const call_request&) {
     return f;
 }
 
+COETCD_DECL fate world::judge_stream(process& by, const call_request&) {
+    fate f;
+    f.refused = by.is_cut_off();
+    return f;
+}
+
 COETCD_DECL line_fate world::judge_line(const process& to, bool once) {
     // Without a question the other way, silence would be noticed after minutes only.
     return !to.is_cut_off() ? line_fate::arrives : once ? line_fate::broken : line_fate::swallowed;
+}
+
+COETCD_DECL reply world::receive(const call_request&, const etcd::answer& a) {
+    reply r;
+    r.status = a.status;
+    r.body = a.body;
+    return r;
+}
+
+COETCD_DECL void world::accept(const std::shared_ptr<link>& from, const call_request& what) {
+    if (const std::optional<etcd::answer> foreign = answered_between(from->member)) {
+        if (foreign->status == 0) {
+            return;
+        }
+        after(latency(), [from, foreign = *foreign] {
+            if (!foreign.body.empty()) {
+                reply no;
+                no.status = foreign.status;
+                no.sent = true;
+                no.body = foreign.body;
+                from->arrive(std::move(no));
+            }
+            from->end(asio::error::eof);
+        });
+        return;
+    }
+    if (store.is_cut(from->member) || store.leader() < 0) {
+        after(latency(), [from] {
+            reply no;
+            no.status = 503;
+            no.sent = true;
+            no.body = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
+            from->arrive(std::move(no));
+        });
+        return;
+    }
+    etcd::listener to;
+    to.on_line = [weak = std::weak_ptr(from)](std::string line) {
+        if (const auto self = weak.lock()) {
+            self->push(std::move(line));
+        }
+    };
+    to.on_end = [weak = std::weak_ptr(from)] {
+        if (const auto self = weak.lock()) {
+            self->drop();
+        }
+    };
+    from->server = store.open(from->member, std::move(to), what.token);
+    from->accepted = true;
+    world::hear(*from, what.body);
+}
+
+COETCD_DECL void world::hear(link& from, const std::string& messages) {
+    store.listen(from.server, messages);
+    look_at_watches();
+}
+
+COETCD_DECL void world::closed(link& from) {
+    store.close(from.server);
 }
 
 COETCD_DECL void world::send(nanoseconds wait,

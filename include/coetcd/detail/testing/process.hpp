@@ -97,10 +97,11 @@ private:
 /// `env` of the library that runs in it.
 class process final : public env, public std::enable_shared_from_this<process> {
 public:
-    process(world& in, std::size_t number, std::uint64_t seed);
+    /// @param where Runs it; null: nobody does but the world.
+    process(world& in, std::size_t number, std::uint64_t seed, asio::io_context* where = nullptr);
     ~process() override;
 
-    asio::any_io_executor executor() const override { return executor_; }
+    asio::any_io_executor executor() const override;
     bool is_home() const override;
     time_point now() const override;
     std::uint64_t random() override { return chance_.next(); }
@@ -165,10 +166,10 @@ public:
 private:
     friend class world;
     friend class suspension;
+    friend class link;
     class sleeper_here;
     class client_stream;
     struct exchange;
-    struct link;
 
     std::shared_ptr<exchange> send(call_request request);
     bool run_ready();
@@ -179,6 +180,7 @@ private:
     const std::size_t number_;
     chance chance_;
     process_executor executor_;
+    asio::io_context* context_;
     std::int64_t rate_ppm_ = 0;
     nanoseconds offset_;
     nanoseconds paused_until_{0};
@@ -191,6 +193,7 @@ private:
     bool running_ = false;
     bool crashing_ = false;
     bool crashed_ = false;
+    bool gone_ = false; // with its context
 };
 
 template<class F>

@@ -92,16 +92,25 @@ process_executor::query(asio::execution::context_t) const noexcept {
     return in_->loop;
 }
 
-COETCD_DECL process::process(world& w, std::size_t number, std::uint64_t seed)
+COETCD_DECL
+process::process(world& w, std::size_t number, std::uint64_t seed, asio::io_context* where)
     : in(w)
     , number_(number)
     , chance_(seed)
     , executor_(*this)
+    , context_(where)
     , offset_(std::chrono::hours(1000) +
               nanoseconds(static_cast<std::int64_t>(chance_.below(1'000'000'000'000)))) {}
 
 COETCD_DECL process::~process() {
     shut_down();
+}
+
+COETCD_DECL asio::any_io_executor process::executor() const {
+    if (context_) {
+        return context_->get_executor();
+    }
+    return executor_;
 }
 
 COETCD_DECL bool process::is_home() const {
@@ -126,7 +135,9 @@ COETCD_DECL nanoseconds process::to_world(time_point when) const {
 }
 
 COETCD_DECL void process::enqueue(std::unique_ptr<handler> t) {
-    ready_.push_back(std::move(t));
+    if (!gone_) {
+        ready_.push_back(std::move(t));
+    }
 }
 
 COETCD_DECL void process::pause(nanoseconds until) {
@@ -158,6 +169,10 @@ COETCD_DECL bool process::heard_one_line() const {
 }
 
 COETCD_DECL bool process::run_ready() {
+    if (context_) {
+        context_->restart();
+        return context_->poll() != 0;
+    }
     bool any = false;
     while (!ready_.empty() && !is_paused() && !crashed_ && in.failure_.empty()) {
         if (crashing_ || in.crashes(*this)) {
@@ -201,6 +216,7 @@ COETCD_DECL void process::crash() {
 }
 
 COETCD_DECL void process::shut_down() {
+    gone_ = std::exchange(context_, nullptr) != nullptr || gone_;
     do {
         while (!ready_.empty() || !waiting_.empty()) {
             if (!ready_.empty()) {

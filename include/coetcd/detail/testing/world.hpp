@@ -21,6 +21,8 @@
 
 namespace coetcd::detail::testing {
 
+class link;
+
 /// Is told what goes over the network, as it does.
 class wiretap {
 public:
@@ -39,11 +41,6 @@ public:
 protected:
     ~wiretap() = default;
 };
-
-/// The member that an endpoint is: "http://m0" is the first one.
-inline int member_of(const call_request& request) {
-    return request.to.host.back() - '0';
-}
 
 /// What becomes of a request on its way.
 struct fate {
@@ -79,6 +76,9 @@ public:
         nanoseconds latency_low = std::chrono::microseconds(300);
         nanoseconds latency_high = std::chrono::milliseconds(20);
         nanoseconds progress_interval = std::chrono::minutes(10); ///< Of watches.
+        nanoseconds sync_interval = etcd::sync_interval;          ///< At most so long.
+        /// What happens at the same time happens in the order in which it was set in motion.
+        bool in_order = false;
     };
 
     world(std::uint64_t seed, options o);
@@ -90,7 +90,9 @@ public:
     void at(nanoseconds when, std::function<void()> fire);
     void after(nanoseconds wait, std::function<void()> fire) { at(now_ + wait, std::move(fire)); }
 
-    std::shared_ptr<process> add_process();
+    /// @param where Runs it, if it is not null; the world lets it. Must outlive all that runs in
+    ///     it, or `shut_down` comes before its end.
+    std::shared_ptr<process> add_process(asio::io_context* where = nullptr);
     const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
     /// From when on none of them stands still any more; now if none does.
     nanoseconds all_awake() const;
@@ -137,17 +139,29 @@ protected:
     virtual nanoseconds latency() {
         return luck.skewed(options_.latency_low, options_.latency_high);
     }
+    /// How long a connection for a stream takes.
+    virtual nanoseconds connecting() { return 2 * latency(); }
+    /// The member that an endpoint is: "http://m0" is the first one.
+    virtual int member_of(const call_request& request) const {
+        return request.to.host.back() - '0';
+    }
     /// Decides over a request, before it leaves.
     virtual fate judge(process& by, const call_request& what);
+    /// Likewise, over a stream: whether it is refused, or lost.
+    virtual fate judge_stream(process& by, const call_request& what);
     virtual line_fate judge_line(const process& to, bool once);
-    /// Whether there is no connection for a stream.
-    virtual bool refuses(const process& by, int /*member*/) { return by.is_cut_off(); }
     /// What something in between answers to a stream, if it does.
     virtual std::optional<etcd::answer> answered_between(int /*member*/) { return {}; }
     /// A request has arrived.
     virtual etcd::answer serve(int member, const call_request& what, etcd::answer so_far) {
         return store.call(member, what.what, what.body, what.token, std::move(so_far));
     }
+    /// Its answer has.
+    virtual reply receive(const call_request& what, const etcd::answer& a);
+    /// A stream has arrived, with its first messages; then more, or its end.
+    virtual void accept(const std::shared_ptr<link>& from, const call_request& what);
+    virtual void hear(link& from, const std::string& messages);
+    virtual void closed(link& from);
     /// Before each handler: whether the process ends here.
     virtual bool crashes(process& /*which*/) { return false; }
     /// Likewise, whether it stands still from here on.
@@ -159,9 +173,12 @@ protected:
     bool is_running() const { return running_ != nullptr; }
     /// Grants that have not arrived yet.
     std::uint64_t grants_in_flight() const { return grants_in_flight_; }
+    /// Time goes on, and nothing else does.
+    void skip(nanoseconds time) { now_ += time; }
 
 private:
     friend class process;
+    friend class link;
     struct event {
         nanoseconds when;
         std::uint64_t tie;

@@ -39,15 +39,16 @@ COETCD_DECL void world::shut_down() {
     events_.clear();
 }
 
-COETCD_DECL std::shared_ptr<process> world::add_process() {
+COETCD_DECL std::shared_ptr<process> world::add_process(asio::io_context* where) {
     const std::size_t number = processes_.size();
     processes_.push_back(
-        std::make_shared<process>(*this, number, chance::derive(seed_, 100 + number)));
+        std::make_shared<process>(*this, number, chance::derive(seed_, 100 + number), where));
     return processes_.back();
 }
 
 COETCD_DECL void world::at(nanoseconds when, std::function<void()> fire) {
-    events_.push_back({std::max(when, now_), ties_.next(), ++last_event_, std::move(fire)});
+    const std::uint64_t tie = options_.in_order ? 0 : ties_.next();
+    events_.push_back({std::max(when, now_), tie, ++last_event_, std::move(fire)});
     std::push_heap(events_.begin(), events_.end(), later());
 }
 
@@ -125,7 +126,7 @@ COETCD_DECL void world::look_at_leases() {
 
 COETCD_DECL void world::look_at_watches() {
     if (store.has_unsynced() && !std::exchange(looking_at_watches_, true)) {
-        after(luck.within(nanoseconds(0), etcd::sync_interval), [this] {
+        after(luck.within(nanoseconds(0), options_.sync_interval), [this] {
             looking_at_watches_ = false;
             store.sync();
             look_at_watches();

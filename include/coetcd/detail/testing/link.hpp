@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/config.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/testing/process.hpp>
+#include <coetcd/detail/testing/world.hpp>
+#include <coetcd/error.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail::testing {
+
+/// A stream, with both of its ends.
+class link : public std::enable_shared_from_this<link> {
+public:
+    link(process& by, int to, sending how);
+
+    // For the server.
+    /// Sends a message to the client, after all before it.
+    void push(std::string line);
+    void push(reply message);
+    /// Ends it, in order.
+    void drop();
+    /// Its own number of it; 0: none.
+    std::uint64_t server = 0;
+    /// Whether it wants to hear what comes.
+    bool accepted = false;
+    const int member;
+    const bool once; ///< The client has sent all.
+
+    // For the network.
+    /// The client reads a message.
+    void arrive(reply message);
+    /// Likewise, that it is over; nothing comes any more.
+    void end(error_code ec);
+    std::uint64_t received = 0; ///< Bytes, if they are counted.
+
+private:
+    friend class process;
+    nanoseconds next(nanoseconds last);
+    void send(std::string messages);
+    void close_at_server();
+
+    world& in_;
+    process& of_;
+    std::deque<reply> lines_;
+    std::shared_ptr<suspension> reader_;
+    bool over_ = false;
+    bool silent_ = false;
+    error_code why_;
+    nanoseconds down_{0};
+    nanoseconds up_{0};
+};
+
+} // namespace coetcd::detail::testing
