@@ -1,232 +1,193 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "support/scripted_env.hpp"
 
+#include <coetcd/testing.hpp> // what is defined of it
+
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/execution_context.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
+#include <utility>
 
 namespace support {
 
 namespace asio = boost::asio;
 using namespace coetcd::detail;
 using coetcd::errc;
-using coetcd::error_code;
 
-/// A timer that never expires serves as the thing to wait for.
-class scripted_env::virtual_sleeper final : public sleeper {
+/// What waits in a context ends with it, as Asio's timers do.
+class scripted_env::tenancy final : public asio::execution_context::service {
 public:
-    explicit virtual_sleeper(scripted_env& world)
-        : world_(world)
-        , until_(world.context, asio::steady_timer::time_point::max()) {}
-    ~virtual_sleeper() override { world_.cancel(event_); }
+    using key_type = tenancy;
+    static inline asio::execution_context::id id;
 
-    asio::awaitable<error_code> sleep_until(time_point when) override {
-        if (when != time_point::max()) {
-            event_ = world_.at(when, [this] { wake(); });
-        }
-        error_code ec;
-        co_await until_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-        world_.cancel(event_);
-        co_return woken_ ? error_code() : ec;
-    }
-    void wake() override {
-        woken_ = true;
-        until_.cancel();
-    }
+    explicit tenancy(asio::execution_context& context)
+        : service(context) {}
+
+    scripted_env* tenant = nullptr;
 
 private:
-    scripted_env& world_;
-    asio::steady_timer until_;
-    std::uint64_t event_ = 0;
-    bool woken_ = false;
+    void shutdown() override {
+        // It may be the last one who knows of it.
+        if (const auto keep = tenant ? tenant->weak_from_this().lock() : nullptr) {
+            std::exchange(tenant, nullptr)->shut_down();
+        }
+    }
 };
 
-class scripted_env::client_stream final : public stream {
-public:
-    client_stream(std::shared_ptr<scripted_env> world, std::shared_ptr<server_stream> other)
-        : world_(std::move(world))
-        , other_(std::move(other)) {}
-    ~client_stream() override { close(); }
+namespace {
 
-    asio::awaitable<error_code> write(std::string json, time_point) override {
-        if (other_->ended) {
-            co_return error_code(asio::error::broken_pipe);
-        }
-        world_->at(world_->now() + world_->latency / 2, [w = world_.get(), to = other_, json] {
-            if (!to->ended) {
-                w->on_message(to, json);
-            }
-        });
-        co_return error_code();
-    }
-    asio::awaitable<reply> read() override {
-        reply result;
-        while (other_->messages.empty() && !other_->ended) {
-            (void)co_await other_->changed.wait();
-        }
-        if (other_->messages.empty()) {
-            result.ec = asio::error::eof;
-        } else {
-            result = std::move(other_->messages.front());
-            other_->messages.pop_front();
-        }
-        result.sent = true;
-        co_return result;
-    }
-    std::uint64_t received() const override { return other_->received; }
-    void close() override {
-        if (!std::exchange(closed_, true)) {
-            other_->ended = true;
-            other_->changed.notify_all();
-            if (other_->on_close) {
-                other_->on_close();
-            }
-        }
-    }
+testing::world::options options_of_script() {
+    testing::world::options o;
+    o.members = 1;
+    o.progress_interval = std::chrono::hours(100'000);
+    o.sync_interval = std::chrono::nanoseconds(0);
+    o.in_order = true;
+    return o;
+}
 
-private:
-    const std::shared_ptr<scripted_env> world_;
-    const std::shared_ptr<server_stream> other_;
-    bool closed_ = false;
-};
+} // namespace
 
-std::unique_ptr<sleeper> scripted_env::make_sleeper() {
-    return std::make_unique<virtual_sleeper>(*this);
+scripted_env::scripted_env(asio::io_context& where)
+    : world(42, options_of_script())
+    , home_(add_process(&where))
+    , tenancy_(asio::use_service<tenancy>(where)) {
+    tenancy_.tenant = this;
+    store.batch = 1; // so that some history takes several messages
+    on_call = [this](const call_request& request, reply& r) {
+        store.expire();
+        if (!renews && request.what == rpc::lease_keep_alive) {
+            r.status = 503;
+            r.body =
+                R"({"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14})";
+            return;
+        }
+        answer a = world::serve(0, request, {});
+        r.status = a.status;
+        r.body = std::move(a.body);
+    };
+    on_open = [this](const call_request& request, std::shared_ptr<server_stream> from) {
+        if (request.how == sending::duplex && duplex == way::refused) {
+            reply no;
+            no.status = 411;
+            no.body = "<html><title>411 Length Required</title></html>";
+            from->push(std::move(no));
+        }
+        if (request.how != sending::duplex || duplex == way::direct) {
+            store.expire();
+            world::accept(from, request);
+        }
+    };
+    on_message = [this](std::shared_ptr<server_stream> from, const std::string& messages) {
+        if (from->server != 0) {
+            store.expire();
+            world::hear(*from, messages);
+        }
+    };
+}
+
+scripted_env::~scripted_env() {
+    if (tenancy_.tenant == this) {
+        tenancy_.tenant = nullptr;
+    }
+    shut_down();
 }
 
 asio::awaitable<reply> scripted_env::call(call_request request) {
     calls.push_back(request);
-    const fate f = decide ? decide(request) : fate();
-    const time_point deadline = request.deadline;
-    const auto result = std::make_shared<reply>();
-    if (f.refused) {
-        result->ec = asio::error::connection_refused;
-        co_return *result;
-    }
-    const auto answer = std::make_shared<reply>();
-    if (f.arrives) {
-        // By itself: that the caller is cancelled does not call a request back.
-        at(now_ + latency / 2 + f.late, [w = this, request, answer] {
-            answer->status = 200;
-            w->on_call(request, *answer);
-        });
-    }
-    const bool comes = f.arrives && f.answered && !f.breaks;
-    const time_point ends =
-        f.breaks ? now_ + latency : (comes ? now_ + latency + f.late : time_point::max());
-    notifier never(*this);
-    (void)co_await never.wait(std::min(ends, deadline));
-    result->sent = true;
-    if (ends > deadline) {
-        result->ec = errc::timed_out;
-    } else if (f.breaks) {
-        result->ec = asio::error::eof;
-    } else {
-        result->status = answer->status;
-        result->body = answer->body;
-        result->ec = answer->ec;
-        result->text = answer->text;
-        result->crowded = answer->crowded;
-    }
-    co_return *result;
+    return home_->call(std::move(request));
 }
 
 asio::awaitable<open_result> scripted_env::open(call_request request) {
-    open_result result;
-    const fate f = decide ? decide(request) : fate();
-    notifier never(*this);
-    (void)co_await never.wait(now_ + latency / 2);
-    opened.push_back(request.how);
-    if (f.refused) {
-        result.ec = asio::error::connection_refused;
-        co_return result;
-    }
-    const auto other = std::make_shared<server_stream>(*this);
-    streams_.push_back(other);
-    result.opened = std::make_unique<client_stream>(shared_from_this(), other);
-    if (f.arrives && on_open) {
-        on_open(request, other);
-    }
-    co_return result;
+    return home_->open(std::move(request));
 }
 
-void scripted_env::push(const std::shared_ptr<server_stream>& to, std::string line) {
-    reply message;
-    message.status = 200;
-    message.body = std::move(line);
-    push(to, std::move(message));
+scripted_env::world_fate scripted_env::judge(process&, const call_request& what) {
+    odd_.erase(&what);
+    const fate f = decide ? decide(what) : fate();
+    world_fate result;
+    result.refused = f.refused;
+    result.there = f.refused ? std::chrono::nanoseconds(0) : latency() + f.late;
+    result.lost = !f.arrives;
+    result.answer_lost = !f.answered || f.breaks;
+    if (f.breaks) {
+        result.breaks = round_trip;
+    }
+    return result;
 }
 
-void scripted_env::push(const std::shared_ptr<server_stream>& to, reply message) {
-    at(now_ + latency / 2, [to, message = std::move(message)] {
-        if (!to->ended) {
-            to->messages.push_back(message);
-            to->changed.notify_all();
-        }
-    });
+scripted_env::world_fate scripted_env::judge_stream(process&, const call_request& what) {
+    opened.push_back(what.how);
+    const fate f = decide ? decide(what) : fate();
+    world_fate result;
+    result.refused = f.refused;
+    result.lost = !f.arrives;
+    return result;
+}
+
+scripted_env::answer scripted_env::serve(int, const call_request& what, answer) {
+    reply r;
+    r.status = 200;
+    on_call(what, r);
+    answer result;
+    result.status = r.status;
+    result.body = r.body;
+    if (r.ec) {
+        odd_[&what] = std::move(r);
+    }
+    return result;
+}
+
+reply scripted_env::receive(const call_request& what, const answer& a) {
+    if (const auto odd = odd_.extract(&what)) {
+        return std::move(odd.mapped());
+    }
+    return world::receive(what, a);
+}
+
+void scripted_env::accept(const std::shared_ptr<server_stream>& from, const call_request& what) {
+    streams_.push_back(from);
+    from->accepted = true;
+    on_open(what, from);
+}
+
+void scripted_env::hear(server_stream& from, const std::string& messages) {
+    on_message(from.shared_from_this(), messages);
+}
+
+void scripted_env::closed(server_stream& from) {
+    if (from.server != 0) {
+        world::closed(from);
+    }
 }
 
 void scripted_env::break_streams() {
     for (const auto& weak : std::exchange(streams_, {})) {
         if (const auto s = weak.lock()) {
-            s->ended = true;
-            s->messages.clear();
-            s->changed.notify_all();
+            s->drop();
         }
     }
 }
 
-std::uint64_t scripted_env::at(time_point when, std::function<void()> fire) {
-    const std::uint64_t number = ++last_event_;
-    times_[number] = std::max(when, now_);
-    events_.emplace(std::pair(times_[number], number), std::move(fire));
-    return number;
-}
-
-void scripted_env::cancel(std::uint64_t event) {
-    if (const auto found = times_.find(event); found != times_.end()) {
-        events_.erase({found->second, event});
-        times_.erase(found);
-    }
-}
-
-void scripted_env::settle() {
-    context.restart();
-    context.poll();
-}
-
-bool scripted_env::next_event(time_point limit) {
-    if (events_.empty() || events_.begin()->first.first > limit) {
-        return false;
-    }
-    const auto next = events_.begin();
-    now_ = std::max(now_, next->first.first);
-    const std::function<void()> fire = std::move(next->second);
-    times_.erase(next->first.second);
-    events_.erase(next);
-    fire();
-    return true;
+void scripted_env::at(time_point when, std::function<void()> fire) {
+    world::at(home_->to_world(when), std::move(fire));
 }
 
 void scripted_env::run(asio::awaitable<void> body) {
     bool ended = false;
     std::exception_ptr failure;
-    asio::co_spawn(context, std::move(body), [&](std::exception_ptr e) {
+    asio::co_spawn(executor(), std::move(body), [&](std::exception_ptr e) {
         failure = e;
         ended = true;
     });
-    const time_point limit = now_ + std::chrono::hours(1);
-    settle();
-    while (!ended) {
-        if (!next_event(limit)) {
+    const std::chrono::nanoseconds limit = world::now() + std::chrono::hours(1);
+    for (pass(std::chrono::nanoseconds(0)); !ended; pass(std::chrono::nanoseconds(0))) {
+        if (world::now() > limit || !step()) {
             throw std::runtime_error("scripted_env: the body waits for what never comes");
         }
-        settle();
     }
     if (failure) {
         std::rethrow_exception(failure);
@@ -234,10 +195,7 @@ void scripted_env::run(asio::awaitable<void> body) {
 }
 
 void scripted_env::pass(std::chrono::nanoseconds time) {
-    const time_point limit = now_ + time;
-    for (settle(); next_event(limit); settle()) {
-    }
-    now_ = std::max(now_, limit);
+    world::pass(time);
 }
 
 } // namespace support

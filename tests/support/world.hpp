@@ -12,7 +12,6 @@
 #include <memory>
 #include <utility>
 
-#include "support/fake_etcd.hpp"
 #include "support/scripted_env.hpp"
 
 namespace support {
@@ -30,7 +29,7 @@ struct world {
     world()
         : context(std::make_unique<boost::asio::io_context>(1))
         , env(std::make_shared<scripted_env>(*context))
-        , etcd(std::make_unique<fake_etcd>(env)) {}
+        , etcd(&env->store) {}
     ~world() { context.reset(); } // what is under way goes before what it uses
     world(const world&) = delete;
     world& operator=(const world&) = delete;
@@ -61,7 +60,7 @@ struct world {
 
     std::unique_ptr<boost::asio::io_context> context;
     std::shared_ptr<scripted_env> env;
-    std::unique_ptr<fake_etcd> etcd;
+    coetcd::detail::testing::etcd* etcd;
 };
 
 } // namespace support

@@ -55,7 +55,7 @@ TEST_CASE("a wait whose key was deleted ends by its deadline, although nothing s
     const time_point began = w.env->now();
     auto waiting = w.start(r.b.try_lock_for(1s));
     w.env->pass(500ms);
-    w.etcd->renews = false;
+    w.env->renews = false;
     std::string own;
     for (const std::string& key : w.etcd->under("m/")) {
         own = key == r.a.key() ? own : key;
@@ -73,7 +73,7 @@ TEST_CASE("a wait whose key was deleted ends by its deadline, although nothing s
     (void)w.await(client.erase(own));
     w.env->pass(5s);
     REQUIRE_FALSE(patient.ended());
-    w.etcd->renews = true;
+    w.env->renews = true;
     w.env->pass(5s);
     REQUIRE(patient.code() == errc::lock_lost);
 }
@@ -194,7 +194,7 @@ TEST_CASE("the checks of ten thousand held locks delay no renewal", "[deadlines]
     w.env->pass(5s);
     REQUIRE(
         std::all_of(locking.begin(), locking.end(), [](const auto& l) { return l.succeeded(); }));
-    w.env->latency = 150ms; // etcd is well, and far away
+    w.env->round_trip = 150ms; // etcd is well, and far away
     std::vector<time_point> renewals{w.env->now()};
     std::size_t checks = 0;
     w.env->decide = [&](const call_request& q) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/wire/base64.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/shared_mutex.hpp>
 

@@ -64,7 +64,7 @@ struct cluster {
                 ++hits;
                 reply no;
                 instead->answer(no);
-                w.env->push(s, std::move(no));
+                s->push(std::move(no));
                 return;
             }
             serve(q, s);

@@ -126,12 +126,12 @@ TEST_CASE("an observer is told of renewals, and of how much time was left", "[ob
     }
     // The later they come the less is left.
     w.seen->renewals.clear();
-    w.etcd->renews = false;
+    w.env->renews = false;
     w.env->pass(3500ms);
     REQUIRE_FALSE(w.seen->renewals.empty());
     CHECK(w.seen->renewals.back().outcome == coetcd::condition::retryable);
     CHECK(w.seen->renewals.back().margin < 3s);
-    w.etcd->renews = true;
+    w.env->renews = true;
     w.env->pass(1s);
     CHECK_FALSE(w.seen->renewals.back().outcome);
     CHECK(w.seen->ends.empty());

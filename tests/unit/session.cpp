@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
@@ -79,11 +80,11 @@ TEST_CASE("a failed renewal makes a session suspect, the next success active aga
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
-    w.etcd->renews = false;
+    w.env->renews = false;
     w.env->pass(6s);
     REQUIRE(s.state() == session_state::suspect);
     REQUIRE(s.reason() == session_end::none);
-    w.etcd->renews = true;
+    w.env->renews = true;
     w.env->pass(2s);
     REQUIRE(s.state() == session_state::active);
 }
@@ -143,7 +144,7 @@ TEST_CASE("validity counts from the sending of a renewal, not from its answer", 
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
-    w.env->latency = 1500ms;
+    w.env->round_trip = 1500ms;
     auto last = s.remaining();
     bool renewed = false;
     for (int i = 0; i < 60; ++i) {

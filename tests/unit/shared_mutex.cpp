@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/admin.hpp>
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/shared_mutex.hpp>
 
 #include <chrono>

@@ -228,7 +228,7 @@ TEST_CASE("pauses between attempts grow, up to a limit", "[stm]") {
         REQUIRE(times.size() == 20);
         std::chrono::milliseconds full = 1ms;
         for (std::size_t i = 1; i != times.size(); ++i) {
-            const auto pause = times[i] - times[i - 1] - b.w.env->latency; // of the commit
+            const auto pause = times[i] - times[i - 1] - b.w.env->round_trip; // of the commit
             const std::chrono::nanoseconds most = std::min(full, longest);
             CAPTURE(longest.count(), i);
             CHECK(pause >= most / 2);

@@ -80,7 +80,7 @@ public:
     bool confirms = true; ///< Creates.
 
     void say(const std::string& result) {
-        world_.env->push(stream_, R"({"result":)" + result + "}");
+        stream_->push(R"({"result":)" + result + "}");
         world_.env->pass(10ms);
     }
     void progress(std::int64_t id, std::int64_t revision) { say(head(id, revision) + "}"); }
@@ -94,15 +94,14 @@ public:
         coetcd::detail::reply r;
         r.status = 200;
         r.body = R"({"result":)" + head(id, 99) + list(of) + "}";
-        stream_->messages.push_back(std::move(r));
-        stream_->changed.notify_all();
+        stream_->arrive(std::move(r));
     }
     void fail(coetcd::error_code ec, std::string beginning) {
         coetcd::detail::reply r;
         r.status = 200;
         r.ec = ec;
         r.body = std::move(beginning);
-        world_.env->push(stream_, std::move(r));
+        stream_->push(std::move(r));
         world_.env->pass(10ms);
     }
     /// Of a message that is not complete so many bytes come.
@@ -145,8 +144,7 @@ private:
             ids.push_back(number("watch_id"));
             starts.push_back(number("start_revision"));
             if (confirms) {
-                world_.env->push(stream_,
-                                 R"({"result":)" + head(ids.back(), 99) + R"(,"created":true}})");
+                stream_->push(R"({"result":)" + head(ids.back(), 99) + R"(,"created":true}})");
             }
         }
     }
@@ -883,7 +881,7 @@ TEST_CASE("pieces of a stream that broke do not count", "[watch]") {
     CHECK(now(w, seen).events.size() == 20);
 }
 
-using way = support::fake_etcd::way;
+using way = scripted_env::way;
 using coetcd::detail::sending;
 
 namespace {
@@ -897,7 +895,7 @@ std::size_t count(const world& w, sending how) {
 TEST_CASE("behind a proxy that completes requests each watch has a stream of its own",
           "[watch][proxy]") {
     world w;
-    w.etcd->duplex = GENERATE(way::buffered, way::refused);
+    w.env->duplex = GENERATE(way::buffered, way::refused);
     const coetcd::client client = w.client();
     const auto began = w.env->now();
     coetcd::watcher one = w.await(client.watch("a"));
@@ -905,7 +903,7 @@ TEST_CASE("behind a proxy that completes requests each watch has a stream of its
     coetcd::watcher two = w.await(client.watch("b"));
     std::optional<coetcd::watcher> three = w.await(client.watch("a"));
     CHECK(w.etcd->watches() == 3);
-    CHECK(w.etcd->streams() == 3);
+    CHECK(w.etcd->watching_streams() == 3);
     CHECK(count(w, sending::duplex) == 2); // the first, and a question to be sure
     put(w, client, "a", "1");
     put(w, client, "b", "2");
@@ -924,13 +922,13 @@ TEST_CASE("behind a proxy that completes requests each watch has a stream of its
         w.env->pass(2s);
         CHECK(values(now(w, one).events) == strings{std::to_string(i)});
     }
-    CHECK(w.etcd->streams() == 2);
+    CHECK(w.etcd->watching_streams() == 2);
     CHECK(count(w, sending::duplex) == 2);
 }
 
 TEST_CASE("a proxy that is gone is noticed, at once if there is no watch", "[watch][proxy]") {
     world w;
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     const coetcd::client client = w.client();
     std::optional<coetcd::watcher> one = w.await(client.watch("a"));
     std::optional<coetcd::watcher> two = w.await(client.watch("a"));
@@ -938,39 +936,39 @@ TEST_CASE("a proxy that is gone is noticed, at once if there is no watch", "[wat
     CHECK(count(w, sending::duplex) == 2);
     w.env->pass(15s);
     CHECK(count(w, sending::duplex) == 3);
-    CHECK(w.etcd->streams() == 2); // which goes on meanwhile
-    w.etcd->duplex = way::direct;
+    CHECK(w.etcd->watching_streams() == 2); // which goes on meanwhile
+    w.env->duplex = way::direct;
     w.env->pass(9min);
     CHECK(count(w, sending::duplex) == 3);
-    CHECK(w.etcd->streams() == 2);
+    CHECK(w.etcd->watching_streams() == 2);
     w.etcd->write("a", "1"); // may be told on the old stream, or on the new one
     w.env->pass(65s);
-    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watching_streams() == 1);
     CHECK(w.etcd->watches() == 2);
     put(w, client, "a", "2");
     w.env->pass(10ms);
     CHECK(values(now(w, *one).events) == strings{"1", "2"});
     CHECK(values(now(w, *two).events) == strings{"1", "2"});
 
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     w.env->break_streams();
     w.env->pass(10s);
-    CHECK(w.etcd->streams() == 2);
+    CHECK(w.etcd->watching_streams() == 2);
     one.reset();
     two.reset();
     w.env->pass(10ms);
     CHECK(w.etcd->watches() == 0);
-    w.etcd->duplex = way::direct;
+    w.env->duplex = way::direct;
     one = w.await(client.watch("a"));
     two = w.await(client.watch("a"));
-    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watching_streams() == 1);
 }
 
 TEST_CASE("watches that go alone may all end at once, when the password is refused",
           "[watch][proxy][auth]") {
     world w;
     w.etcd->require_user("shop", "pw");
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     coetcd::client_options o;
     o.credentials = coetcd::credentials("shop", "pw");
     o.insecure_plain_text_credentials = true;
@@ -1007,7 +1005,7 @@ TEST_CASE("an endpoint that is at fault is no proxy", "[watch][proxy]") {
     coetcd::watcher one = w.await(client.watch("a", from(1)));
     coetcd::watcher two = w.await(client.watch("a", from(1)));
     CHECK(answered > 0);
-    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watching_streams() == 1);
 }
 
 TEST_CASE("a refusal by something that is not etcd ends no watch", "[watch][proxy]") {
@@ -1031,7 +1029,7 @@ TEST_CASE("a refusal by something that is not etcd ends no watch", "[watch][prox
         coetcd::detail::reply no;
         no.status = status;
         no.body = "<html>no</html>";
-        w.env->push(s, std::move(no));
+        s->push(std::move(no));
     };
     w.env->break_streams();
     w.env->pass(1s);
@@ -1050,7 +1048,7 @@ TEST_CASE("where nothing is etcd a watch is not in force in time", "[watch][prox
         coetcd::detail::reply no;
         no.status = 404;
         no.body = "404 page not found";
-        w.env->push(s, std::move(no));
+        s->push(std::move(no));
     };
     auto starting = w.start(client.watch("a", from(1)));
     w.env->pass(4s);
@@ -1068,7 +1066,7 @@ TEST_CASE("where nothing is etcd a watch is not in force in time", "[watch][prox
 
 TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
     world w;
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     const coetcd::client client = w.client();
     coetcd::watcher seen = w.await(client.watch("a"));
     const auto opened = count(w, sending::once);
@@ -1076,7 +1074,7 @@ TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
     CHECK(count(w, sending::once) == opened);
     w.env->pass(2s);
     CHECK(count(w, sending::once) == opened + 1); // asked
-    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watching_streams() == 1);
     w.etcd->tells = false; // so that the next change comes by a resumed watch only
     w.etcd->write("a", "1");
     w.etcd->tells = true;
@@ -1092,7 +1090,7 @@ TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
 TEST_CASE("a stream on which nobody can ask is resumed if etcd has fallen silent",
           "[watch][proxy]") {
     world w;
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     const coetcd::client client = w.client();
     coetcd::watcher seen = w.await(client.watch("a"));
     w.etcd->tells = false;
@@ -1107,12 +1105,12 @@ TEST_CASE("a stream on which nobody can ask is resumed if etcd has fallen silent
     };
     w.env->pass(65s);
     CHECK(values(now(w, seen).events) == strings{"1"});
-    CHECK(w.etcd->streams() == 1);
+    CHECK(w.etcd->watching_streams() == 1);
 }
 
 TEST_CASE("a slow reader behind a proxy is told to stop, too", "[watch][proxy]") {
     world w;
-    w.etcd->duplex = way::buffered;
+    w.env->duplex = way::buffered;
     const coetcd::client client = w.client();
     coetcd::watch_options small;
     small.buffer = 1;
@@ -1133,7 +1131,7 @@ TEST_CASE("a slow reader behind a proxy is told to stop, too", "[watch][proxy]")
 
 TEST_CASE("a pause of the only watch is no end", "[watch][proxy]") {
     world w;
-    w.etcd->duplex = GENERATE(way::direct, way::buffered);
+    w.env->duplex = GENERATE(way::direct, way::buffered);
     const coetcd::client client = w.client();
     coetcd::watch_options small;
     small.buffer = 1;
@@ -1162,7 +1160,7 @@ TEST_CASE("behind a proxy nothing is left, whenever a watch is cancelled or dest
           "[watch][proxy][cancellation]") {
     for (auto when = 0ms; when < 3100ms; when += (when < 1990ms ? 100ms : 1ms)) {
         world w;
-        w.etcd->duplex = way::buffered;
+        w.env->duplex = way::buffered;
         std::optional<coetcd::client> client = w.client();
         auto starting = w.start(client->watch("a"));
         w.env->pass(when);
@@ -1185,7 +1183,7 @@ TEST_CASE("the whole world may end under a watch", "[watch]") {
     for (const way path : {way::direct, way::buffered}) {
         for (auto when = 0ms; when < 3050ms; when += (when < 10ms || when > 1995ms ? 1ms : 100ms)) {
             world w;
-            w.etcd->duplex = path;
+            w.env->duplex = path;
             const coetcd::client client = w.client();
             const auto starting = w.start(client.watch("a"));
             w.env->pass(when);

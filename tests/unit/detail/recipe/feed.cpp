@@ -247,9 +247,8 @@ TEST_CASE("a watch that etcd ends begins anew", "[feed]") {
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
-    f.env->push(stream,
-                R"({"result":{"header":{},"watch_id":"1","canceled":true,"cancel_reason":)"
-                R"("etcdserver: mvcc: required revision has been compacted"}})");
+    stream->push(R"({"result":{"header":{},"watch_id":"1","canceled":true,"cancel_reason":)"
+                 R"("etcdserver: mvcc: required revision has been compacted"}})");
     f.put("b"); // in between
     f.env->pass(1500ms);
     CHECK(next.get() == "b");
@@ -487,7 +486,7 @@ TEST_CASE("a reader is told something however fast things change", "[feed]") {
 
 TEST_CASE("behind a proxy that completes requests the first answer comes at once", "[feed]") {
     feed_fixture f;
-    f.etcd->duplex = support::fake_etcd::way::buffered;
+    f.env->duplex = scripted_env::way::buffered;
     f.put("a");
     const auto began = f.env->now();
     CHECK(f.told() == "a");

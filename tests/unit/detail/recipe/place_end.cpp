@@ -179,7 +179,7 @@ TEST_CASE("a storm of cancellations costs no session its lease", "[place_end][ca
         for (int i = 0; i != names; ++i) {
             wanted.emplace_back(session, "n" + std::to_string(i));
         }
-        w.env->latency = 1500ms; // etcd is slow
+        w.env->round_trip = 1500ms; // etcd is slow
         std::size_t next = 0;
         for (int round = 0; round != 3000; ++round) {
             std::vector<background<void>> storm;
@@ -199,7 +199,7 @@ TEST_CASE("a storm of cancellations costs no session its lease", "[place_end][ca
             REQUIRE(mutex.owns_lock());
         }
         REQUIRE(std::count_if(w.etcd->keys.begin(), w.etcd->keys.end(), is_place) == 1);
-        w.env->latency = 2ms;
+        w.env->round_trip = 2ms;
         w.await(wanted.front().lock());
     }
 }
@@ -220,7 +220,7 @@ TEST_CASE("what a lost session waits for goes with one request", "[place_end]") 
     }
     w.env->pass(1s);
     REQUIRE(w.etcd->keys.size() == 401);
-    w.etcd->renews = false;
+    w.env->renews = false;
     w.env->calls.clear();
     w.env->pass(10s);
     REQUIRE(session.reason() == coetcd::session_end::deadline);

@@ -57,13 +57,13 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
     coetcd::session session = w.await(coetcd::session::open(client));
     const auto impl = coetcd::detail::access::impl(session);
     w.etcd->write("ahead", "");
-    w.env->latency = 1s; // two requests under way: there is no room for another one
+    w.env->round_trip = 1s; // two requests under way: there is no room for another one
     for (int i = 0; i != 2; ++i) {
         impl->owner->transactions->submit(std::make_shared<coetcd::detail::lane_part>(
             coetcd::txn().then(coetcd::op::range("other"))));
         w.env->pass(1ms);
     }
-    w.env->latency = 2ms;
+    w.env->round_trip = 2ms;
     coetcd::detail::notifier wake(impl->world);
     vigil waits(impl, wake);
     waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());

@@ -70,9 +70,8 @@ public:
     }
     /// etcd ends a watch by itself.
     void end_watch(int id) {
-        w.env->push(stream_,
-                    R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
-                        R"(","canceled":true,"cancel_reason":"etcdserver: permission denied"}})");
+        stream_->push(R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
+                      R"(","canceled":true,"cancel_reason":"etcdserver: permission denied"}})");
         pass();
     }
 
@@ -156,7 +155,7 @@ TEST_CASE("a watch that was in force before a life was heard of is not blind",
           "[service][key_watch]") {
     key_watch_fixture f;
     const auto watch = f.watch("k");
-    f.pass(f.w.env->latency);
+    f.pass(f.w.env->round_trip);
     REQUIRE(watch->blind());
     const int told = f.told;
     const time_point created = f.now();

@@ -568,7 +568,7 @@ TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[
 
 TEST_CASE("patient ones alone never take all that may be under way", "[service][lane]") {
     lane_fixture f;
-    f.w.env->latency = 1s; // a member far away, or slow
+    f.w.env->round_trip = 1s; // a member far away, or slow
     const auto look = [&f](const std::string& key) {
         const part_ptr p = put_new(key);
         p->order = rank::patient;

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/fake_etcd.hpp"
 #include "support/scripted_env.hpp"
 #include "support/world.hpp"
 
@@ -37,13 +36,12 @@ class renewals_fixture {
 public:
     explicit renewals_fixture(std::size_t count = 3)
         : context(std::make_unique<asio::io_context>(1))
-        , env(std::make_shared<scripted_env>(*context))
-        , etcd(std::make_unique<support::fake_etcd>(env)) {
+        , env(std::make_shared<scripted_env>(*context)) {
         const std::vector<logic::endpoint> where = {logic::parse_endpoint("http://etcd:1")};
         renewing = std::make_shared<renewals>(std::make_shared<router>(env, where));
         for (std::size_t i = 0; i != count; ++i) {
             ids.push_back(static_cast<lease_id>(i) + 1);
-            (void)etcd->call(
+            (void)env->store.call(
                 0, rpc::lease_grant, wire::encode(wire::lease_grant_request{10s, ids.back()}));
         }
         env->decide = [this](const call_request&) {
@@ -101,7 +99,6 @@ public:
 
     std::unique_ptr<asio::io_context> context;
     std::shared_ptr<scripted_env> env;
-    std::unique_ptr<support::fake_etcd> etcd;
     std::shared_ptr<renewals> renewing;
     std::vector<lease_id> ids;
     std::vector<fate> script;        ///< Of the first requests.
@@ -158,7 +155,7 @@ TEST_CASE("renewals that come while one is under way share the next request", "[
     REQUIRE(f.sizes() == std::vector<std::size_t>{1, 5});
     CHECK(f.asked(0) == std::vector<lease_id>{1});
     CHECK(f.asked(1) == std::vector<lease_id>{2, 3, 4, 5, 6});
-    CHECK(f.sent_at[1] == began + f.env->latency);
+    CHECK(f.sent_at[1] == began + f.env->round_trip);
     for (std::size_t i = 0; i != all.size(); ++i) {
         const renewals::result got = all[i].get();
         CHECK_FALSE(got.ec);
@@ -177,9 +174,9 @@ TEST_CASE("a full request does not wait, two are under way at the most, and the 
     REQUIRE(f.sizes() == std::vector<std::size_t>{1, full, full, full, 2});
     CHECK(f.sent_at[0] == began);
     CHECK(f.sent_at[1] == began);
-    CHECK(f.sent_at[2] == began + f.env->latency);
-    CHECK(f.sent_at[3] == began + f.env->latency);
-    CHECK(f.sent_at[4] == began + 2 * f.env->latency);
+    CHECK(f.sent_at[2] == began + f.env->round_trip);
+    CHECK(f.sent_at[3] == began + f.env->round_trip);
+    CHECK(f.sent_at[4] == began + 2 * f.env->round_trip);
     std::vector<lease_id> order;
     for (std::size_t i = 0; i != f.env->calls.size(); ++i) {
         const auto some = f.asked(i);
@@ -237,7 +234,7 @@ TEST_CASE("who finds as many under way as there may be goes when one of them has
     CHECK(f.env->calls.size() == 2);
     f.env->pass(100ms);
     REQUIRE(f.sizes() == std::vector<std::size_t>{1, 1, 2});
-    CHECK(f.sent_at[2] == began + 300ms + f.env->latency);
+    CHECK(f.sent_at[2] == began + 300ms + f.env->round_trip);
     CHECK_FALSE(third.get().ec);
     CHECK_FALSE(fourth.get().ec);
     CHECK_FALSE(second.ended());
@@ -309,7 +306,7 @@ TEST_CASE("a renewal that is to go alone does so, whatever is under way", "[rene
 TEST_CASE("after a failure of all, renewals do not stand in each other's way", "[renewals]") {
     renewals_fixture f(200);
     std::vector<background<renewals::result>> all;
-    f.env->latency = 150ms; // etcd is far away
+    f.env->round_trip = 150ms; // etcd is far away
     for (const lease_id id : f.ids) {
         all.push_back(f.start(id, 2s, true)); // each of them has failed before
     }
@@ -317,7 +314,7 @@ TEST_CASE("after a failure of all, renewals do not stand in each other's way", "
     std::size_t under_way = 0;
     f.env->decide = [&](const call_request&) {
         most = std::max(most, ++under_way);
-        f.env->at(f.env->now() + f.env->latency, [&] { --under_way; });
+        f.env->at(f.env->now() + f.env->round_trip, [&] { --under_way; });
         return fate();
     };
     f.env->pass(1200ms);
@@ -345,7 +342,7 @@ TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it",
 
 TEST_CASE("a lease that is gone is told as such, and the others are renewed", "[renewals]") {
     renewals_fixture f(4);
-    f.etcd->revoke(3);
+    f.env->store.revoke(3);
     auto all = f.start_all();
     f.env->pass(10ms);
     for (std::size_t i = 0; i != all.size(); ++i) {
