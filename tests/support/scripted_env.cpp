@@ -7,7 +7,6 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/execution_context.hpp>
 
-#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -177,6 +176,7 @@ void scripted_env::at(time_point when, std::function<void()> fire) {
 }
 
 void scripted_env::run(asio::awaitable<void> body) {
+    const auto settle = [this] { pass(std::chrono::nanoseconds(0)); };
     bool ended = false;
     std::exception_ptr failure;
     asio::co_spawn(executor(), std::move(body), [&](std::exception_ptr e) {
@@ -184,10 +184,12 @@ void scripted_env::run(asio::awaitable<void> body) {
         ended = true;
     });
     const std::chrono::nanoseconds limit = world::now() + std::chrono::hours(1);
-    for (pass(std::chrono::nanoseconds(0)); !ended; pass(std::chrono::nanoseconds(0))) {
+    settle();
+    while (!ended) {
         if (world::now() > limit || !step()) {
             throw std::runtime_error("scripted_env: the body waits for what never comes");
         }
+        settle();
     }
     if (failure) {
         std::rethrow_exception(failure);
