@@ -32,7 +32,8 @@ private:
     void shutdown() override {
         // It may be the last one who knows of it.
         if (const auto keep = tenant ? tenant->weak_from_this().lock() : nullptr) {
-            std::exchange(tenant, nullptr)->shut_down();
+            keep->tenancy_ = nullptr;
+            keep->shut_down();
         }
     }
 };
@@ -53,8 +54,8 @@ testing::world::options options_of_script() {
 scripted_env::scripted_env(asio::io_context& where)
     : world(42, options_of_script())
     , home_(add_process(&where))
-    , tenancy_(asio::use_service<tenancy>(where)) {
-    tenancy_.tenant = this;
+    , tenancy_(&asio::use_service<tenancy>(where)) {
+    tenancy_->tenant = this;
     store.batch = 1; // so that some history takes several messages
     on_call = [this](const call_request& request, reply& r) {
         store.expire();
@@ -89,8 +90,8 @@ scripted_env::scripted_env(asio::io_context& where)
 }
 
 scripted_env::~scripted_env() {
-    if (tenancy_.tenant == this) {
-        tenancy_.tenant = nullptr;
+    if (tenancy_ && tenancy_->tenant == this) {
+        tenancy_->tenant = nullptr;
     }
     shut_down();
 }

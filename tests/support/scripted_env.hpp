@@ -113,7 +113,7 @@ private:
     void closed(server_stream& from) override;
 
     const std::shared_ptr<process> home_;
-    tenancy& tenancy_;
+    tenancy* tenancy_; ///< Null: the context has gone.
     /// How the client ends up with an answer, if it is no answer.
     std::map<const coetcd::detail::call_request*, coetcd::detail::reply> odd_;
     std::vector<std::weak_ptr<server_stream>> streams_;
