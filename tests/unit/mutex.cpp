@@ -605,7 +605,7 @@ TEST_CASE("what etcd refuses is reported at once, and leaves no place", "[mutex]
     w.etcd->no_space = false;
     w.await(mutex.lock());
     w.etcd->no_space = true;
-    REQUIRE(w.await(mutex.unlock())); // works without space
+    REQUIRE(w.await(mutex.unlock()));     // works without space
     REQUIRE(w.etcd->under("m/").empty()); // an epoch may have found space meanwhile
 }
 
