@@ -4,7 +4,6 @@
 #include <coetcd/testing.hpp> // what is defined of it
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/error.hpp>
 #include <boost/asio/execution_context.hpp>
 
 #include <exception>
@@ -15,7 +14,6 @@ namespace support {
 
 namespace asio = boost::asio;
 using namespace coetcd::detail;
-using coetcd::errc;
 
 /// What waits in a context ends with it, as Asio's timers do.
 class scripted_env::tenancy final : public asio::execution_context::service {
