@@ -34,9 +34,10 @@
 /// and etcd refuses the whole request.
 namespace coetcd::detail::logic {
 
-/// The keys of the queue of a name that were put at a revision: those of one attempt.
+/// The keys of the queue of a name that were put at a revision: those of one attempt. Whole: of
+/// keys only etcd 3.7 does not tell the leases.
 inline range_request life_of(const std::string& name, std::int64_t token) {
-    range_options how = transactions::keys_only();
+    range_options how;
     how.min_create_revision = token;
     how.max_create_revision = token;
     return range_request(key_range::prefix(name + "/"), how);

@@ -62,7 +62,7 @@ TEST_CASE("a life is found by its revision alone", "[logic][admin]") {
     CHECK(r.range.range_end == "m0");
     CHECK(r.options.min_create_revision == 50);
     CHECK(r.options.max_create_revision == 50);
-    CHECK(r.options.keys_only);
+    CHECK_FALSE(r.options.keys_only); // its leases are wanted
     CHECK_FALSE(r.options.serializable);
     CHECK(r.options.limit == 0);
 }
