@@ -33,6 +33,14 @@ std::vector<std::string> ids(const legacy& l) {
 
 } // namespace
 
+TEST_CASE("a queue is read with its leases", "[logic][legacy]") {
+    const coetcd::range_request queue = whole_queue("m");
+    CHECK_FALSE(queue.options.keys_only); // etcd 3.7 leaves them out then
+    CHECK(queue.range.key == "m/");
+    CHECK(queue.range.range_end == "m0");
+    CHECK(queue.options.limit == 0);
+}
+
 TEST_CASE("the legacy is what other objects with the lease have put", "[logic][legacy]") {
     const std::vector<key_value> queue = {
         key("m/abc-1-0", lease, 3),
