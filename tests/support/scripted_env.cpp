@@ -195,8 +195,4 @@ void scripted_env::run(asio::awaitable<void> body) {
     }
 }
 
-void scripted_env::pass(std::chrono::nanoseconds time) {
-    world::pass(time);
-}
-
 } // namespace support

@@ -74,8 +74,6 @@ public:
     /// Runs `body` to its end and rethrows what it throws. Fails if it takes more than an hour of
     /// this world's time.
     void run(boost::asio::awaitable<void> body);
-    /// Lets time pass.
-    void pass(std::chrono::nanoseconds time);
     /// The process is stopped: the clock goes on, and nothing else does.
     void stall(std::chrono::nanoseconds time) { skip(time); }
 

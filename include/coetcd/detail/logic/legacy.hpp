@@ -27,12 +27,11 @@ struct legacy {
     bool owns = false;            ///< The first of them is the oldest of the queue.
 };
 
-/// Reads a queue, oldest first. Whole: of keys only etcd 3.7 does not tell the leases.
-inline range_request whole_queue(const std::string& name) {
-    range_options oldest_first;
-    oldest_first.order = sort_order::ascend;
-    oldest_first.target = sort_target::create;
-    return range_request(key_range::prefix(name + "/"), oldest_first);
+/// Reads a queue, oldest first. Of `keys_only` etcd 3.7 does not tell the leases.
+inline range_request whole_queue(const std::string& name, range_options how = {}) {
+    how.order = sort_order::ascend;
+    how.target = sort_target::create;
+    return range_request(key_range::prefix(name + "/"), std::move(how));
 }
 
 /// Whether a key of this id is a slot of some session object with this lease.

@@ -195,7 +195,8 @@ public:
     /// How many keys are before the session's own.
     static asio::awaitable<std::optional<std::size_t>> position(std::shared_ptr<holder> self) {
         session_impl& s = *self->session;
-        const range_request queue = logic::whole_queue(self->name);
+        const range_request queue =
+            logic::whole_queue(self->name, logic::transactions::keys_only());
         const outcome<range_response> r =
             co_await call(s.owner, queue, s.owner->within(s.request_timeout));
         r.check();

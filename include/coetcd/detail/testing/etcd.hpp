@@ -136,6 +136,8 @@ public:
     /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9:
     /// a bad one is refused only where something is to be stored.
     bool guards_leases = true;
+    /// A range of keys only tells their leases, as before 3.7.
+    bool tells_leases_of_keys = false;
     /// Turns authentication on.
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }
@@ -236,7 +238,7 @@ private:
                std::int64_t now,
                const std::vector<change>& pending,
                json_writer& out) const;
-    static void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only);
+    void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only) const;
     void put(value request, edit& e, json_writer& out);
     std::int64_t erase_range(value request, edit& e, json_writer* out);
     static bool holds(value condition, const store_map& in);

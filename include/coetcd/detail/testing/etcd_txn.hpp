@@ -31,7 +31,7 @@ COETCD_DECL etcd::store_map etcd::keys_at(std::int64_t then,
 }
 
 COETCD_DECL void
-etcd::write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only) {
+etcd::write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only) const {
     out.open();
     out.bytes("key", key);
     out.number("create_revision", r.create_revision);
@@ -40,7 +40,9 @@ etcd::write_kv(json_writer& out, const std::string& key, const record& r, bool k
     if (!keys_only) {
         out.bytes("value", r.value);
     }
-    out.number("lease", r.lease);
+    if (!keys_only || tells_leases_of_keys) {
+        out.number("lease", r.lease);
+    }
     out.close();
 }
 
