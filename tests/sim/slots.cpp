@@ -144,9 +144,10 @@ void slot_rules::sent(std::uint64_t number, const process&, const lock_requests&
         return;
     }
     call& c = calls_[number];
-    c.erases = what.erases;
     for (const std::string& key : what.erases) {
-        uses_[key].erasing = true;
+        use& u = uses_[key];
+        u.erasing = true;
+        c.erases.push_back({key, u.attempt});
     }
     for (const lock_requests::entry& e : what.puts) {
         use& u = uses_[e.key];
@@ -169,9 +170,9 @@ void slot_rules::served() {
     if (const auto found = calls_.find(serving_); found != calls_.end()) {
         call& c = found->second;
         c.erased.clear();
-        for (const std::string& key : c.erases) {
-            if (!world_.store.keys.contains(key)) {
-                c.erased.push_back(key);
+        for (const entry& e : c.erases) {
+            if (!world_.store.keys.contains(e.key)) {
+                c.erased.push_back(e.key);
             }
         }
         for (const entry& e : c.puts) {
@@ -213,14 +214,22 @@ void slot_rules::changed(const etcd::change& c, bool lease_returned) {
         }
         return;
     }
-    if (c.deleted || c.before.version != 0 || lease_returned) {
+    const auto by = calls_.find(serving_);
+    if (by == calls_.end() || lease_returned) {
+        return; // an operator's
+    }
+    if (c.deleted) {
+        for (const entry& e : by->second.erases) {
+            if (e.key == c.key && e.attempt < uses_[e.key].attempt) {
+                world_.fail("what was to end an attempt that is over has erased " + c.key);
+            }
+        }
+        return;
+    }
+    if (c.before.version != 0) {
         return;
     }
     // A life begins.
-    const auto by = calls_.find(serving_);
-    if (by == calls_.end()) {
-        return; // an operator's
-    }
     for (const entry& e : by->second.puts) {
         const use& u = uses_[e.key];
         if (e.key == c.key && (e.attempt < u.attempt || e.attempt <= u.over)) {
@@ -370,8 +379,13 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
                 return asks(c.first) && c.second > lives_[e] &&
                        c.second == world_.store.keys.at(c.first).create_revision;
             });
-        // Other looks were to be sent before.
-        const auto looking = std::count(what.looks.begin(), what.looks.end(), e.key);
+        // A waiter looks at its own key, too. Other looks were to be sent before.
+        const bool by_waiter =
+            std::any_of(what.looks.begin(), what.looks.end(), [&](const std::string& key) {
+                return key != e.key && lock_key::parse(key)->name == name;
+            });
+        const auto looking =
+            by_waiter ? std::count(what.looks.begin(), what.looks.end(), e.key) : 0;
         const auto woken = static_cast<std::uint64_t>(confirming + looking);
         wakes += woken;
         woken_[e] += woken;

@@ -84,7 +84,7 @@ private:
     };
     struct call {
         std::vector<entry> puts;
-        std::vector<std::string> erases;
+        std::vector<entry> erases;
         std::vector<std::string> erased; ///< What was not there any more when it was served.
     };
     /// The keys of a session object for a name.
