@@ -62,12 +62,14 @@ struct session_report {
     session_end reason;
 };
 
-/// The end of `lock`, `try_lock` or the like.
+/// The end of `lock`, `try_lock`, `resume` or the like. Of each that `acquired` is true for there
+/// will be one `lock_hold_report`.
 struct lock_wait_report {
     std::string_view name;
     std::chrono::nanoseconds waited;
     bool acquired;
-    error_code failure; ///< Clear although not acquired: it was not handed over in time.
+    error_code
+        failure; ///< Clear although not acquired: it was not handed over in time, or not ours.
 };
 
 /// The end of the ownership of a lock.

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/logic/delay.hpp>
 #include <coetcd/detail/recipe/missing_key.hpp>
+#include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 
@@ -76,27 +77,6 @@ public:
 
 private:
     using at = logic::standing::place;
-
-    /// Tells the observer, if there is one, how `work` ends.
-    static result observed(std::shared_ptr<session_impl> s, std::string name, result work) {
-        if (!s->owner->options.observer) {
-            return work;
-        }
-        return observe(std::move(s), std::move(name), std::move(work));
-    }
-    static result observe(std::shared_ptr<session_impl> s, std::string name, result work) {
-        coetcd::observer& to = *s->owner->options.observer;
-        const time_point began = s->world.now();
-        std::shared_ptr<place> taken;
-        try {
-            taken = co_await std::move(work);
-        } catch (const boost::system::system_error& e) {
-            to.on_lock_wait({name, s->world.now() - began, false, e.code()});
-            throw;
-        }
-        to.on_lock_wait({name, s->world.now() - began, taken != nullptr, {}});
-        co_return taken;
-    }
 
     static result follow_protocol(std::shared_ptr<session_impl> s,
                                   const recipe& how,

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -78,10 +79,8 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     co_return now.at == logic::standing::place::owner;
 }
 
-/// Takes over what an earlier object with the session's lease holds.
-/// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
 inline asio::awaitable<std::shared_ptr<place>>
-resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
+inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     const when in_time = s->owner->within(s->request_timeout);
@@ -116,13 +115,19 @@ resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     co_return taken;
 }
 
-/// Takes over a certain life of a key, if it is the session's lease that holds it.
-/// @returns Nothing if it does not; nothing is changed then.
-inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<session_impl> s,
-                                                           const recipe& how,
-                                                           std::string name,
-                                                           std::string key,
-                                                           std::int64_t create_revision) {
+/// Takes over what an earlier object with the session's lease holds.
+/// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
+inline asio::awaitable<std::shared_ptr<place>>
+resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
+    auto work = inherit_hold(s, how, name);
+    return observed(std::move(s), std::move(name), std::move(work));
+}
+
+inline asio::awaitable<std::shared_ptr<place>> inherit_life(std::shared_ptr<session_impl> s,
+                                                            const recipe& how,
+                                                            std::string name,
+                                                            std::string key,
+                                                            std::int64_t create_revision) {
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     std::shared_ptr<place> taken;
@@ -141,6 +146,17 @@ inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<sessi
         taken->grant();
     }
     co_return taken;
+}
+
+/// Takes over a certain life of a key, if it is the session's lease that holds it.
+/// @returns Nothing if it does not; nothing is changed then.
+inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<session_impl> s,
+                                                           const recipe& how,
+                                                           std::string name,
+                                                           std::string key,
+                                                           std::int64_t create_revision) {
+    auto work = inherit_life(s, how, name, std::move(key), create_revision);
+    return observed(std::move(s), std::move(name), std::move(work));
 }
 
 } // namespace coetcd::detail

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/recipe/resume.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -119,6 +122,43 @@ TEST_CASE("what was resumed is lost and given back as any other lock", "[resume]
         INFO("how " << how);
         REQUIRE(w.etcd->under("m/").empty());
     }
+}
+
+TEST_CASE("the observer hears of what is resumed as of any other lock", "[resume]") {
+    struct listening final : coetcd::observer {
+        void on_lock_wait(const coetcd::lock_wait_report& r) override {
+            told += r.acquired ? "+" : r.failure ? "!" : "-";
+            told += r.name;
+        }
+        void on_lock_hold(const coetcd::lock_hold_report& r) override {
+            told += "/";
+            told += r.name;
+        }
+        std::string told;
+    };
+    world w;
+    const auto heard = std::make_shared<listening>();
+    coetcd::client_options options;
+    options.observer = heard;
+    const coetcd::client client = w.client(options);
+    coetcd::session first = w.await(coetcd::session::open(client));
+    coetcd::mutex m(first, "m");
+    w.await(m.lock());
+    const coetcd::lease_id lease = first.orphan();
+    w.env->pass(10ms);
+    REQUIRE(std::exchange(heard->told, "") == "+m/m");
+
+    coetcd::session heir = w.await(coetcd::session::adopt(client, lease)).value();
+    coetcd::mutex own(heir, "m");
+    REQUIRE(w.await(own.resume()));
+    REQUIRE_FALSE(w.await(coetcd::mutex(heir, "n").resume()));
+    REQUIRE(w.await(own.unlock()));
+    REQUIRE(std::exchange(heard->told, "") == "+m-n/m");
+    heir.orphan();
+    auto refused = w.start(own.resume());
+    w.env->pass(1ms);
+    REQUIRE(refused.code() == errc::session_closed);
+    REQUIRE(heard->told == "!m");
 }
 
 TEST_CASE("a late request of the first owner does not bring back what was resumed", "[resume]") {
