@@ -123,6 +123,7 @@ struct totals {
     std::uint64_t calls = 0;
     std::uint64_t grants = 0;
     std::uint64_t shared_grants = 0;
+    std::uint64_t resumed = 0;
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;
@@ -168,6 +169,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.calls += o.calls;
     t.grants += o.grants;
     t.shared_grants += o.shared_grants;
+    t.resumed += o.resumed;
     t.upgrades += o.upgrades;
     t.downgrades += o.downgrades;
     t.permits += o.permits;
@@ -281,13 +283,14 @@ int simulate(const arguments& a) {
     std::cout << "seeds " << a.seed << " to " << seed - 1 << "; " << t.schedules << " schedules in "
               << took << " s, " << static_cast<double>(t.schedules) / busy
               << " a second of the processor's, " << t.replays << " of them run twice\n"
-              << t.calls << " calls, " << t.grants << " locks granted, " << t.shared_grants
-              << " shared or several (" << t.upgrades << " upgrades, " << t.downgrades
-              << " downgrades), " << t.permits << " permits, " << t.told
-              << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
-              << " values proclaimed, " << t.states << " states observed, " << t.cancellations
-              << " cancellations, " << t.points << " points of cancellation and failure, "
-              << t.virtual_seconds / 3600 << " h of simulated time\n"
+              << t.calls << " calls, " << t.grants << " locks granted and " << t.resumed
+              << " resumed, " << t.shared_grants << " shared or several (" << t.upgrades
+              << " upgrades, " << t.downgrades << " downgrades), " << t.permits << " permits, "
+              << t.told << " changes told to watchers, " << t.compactions << " compactions, "
+              << t.proclaimed << " values proclaimed, " << t.states << " states observed, "
+              << t.cancellations << " cancellations, " << t.points
+              << " points of cancellation and failure, " << t.virtual_seconds / 3600
+              << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

@@ -21,7 +21,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }
-        slots.changed(c, ended_.contains(c.now.lease));
+        slots.changed(c, ended_.contains((c.deleted ? c.before : c.now).lease));
         herd.changed(c);
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
@@ -131,8 +131,8 @@ void referee::told_of_loss(lease_id id, session_end why) {
 
 void referee::renewed(lease_id id, bool failed, nanoseconds took) {
     const auto found = sessions_.find(id);
-    if (found == sessions_.end()) {
-        return;
+    if (found == sessions_.end() || orphans_.contains(id)) {
+        return; // that of who orphaned it may come late
     }
     known_session& known = found->second;
     const auto s = known.impl.lock();
@@ -277,11 +277,7 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
     if (!fences_.insert({h.name, h.fence}).second) {
         world_.fail("a fencing token was given twice");
     }
-    for (const hold& other : holds_) {
-        if (other.name == h.name && !excused(other) && !excused(h) && other.valid() && h.valid()) {
-            world_.fail("two hold a lock: " + other.key + " and " + h.key);
-        }
-    }
+    look_for_another(h);
     for (const request& other : requests_) {
         if (other.lease == h.lease && other.name == h.name && other.queues &&
             other.arrival < r->arrival && !other.cancelled && r->queues) {
@@ -290,6 +286,33 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
     }
     holds_.push_back(std::move(h));
     return std::prev(holds_.end());
+}
+
+void referee::look_for_another(const hold& h) {
+    for (const hold& other : holds_) {
+        if (other.name == h.name && !excused(other) && !excused(h) && other.valid() && h.valid()) {
+            world_.fail("two hold a lock: " + other.key + " and " + h.key);
+        }
+    }
+}
+
+std::list<hold>::iterator referee::resumed(hold h) {
+    ++resumptions;
+    world_.note("resumed", static_cast<std::uint64_t>(h.fence), h.key);
+    if (!fences_.contains({h.name, h.fence})) {
+        world_.fail("a lock was resumed that was never granted: " + h.key);
+    }
+    look_for_another(h);
+    holds_.push_back(std::move(h));
+    return std::prev(holds_.end());
+}
+
+void referee::not_resumed(const std::string& key, std::int64_t fence) {
+    const auto found = world_.store.keys.find(key);
+    if (found != world_.store.keys.end() && found->second.create_revision == fence &&
+        world_.count_of(fault::stale_read) == 0) {
+        world_.fail("a lock was not resumed, and its lease holds it: " + key);
+    }
 }
 
 void referee::gives_back(std::list<hold>::iterator h) {
@@ -357,7 +380,8 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         }
     }
     for (const auto& [name, o] : current_) {
-        if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
+        const nanoseconds more = orphans_.contains(o.lease) ? 2 * nanoseconds(longest_ttl) : 0s;
+        if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound + more) {
             continue;
         }
         const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
@@ -390,7 +414,8 @@ void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
          k != world_.store.keys.end() && k->first.starts_with(queue_prefix) && old > healed_at;
          ++k) {
         const std::optional<lock_key> of = lock_key::parse(k->first);
-        if (of && of->queued && begun_[{k->first, k->second.create_revision}] < old) {
+        if (of && of->queued && begun_[{k->first, k->second.create_revision}] < old &&
+            !orphans_.contains(k->second.lease)) {
             const auto wanted = wanted_at_.find({k->second.lease, of->name});
             const bool in_use = wanted != wanted_at_.end() && wanted->second >= old;
             if (++kept[{k->second.lease, of->name}] > (in_use ? 1 : 0)) {
@@ -413,7 +438,11 @@ bool referee::excused(const hold& h) const {
 }
 
 void referee::look_for_untold_loss(lease_id id, going_on which) {
-    const known_session& s = sessions_.at(id);
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+        return; // it was orphaned
+    }
+    const known_session& s = found->second;
     if (!s.prompt || s.in->has_crashed() || s.in->pauses != s.pauses_then || !s.sound_clock) {
         return;
     }

@@ -170,6 +170,16 @@ public:
     std::list<hold>::iterator granted(std::list<request>::iterator r, hold h);
     void gives_back(std::list<hold>::iterator h);
 
+    /// Its session left it to whoever adopts its lease, and nobody renews that until then.
+    void orphaned(lease_id id) {
+        orphans_.insert(id);
+        sessions_.erase(id);
+    }
+    /// What was granted once is held again, by who adopted the lease.
+    std::list<hold>::iterator resumed(hold h);
+    /// Or not.
+    void not_resumed(const std::string& key, std::int64_t fence);
+
     /// @param certain Every request was answered, so that the answer must be right.
     void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain);
     /// @param repeated A request of it was repeated on the way: the second time an unlock finds
@@ -191,6 +201,7 @@ public:
     bool has_unnoticed() const;
 
     std::uint64_t grants = 0;
+    std::uint64_t resumptions = 0;
     std::uint64_t told_changes = 0;
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
@@ -228,6 +239,8 @@ private:
         nanoseconds when;
     };
 
+    /// Two may not hold one lock.
+    void look_for_another(const hold& h);
     void look_for_surplus(nanoseconds healed_at, nanoseconds bound);
 
     /// Whether etcd itself took it away, so that its user may not know it yet.
@@ -292,6 +305,7 @@ private:
     bool calm_ = false;
     bool look_at_states_ = false;
     std::map<lease_id, nanoseconds> crashed_;
+    std::set<lease_id> orphans_; // and those whose successor may have given up
     std::list<watching> watches_;
     std::vector<nanoseconds> changed_at_; // of each change in etcd's history
 };

@@ -49,6 +49,7 @@ outcome run(const plan& p) {
     s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) || s.crowded ? 1000 : 2;
     w.store.piece = luck.one_in(2) ? 0 : 2;
+    w.store.tells_leases_of_keys = chance(chance::derive(p.seed, 7)).one_in(2);
     sky above = random ? draw_sky(luck) : sky::clear;
     if (s.crowded && above != sky::clear) {
         above = sky::mixed;
@@ -291,6 +292,7 @@ outcome run(const plan& p) {
     result.cancellations = s.cancellations;
     result.grants = s.judge.grants;
     result.shared_grants = s.judge.sharing.grants;
+    result.resumed = s.judge.resumptions;
     result.upgrades = s.judge.sharing.upgrades;
     result.downgrades = s.judge.sharing.downgrades;
     result.permits = s.judge.permits.grants;

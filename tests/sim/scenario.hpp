@@ -36,6 +36,7 @@ struct outcome {
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
     std::uint64_t shared_grants = 0; ///< To read, to write, or of several locks.
+    std::uint64_t resumed = 0;
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;

@@ -227,12 +227,19 @@ asio::awaitable<void> actor::job(int rounds) {
 asio::awaitable<std::optional<coetcd::session>> actor::open_session() {
     std::optional<coetcd::session> opened;
     const coetcd::session_options how(s_.ttl);
-    if (s_.taste.one_in(2)) {
-        coetcd::session made = co_await coetcd::session::open(*client_, how);
-        opened.emplace(std::move(made));
-    } else { // of a lease that is there already
-        const coetcd::lease_grant_response granted = co_await client_->lease_grant(s_.ttl);
-        opened = co_await coetcd::session::adopt(*client_, granted.id, how);
+    try {
+        if (s_.taste.one_in(2)) {
+            coetcd::session made = co_await coetcd::session::open(*client_, how);
+            opened.emplace(std::move(made));
+        } else { // of a lease that is there already
+            const coetcd::lease_grant_response granted = co_await client_->lease_grant(s_.ttl);
+            opened = co_await coetcd::session::adopt(*client_, granted.id, how);
+        }
+    } catch (const boost::system::system_error& e) {
+        // A lease may end before its grant is answered.
+        if (e.code() != coetcd::server_errc::not_found) {
+            throw;
+        }
     }
     co_return opened;
 }
@@ -255,11 +262,8 @@ asio::awaitable<void> actor::have_session() {
                 s_.judge.opened(coetcd::detail::access::impl(*session_), *p_, sound_clock_);
                 mourn();
             }
-        } catch (const boost::system::system_error& e) {
-            // A lease may end before its grant is answered.
-            if (e.code() != coetcd::server_errc::not_found) {
-                judge(std::current_exception());
-            }
+        } catch (const boost::system::system_error&) {
+            judge(std::current_exception());
         }
         opening_ = false;
         if (!session_) {
@@ -426,8 +430,14 @@ asio::awaitable<void> actor::observe() {
 class actor::visit {
 public:
     visit(actor& a, std::shared_ptr<operation> o, const std::string& name, way how)
+        : visit(a, std::move(o), name, how, *a.session_) {}
+    visit(actor& a,
+          std::shared_ptr<operation> o,
+          const std::string& name,
+          way how,
+          const coetcd::session& by)
         : actor_(a)
-        , session_(coetcd::detail::access::impl(*a.session_))
+        , session_(coetcd::detail::access::impl(by))
         , operation_(std::move(o))
         , how_(how)
         , request_(a.s_.judge.wants({a.p_.get(),
@@ -497,6 +507,9 @@ actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance&
     }
     if (s_.judge.book.is_open() && taste.one_in(2)) {
         return write_once(taste);
+    }
+    if (!s_.crowded && taste.one_in(12)) {
+        return hand_on(std::move(o), std::move(name), taste);
     }
     return attempt(std::move(o), std::move(name), how, taste);
 }
@@ -571,6 +584,118 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
     if (!taste.one_in(8)) { // else it goes with the mutex
         co_await unlock(v, m);
     }
+}
+
+class actor::office {
+public:
+    explicit office(const coetcd::leadership& l)
+        : term_(l) {}
+    explicit office(coetcd::leadership& l)
+        : term_(l)
+        , own_(&l) {}
+    const std::string& key() const { return term_.key(); }
+    std::int64_t fencing_token() const { return term_.term(); }
+    bool owns_lock() const { return term_.leads(); }
+    coetcd::compare is_owner() const { return term_.is_leader(); }
+    asio::awaitable<bool> unlock() const { return own_->resign(); }
+    asio::awaitable<void> proclaim(std::string value) const {
+        return term_.proclaim(std::move(value));
+    }
+
+private:
+    const coetcd::leadership& term_;
+    coetcd::leadership* const own_ = nullptr;
+};
+
+template<class Lock>
+asio::awaitable<void>
+actor::go_on(const coetcd::session& by, Lock& resumed, std::string name, chance& taste) {
+    const auto session = coetcd::detail::access::impl(by);
+    must_own(resumed);
+    struct until_the_end {
+        referee& judge;
+        std::list<hold>::iterator held;
+        ~until_the_end() { judge.gives_back(held); }
+    };
+    {
+        hold h{p_.get(),
+               std::move(name),
+               resumed.key(),
+               resumed.fencing_token(),
+               session->lease(),
+               session,
+               [&resumed] { return resumed.owns_lock(); },
+               sound_clock_,
+               false};
+        const until_the_end counted{s_.judge, s_.judge.resumed(std::move(h))};
+        (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
+    }
+    if (!taste.one_in(4)) { // else it goes with its object
+        asio::awaitable<bool> unlocking = resumed.unlock();
+        (void)co_await std::move(unlocking);
+    }
+}
+
+asio::awaitable<void>
+actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
+    std::optional<coetcd::session> first = co_await open_session();
+    if (!first) {
+        co_return;
+    }
+    s_.judge.opened(coetcd::detail::access::impl(*first), *p_, sound_clock_);
+    std::int64_t fence = 0;
+    std::string key;
+    const bool leads = s_.elects && taste.one_in(2);
+    {
+        coetcd::mutex m(*first, name);
+        coetcd::election e(*first, name);
+        std::optional<coetcd::leadership> term;
+        std::optional<office> own;
+        visit v(*this, std::move(o), name, leads ? way::campaign : way::lock, *first);
+        if (leads) {
+            coetcd::leadership won = co_await e.campaign(std::to_string(++s_.writes));
+            term.emplace(std::move(won));
+            own.emplace(*term);
+            v.granted(*own);
+        } else {
+            co_await m.lock();
+            v.granted(m);
+        }
+        (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
+        v.give_back();
+        key = v.key;
+        fence = v.fence;
+        s_.judge.orphaned(first->orphan());
+    }
+    const lease_id lease = first->lease();
+    first.reset();
+    if (taste.one_in(2)) {
+        (void)co_await p_->sleep(taste.skewed(0ms, 500ms));
+    }
+    const coetcd::session_options how(s_.ttl);
+    std::optional<coetcd::session> second = co_await coetcd::session::adopt(*client_, lease, how);
+    if (!second) {
+        co_return;
+    }
+    s_.judge.opened(coetcd::detail::access::impl(*second), *p_, sound_clock_);
+    coetcd::mutex m(*second, name);
+    coetcd::election e(*second, name);
+    if (leads) {
+        auto resuming = taste.one_in(2) ? e.resume() : e.resume(key, fence);
+        std::optional<coetcd::leadership> term = co_await std::move(resuming);
+        if (term) {
+            office own(*term);
+            co_await go_on(*second, own, std::move(name), taste);
+            co_return;
+        }
+    } else {
+        const bool ours = co_await m.resume();
+        if (ours) {
+            co_await go_on(*second, m, std::move(name), taste);
+            co_return;
+        }
+    }
+    s_.judge.not_resumed(key, fence);
 }
 
 /// From the request for shared locks to the end of their use, in the referee's books.
@@ -793,27 +918,6 @@ asio::awaitable<void> actor::use_permits(chance& taste) {
         (void)co_await std::move(releasing);
     }
 }
-
-class actor::office {
-public:
-    explicit office(const coetcd::leadership& l)
-        : term_(l) {}
-    explicit office(coetcd::leadership& l)
-        : term_(l)
-        , own_(&l) {}
-    const std::string& key() const { return term_.key(); }
-    std::int64_t fencing_token() const { return term_.term(); }
-    bool owns_lock() const { return term_.leads(); }
-    coetcd::compare is_owner() const { return term_.is_leader(); }
-    asio::awaitable<bool> unlock() const { return own_->resign(); }
-    asio::awaitable<void> proclaim(std::string value) const {
-        return term_.proclaim(std::move(value));
-    }
-
-private:
-    const coetcd::leadership& term_;
-    coetcd::leadership* const own_ = nullptr;
-};
 
 asio::awaitable<void>
 actor::campaign(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {

@@ -128,6 +128,13 @@ private:
     asio::awaitable<void>
     take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
 
+    /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
+    /// lease, and goes on.
+    asio::awaitable<void> hand_on(std::shared_ptr<operation> o, std::string name, chance& taste);
+    template<class Lock>
+    asio::awaitable<void>
+    go_on(const coetcd::session& by, Lock& resumed, std::string name, chance& taste);
+
     class sharer;
     /// Takes a lock to read or to write, and goes from one to the other; or several at once.
     asio::awaitable<void> share(chance& taste);
