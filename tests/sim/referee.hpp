@@ -175,7 +175,7 @@ public:
         orphans_.insert(id);
         sessions_.erase(id);
     }
-    /// What was granted once is held again, by who adopted the lease.
+    /// What its lease has is held again, by who adopted that.
     std::list<hold>::iterator resumed(hold h);
     /// Or not.
     void not_resumed(const std::string& key, std::int64_t fence);
