@@ -78,7 +78,7 @@ void lock_requests::read_part(json::value t) {
         }
     });
     bool elsewhere = false; // it is about more than locks
-    std::set<std::string> read;
+    std::vector<std::string> read;
     std::set<std::string> written;
     for (const char* branch : {"success", "failure"}) {
         t[branch].each([&](json::value op) {
@@ -108,7 +108,7 @@ void lock_requests::read_part(json::value t) {
                 }
                 written.insert(std::move(key));
             } else if (!put && std::string_view(branch) == "success") {
-                read.insert(std::move(key));
+                read.push_back(std::move(key));
             }
         });
     }
@@ -129,8 +129,12 @@ void lock_requests::read_part(json::value t) {
             confirms[key] = revision;
         }
     }
-    if (!compares) {
-        looks.merge(read);
+    for (std::size_t i = 0; i != read.size() && !compares; ++i) {
+        if (i + 1 != read.size() &&
+            lock_key::parse(read[i])->name == lock_key::parse(read[i + 1])->name) {
+            ahead.insert(read[i]);
+        }
+        looks.insert(read[i]);
     }
 }
 
@@ -379,14 +383,9 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
                 return asks(c.first) && c.second > lives_[e] &&
                        c.second == world_.store.keys.at(c.first).create_revision;
             });
-        // A waiter looks at its own key, too. Other looks were to be sent before.
-        const bool by_waiter =
-            std::any_of(what.looks.begin(), what.looks.end(), [&](const std::string& key) {
-                return key != e.key && lock_key::parse(key)->name == name;
-            });
-        const auto looking =
-            by_waiter ? std::count(what.looks.begin(), what.looks.end(), e.key) : 0;
-        const auto woken = static_cast<std::uint64_t>(confirming + looking);
+        // Other looks were to be sent before.
+        const auto looking = what.ahead.count(e.key);
+        const auto woken = static_cast<std::uint64_t>(confirming) + looking;
         wakes += woken;
         woken_[e] += woken;
         if (woken_[e] > 1) {
