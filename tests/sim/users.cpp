@@ -111,14 +111,16 @@ void actor::crashed() {
 
 asio::awaitable<void> actor::close_session() {
     const lease_id lease = session_->lease();
-    const bool is_calm = s_.w.healed(); // else fault after fault may use up all its time
+    const bool is_calm = s_.w.healed();            // else fault after fault may use up all its time
+    const std::uint64_t failed = p_->failed_calls; // it may wait for what was sent before
     try {
         co_await session_->close();
         if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
             s_.w.fail("close() returned, and the lease lives");
         }
     } catch (const boost::system::system_error& e) {
-        if (is_calm && s_.what.what != plan::kind::fail_at && !was_locked_out(e.code()) &&
+        if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
+            !was_locked_out(e.code()) &&
             s_.w.count_of(fault::locked_out) == 0) { // there may be no time for another login
             s_.w.fail("close() failed although nothing goes wrong");
         }
