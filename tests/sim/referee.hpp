@@ -170,7 +170,7 @@ public:
     std::list<hold>::iterator granted(std::list<request>::iterator r, hold h);
     void gives_back(std::list<hold>::iterator h);
 
-    /// Its session left it to whoever adopts its lease, and nobody renews that until then.
+    /// Its session does not renew it any more. Another one may adopt it.
     void orphaned(lease_id id) {
         orphans_.insert(id);
         sessions_.erase(id);

@@ -119,9 +119,11 @@ asio::awaitable<void> actor::close_session() {
             s_.w.fail("close() returned, and the lease lives");
         }
     } catch (const boost::system::system_error& e) {
+        // After a login that was refused there may be no time for another one.
+        const bool no_login = was_locked_out(e.code()) || (e.code() == errc::timed_out &&
+                                                           s_.w.count_of(fault::locked_out) != 0);
         if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
-            !was_locked_out(e.code()) &&
-            s_.w.count_of(fault::locked_out) == 0) { // there may be no time for another login
+            !no_login) {
             s_.w.fail("close() failed although nothing goes wrong");
         }
     }
