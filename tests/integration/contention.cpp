@@ -300,6 +300,8 @@ namespace {
 /// Starts all there is to start, and destroys it in some order, at some moment.
 awaitable<void> wreck(std::string name, unsigned seed) {
     const auto executor = co_await asio::this_coro::executor;
+    // Not counted with what is left: a put may arrive after all else, and has no lease.
+    const std::string value = "value of " + name;
     std::mt19937 random(seed);
     const auto up_to = [&](int most) {
         return std::uniform_int_distribution<int>(0, most)(random);
@@ -324,7 +326,7 @@ awaitable<void> wreck(std::string name, unsigned seed) {
     }
     std::optional<coetcd::watcher> w;
     {
-        coetcd::watcher watching = co_await c->watch(name);
+        coetcd::watcher watching = co_await c->watch(value);
         w.emplace(std::move(watching));
     }
     if (up_to(1) == 0) {
@@ -349,8 +351,8 @@ awaitable<void> wreck(std::string name, unsigned seed) {
         [&] { start(discard(m1->holder())); },
         [&] { start(discard(s1->wait_lost())); },
         [&] { start(discard(w->next())); },
-        [&] { start(discard(c->put(name, "v"))); },
-        [&] { start(discard(c->watch(name))); },
+        [&] { start(discard(c->put(value, "v"))); },
+        [&] { start(discard(c->watch(value))); },
         [&] { start(discard(session::open(*c))); },
     };
     for (int i = up_to(10); i >= 0; --i) {
@@ -375,14 +377,12 @@ awaitable<void> wreck(std::string name, unsigned seed) {
         end();
         co_await yield(up_to(5));
     }
-    const client another = connect(executor);
     for (auto& t : under_way) {
         const auto e = co_await t.how_it_ended();
         INFO(e.text);
         CHECK((!e.code || e.code == asio::error::operation_aborted ||
                e.code == coetcd::condition::ownership_lost));
     }
-    (void)co_await another.erase(name);
 }
 
 } // namespace

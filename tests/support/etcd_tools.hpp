@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -42,17 +43,30 @@ inline awaitable<std::int64_t> count(coetcd::client c, std::string prefix) {
     co_return r.count;
 }
 
-/// Waits until so many keys begin with this.
+/// Waits until so many keys begin with this. If that takes too long, tells the first that do.
 inline awaitable<void> until_count(coetcd::client c,
                                    std::string prefix,
                                    std::int64_t n,
                                    std::chrono::milliseconds within = std::chrono::seconds(5)) {
-    auto there = [c, prefix, n]() -> awaitable<bool> {
-        const auto now = co_await count(c, prefix);
-        co_return now == n;
+    std::string found;
+    auto there = [c, prefix, n, &found]() -> awaitable<bool> {
+        coetcd::range_options first;
+        first.limit = 5;
+        auto keys = coetcd::key_range::prefix(prefix);
+        const auto r = co_await c.range(std::move(keys), first);
+        found = "there are " + std::to_string(r.count);
+        for (const auto& kv : r.kvs) {
+            found += "\n" + kv.key + " = " + kv.value + ", lease " + hex(kv.lease) +
+                     ", created at " + std::to_string(kv.create_revision);
+        }
+        co_return r.count == n;
     };
     const std::string what = std::to_string(n) + " keys begin with " + prefix;
-    co_await eventually(there, within, what);
+    try {
+        co_await eventually(there, within, what);
+    } catch (const std::runtime_error& e) {
+        throw std::runtime_error(std::string(e.what()) + ": " + found);
+    }
 }
 
 inline awaitable<void> erase_all(coetcd::client c, std::string prefix) {
