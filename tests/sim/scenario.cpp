@@ -63,6 +63,7 @@ outcome run(const plan& p) {
     s.judge.prompt = prompt;
     s.sluggish = above == sky::sluggish;
     s.lingering = above == sky::deaf || above == sky::robbed;
+    s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
     s.elects = luck.one_in(3);
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 

@@ -223,7 +223,7 @@ asio::awaitable<void> actor::job(int rounds) {
         asio::awaitable<void> work = one_call(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
-        if (taste.one_in(2)) { // else at once
+        if (!s_.hasty && taste.one_in(2)) { // else at once
             (void)co_await p_->sleep(taste.skewed(0ms, 300ms));
         }
     }
@@ -483,6 +483,13 @@ public:
         }
     }
     lease_id lease() const { return session_->lease(); }
+    /// Ends when the session is renewed, or lost. Then it looks after what it holds.
+    asio::awaitable<void> renewed() {
+        const auto before = session_->certain_until();
+        while (session_->reason() == session_end::none && session_->certain_until() == before) {
+            (void)co_await actor_.p_->sleep(10ms);
+        }
+    }
     std::string key;
     std::int64_t fence = 0;
 
@@ -1056,6 +1063,10 @@ coetcd::txn actor::draw_data(chance& taste) {
 
 template<class Lock>
 asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& name, chance& taste) {
+    if (s_.hasty && taste.one_in(2)) {
+        co_await v.renewed();
+        co_return;
+    }
     const int steps = taste.between(0, s_.crowded ? 1 : 3);
     for (int i = 0; i != steps && l.owns_lock(); ++i) {
         const std::uint64_t what = taste.below(4);
