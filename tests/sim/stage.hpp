@@ -87,7 +87,8 @@ struct stage {
     bool elects = false;    ///< Some campaign instead of locking.
     bool crowded = false;   ///< Hundreds wait, each of them for a short use.
     bool lingering = false; ///< Locks are held for long.
-    bool hasty = false;     ///< They are given back with a renewal, and wanted again at once.
+    bool hasty = false;     ///< They are given back with a renewal, and wanted again at once;
+                            ///< or change between reading and writing again and again.
     bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.
     bool reached = false;
     std::uint64_t cancellations = 0;

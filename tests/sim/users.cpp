@@ -223,7 +223,9 @@ asio::awaitable<void> actor::job(int rounds) {
         asio::awaitable<void> work = one_call(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
-        if (!s_.hasty && taste.one_in(2)) { // else at once
+        if (!s_.crowded && taste.one_in(16)) { // a session that nobody uses
+            (void)co_await p_->sleep(taste.skewed(0s, 3 * s_.ttl));
+        } else if (!s_.hasty && taste.one_in(2)) { // else at once
             (void)co_await p_->sleep(taste.skewed(0ms, 300ms));
         }
     }
@@ -795,11 +797,17 @@ asio::awaitable<void> actor::share_one(std::string name, chance& taste) {
     }
     must_own(*l);
     v.granted(*l, coetcd::detail::access::held(*l), [&l](std::size_t) { return l->mode(); });
-    for (int i = taste.between(0, s_.crowded ? 1 : 3); i != 0 && l->owns_lock(); --i) {
-        const nanoseconds longest = s_.crowded ? 5ms : taste.one_in(4) ? 4000ms : 60ms;
+    // Some change their mode again and again, and then outlast late copies of what did that.
+    const bool wavers = s_.hasty && taste.one_in(2);
+    const int steps = wavers ? 6 : taste.between(0, s_.crowded ? 1 : 3);
+    for (int i = 0; i != steps && l->owns_lock(); ++i) {
+        const nanoseconds longest = s_.crowded || wavers ? 5ms : taste.one_in(4) ? 4000ms : 60ms;
         const nanoseconds time = taste.skewed(0ms, longest);
         (void)co_await p_->sleep(time);
         co_await change_mode(v, *l, taste);
+    }
+    if (wavers) {
+        (void)co_await p_->sleep(taste.skewed(0s, 10s));
     }
     v.give_back();
     if (taste.one_in(2)) {

@@ -169,9 +169,10 @@ asio::awaitable<void> actor::carry_out(chance& taste) {
     ledger& book = s_.judge.book;
     const std::uint64_t id = book.begin();
     coetcd::exactly_once once(*session_, "once");
-    coetcd::compare condition = taste.one_in(2)
+    const std::string absent = taste.one_in(2) ? "pool/0" : ""; // what it counts on
+    coetcd::compare condition = absent.empty()
                                     ? coetcd::compare::version("tally") < taste.between(0, 6)
-                                    : coetcd::compare::create_revision("pool/0") == 0;
+                                    : coetcd::compare::create_revision(absent) == 0;
     coetcd::txn what =
         coetcd::txn()
             .when(std::move(condition))
@@ -180,6 +181,9 @@ asio::awaitable<void> actor::carry_out(chance& taste) {
     try {
         const coetcd::txn_outcome end = co_await once.txn(std::move(what));
         book.ended(id, end.succeeded ? ledger::verdict::done : ledger::verdict::refused);
+        if (!end.succeeded && !absent.empty()) {
+            s_.w.store.erase(absent); // a copy that came now would find what it counts on
+        }
         if (end.responses) {
             const auto& read = end.responses->back().range();
             if (read.kvs.empty() == end.succeeded) {
