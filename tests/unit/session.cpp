@@ -533,6 +533,34 @@ TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancel
     REQUIRE(w.etcd->leases() == 0);
 }
 
+TEST_CASE("open() whose first answer is lost leaves no lease if it is refused then", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    int grants = 0;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.breaks = r.what == rpc::lease_grant && grants == 0;
+        return f;
+    };
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        if (r.what == rpc::lease_grant && ++grants == 2) {
+            a.status = 429;
+            a.body = R"({"code":8,"message":"etcdserver: mvcc: database space exceeded"})";
+            return;
+        }
+        serve(r, a);
+    };
+    auto opening = w.start(coetcd::session::open(client));
+    w.env->pass(1s);
+    REQUIRE(grants == 2);
+    REQUIRE(opening.code() == errc::outcome_unknown);
+    REQUIRE(w.etcd->leases() == 0);
+    grants = 0;
+    auto granting = w.start(client.lease_grant(10s, 77));
+    w.env->pass(1s);
+    REQUIRE(granting.code() == errc::outcome_unknown);
+}
+
 TEST_CASE("the whole world may end under a session", "[session]") {
     for (auto when = 0ms; when < 8s; when += 333ms) {
         world w;

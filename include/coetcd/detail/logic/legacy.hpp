@@ -85,12 +85,13 @@ inline txn confirm_legacy(const attempt_keys& a, std::int64_t create_revision) {
 }
 
 /// Gives such a key up. Only that life of it; and what its first owner may still have under way to
-/// put it again is void, by another epoch, which we need not know.
+/// put it again is void, by another epoch, which we need not know; also if the key is gone already.
 inline txn end_legacy(const claim& c, lease_id lease, std::int64_t create_revision, bool bumps) {
     txn t = release(c, create_revision);
     if (bumps) {
         put_options with_lease;
         with_lease.lease = lease;
+        t.compares.front() = compare::create_revision(c.keys.front()) < create_revision + 1;
         t.success.push_back(op::put(c.epoch_key, "", with_lease));
     }
     return t;

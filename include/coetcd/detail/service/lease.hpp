@@ -71,6 +71,16 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
     co_return granted;
 }
 
+/// @throws error if it was refused: `errc::outcome_unknown` if an earlier attempt may have done it.
+inline void check_grant(const outcome<lease_grant_response>& granted) {
+    if (granted.ec && granted.left == logic::effect::unresolved) {
+        throw error(errc::outcome_unknown,
+                    granted.text +
+                        "; an earlier attempt, which was not answered, may have done it");
+    }
+    granted.check();
+}
+
 /// Grants a lease of a number that is drawn: the request can be repeated.
 /// @param drawn Is told the number before it is sent. Must outlive the call.
 /// @returns What was granted. Throws the rest.
@@ -85,7 +95,7 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
             break;
         }
     }
-    granted.check();
+    check_grant(granted);
     co_return granted;
 }
 
@@ -102,7 +112,7 @@ lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds tt
             throw error(errc::outcome_unknown,
                         granted.text + "; it may be one that this very call granted");
         }
-        granted.check();
+        check_grant(granted);
     }
     co_return std::move(granted.response);
 }
