@@ -37,6 +37,13 @@ inline time_point after(time_point now, std::chrono::nanoseconds wait) {
     return wait > time_point::max() - now ? time_point::max() : now + wait;
 }
 
+/// Of a time that a user gives, what is ever waited for: it fits into nanoseconds.
+template<class Duration>
+Duration bounded(Duration d) {
+    constexpr std::chrono::hours hundred_years(24 * 365 * 100);
+    return std::min(d, std::chrono::duration_cast<Duration>(hundred_years));
+}
+
 /// Which connections a call may use. Renewals have their own, and so have the transactions of
 /// locks: no crowd of other calls can hold them up.
 enum class lane { shared, renewal, locks };

@@ -21,7 +21,7 @@ COETCD_DECL
 client::client(std::shared_ptr<detail::env> world, endpoints cluster, client_options options)
     : client(detail::make_at_home<detail::client_impl>(
                  world, world, detail::parse(cluster, options), detail::checked(options)),
-             options.request_timeout) {}
+             detail::bounded(options.request_timeout)) {}
 
 COETCD_DECL client::client(std::shared_ptr<detail::client_impl> impl,
                            std::chrono::nanoseconds timeout)
@@ -36,7 +36,7 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
     if (timeout.count() <= 0) {
         throw std::invalid_argument("timeout: must be positive");
     }
-    return {impl_, timeout};
+    return {impl_, detail::bounded(timeout)};
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<key_value>> client::get(std::string key) const {

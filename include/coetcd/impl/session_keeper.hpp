@@ -41,7 +41,7 @@ lock_in(const session_keeper& keeper, std::string name, std::chrono::nanoseconds
     return impl->owner->home(lock_in_until(keeper, std::move(name), deadline));
 }
 
-inline const session_keeper_options& checked(const session_keeper_options& o) {
+inline session_keeper_options checked(session_keeper_options o) {
     require_ttl(o.ttl);
     if (o.pause.count() <= 0) {
         throw std::invalid_argument("pause: must be positive");
@@ -49,13 +49,16 @@ inline const session_keeper_options& checked(const session_keeper_options& o) {
     if (o.max_pause < o.pause) {
         throw std::invalid_argument("max_pause: must not be less than pause");
     }
+    o.pause = bounded(o.pause);
+    o.max_pause = bounded(o.max_pause);
     return o;
 }
 
 } // namespace detail
 
 COETCD_DECL session_keeper::session_keeper(const client& owner, session_keeper_options options) {
-    const detail::logic::reopening openings(detail::checked(options).pause, options.max_pause);
+    options = detail::checked(std::move(options));
+    const detail::logic::reopening openings(options.pause, options.max_pause);
     const auto& c = detail::access::impl(owner);
     impl_ = detail::make_at_home<detail::session_keeper_impl>(
         c->world, c, detail::access::timeout(owner), std::move(options), openings);

@@ -68,8 +68,9 @@ public:
         self->won_.reset();
         const unsigned attempt = failed && !lasted ? self->failures_ : 0;
         self->failures_ = failed ? attempt + 1 : 0;
-        const auto longest = std::max<std::chrono::milliseconds>(self->how_.pause, self->how_.ttl);
-        const auto pause = logic::backoff(attempt, world.random(), self->how_.pause, longest);
+        const auto first = bounded(self->how_.pause);
+        const auto longest = std::max<std::chrono::milliseconds>(first, self->how_.ttl);
+        const auto pause = logic::backoff(attempt, world.random(), first, longest);
         notifier never(world);
         (void)co_await never.wait(after(now, pause));
     }

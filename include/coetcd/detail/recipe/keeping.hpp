@@ -15,12 +15,18 @@
 // ends with the hold.
 namespace coetcd::detail {
 
-inline const lock_options& checked(const lock_options& o) {
+inline lock_options checked(lock_options o) {
     if (o.delay && o.delay->count() <= 0) {
         throw std::invalid_argument("delay: must be positive");
     }
     if (o.max_hold && o.max_hold->count() <= 0) {
         throw std::invalid_argument("max_hold: must be positive");
+    }
+    if (o.delay) {
+        o.delay = bounded(*o.delay);
+    }
+    if (o.max_hold) {
+        o.max_hold = bounded(*o.max_hold);
     }
     return o;
 }

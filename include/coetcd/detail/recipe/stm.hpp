@@ -264,6 +264,7 @@ inline stm_options checked(stm_options o) {
     }
     std::for_each(o.prefetch.begin(), o.prefetch.end(), require_key);
     o.marker = named_recipe::checked(std::move(o.marker));
+    o.max_pause = bounded(o.max_pause);
     return o;
 }
 

@@ -192,7 +192,7 @@ inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client
     return parsed;
 }
 
-inline const client_options& checked(const client_options& o) {
+inline client_options checked(client_options o) {
     const auto require = [](bool holds, const char* field) {
         if (!holds) {
             throw std::invalid_argument(std::string(field) + ": must be positive");
@@ -204,6 +204,12 @@ inline const client_options& checked(const client_options& o) {
     require(o.max_answer > 0, "max_answer");
     require(o.connections > 0, "connections");
     require(!o.member_refresh || o.member_refresh->count() > 0, "member_refresh");
+    o.request_timeout = bounded(o.request_timeout);
+    o.attempt_timeout = bounded(o.attempt_timeout);
+    o.connect_timeout = bounded(o.connect_timeout);
+    if (o.member_refresh) {
+        o.member_refresh = bounded(*o.member_refresh);
+    }
     return o;
 }
 
