@@ -41,6 +41,10 @@ public:
     explicit scripted_env(boost::asio::io_context& where);
     ~scripted_env() override;
 
+    /// What uses the library now is not at home: what that begins there begins later.
+    bool away = false;
+    bool is_home() const override { return !away; }
+
     // The script.
     /// Serves a request that has arrived: sets status and body. Else the store does.
     std::function<void(const coetcd::detail::call_request&, coetcd::detail::reply&)> on_call;

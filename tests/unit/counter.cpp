@@ -169,6 +169,15 @@ TEST_CASE("what is no number is not counted", "[counter]") {
     CHECK(t.w.await(t.counter.add(-1)) == std::numeric_limits<std::int64_t>::max() - 1);
 }
 
+TEST_CASE("a counter does not overflow by what it knew long ago", "[counter]") {
+    tally t;
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    CHECK(t.w.await(t.counter.add(most)) == most);
+    CHECK_THROWS_AS(t.w.await(t.counter.add()), std::overflow_error);
+    t.w.etcd->write("n", "0");
+    CHECK(t.w.await(t.counter.add()) == 1);
+}
+
 TEST_CASE("a counter has a name, and an end", "[counter]") {
     tally t;
     CHECK_THROWS_AS(coetcd::counter(t.session, ""), std::invalid_argument);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -264,6 +266,65 @@ TEST_CASE("max_hold ends a hold in the same instant, and gives the lock back",
     w.await(held.unlock());
     w.env->pass(10s);
     CHECK(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("unlock() in the first instruction after max_hold says that it came too late",
+          "[held_lock][max_hold]") {
+    struct : coetcd::observer {
+        void on_lock_hold(const coetcd::lock_hold_report& r) override { lost.push_back(r.lost); }
+        std::vector<bool> lost;
+    } log;
+    world w;
+    coetcd::client_options observed;
+    observed.observer = std::shared_ptr<coetcd::observer>(&log, [](coetcd::observer*) {});
+    coetcd::client client = w.client(observed);
+    coetcd::session session = w.await(coetcd::session::open(client, 10s));
+    coetcd::mutex limited(session, "m", {.max_hold = 3s});
+    w.await(limited.lock());
+    w.env->stall(3s);
+    CHECK_FALSE(w.await(limited.unlock()));
+    CHECK(log.lost == std::vector<bool>{true});
+    w.env->pass(10ms);
+    CHECK(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("a time that does not fit into nanoseconds is a long one", "[held_lock][max_hold]") {
+    world w;
+    coetcd::client_options options;
+    options.request_timeout = std::chrono::milliseconds::max();
+    options.attempt_timeout = std::chrono::milliseconds::max();
+    options.connect_timeout = std::chrono::milliseconds::max();
+    options.member_refresh = std::chrono::seconds::max();
+    const coetcd::client client = w.client(options).with_timeout(std::chrono::milliseconds::max());
+    coetcd::session session = w.await(coetcd::session::open(client));
+    lock_options for_ever;
+    for_ever.max_hold = std::chrono::milliseconds::max();
+    for_ever.delay = std::chrono::milliseconds::max();
+    coetcd::mutex m(session, "m", for_ever);
+    w.await(m.lock());
+    w.env->pass(60s);
+    CHECK(m.owns_lock());
+    CHECK(w.env->calls.size() < 60);
+    CHECK(w.await(m.unlock()));
+}
+
+TEST_CASE("unlock() that is awaited late does not tell of what went wrong meanwhile",
+          "[held_lock]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    w.await(mutex.lock());
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.refused = true;
+        return f;
+    };
+    auto unlocking = mutex.unlock();
+    w.env->pass(6s);
+    CHECK(w.etcd->under("m/").size() == 1);
+    w.env->decide = nullptr;
+    w.env->pass(3s);
+    CHECK(w.etcd->under("m/").empty());
+    CHECK(w.await(std::move(unlocking)));
 }
 
 TEST_CASE("max_hold counts from the grant, not from the request", "[held_lock][max_hold]") {

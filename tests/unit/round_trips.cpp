@@ -27,7 +27,7 @@
 #include "support/catch.hpp"
 #include "support/world.hpp"
 
-// What the README says of the cost of each call, in round trips.
+// What docs/pages/costs.md says of the cost of each call, in round trips.
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;

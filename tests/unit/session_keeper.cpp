@@ -527,6 +527,13 @@ TEST_CASE("with_lock() of a keeper runs its body in the session that there is",
     w.await(coetcd::with_lock(keeper, "m", nothing));
     REQUIRE(w.await(coetcd::with_lock_for(keeper, "m", 1s, nothing)));
     REQUIRE(w.await(coetcd::with_lock_for(keeper, "m", 0s, nothing))); // as try_lock()
+    auto never = coetcd::with_lock_for(keeper, "m", std::chrono::nanoseconds::min(), nothing);
+    w.env->pass(1s);
+    const coetcd::session other = w.await(coetcd::session::open(client));
+    coetcd::mutex theirs(other, "m");
+    w.await(theirs.lock());
+    REQUIRE_FALSE(w.await(std::move(never)));
+    REQUIRE(w.await(theirs.unlock()));
     REQUIRE(w.await(coetcd::with_lock_for(keeper, "m", 1s, token)).value() > 0);
     REQUIRE(ran == 3);
     auto failing = []() -> asio::awaitable<int> {

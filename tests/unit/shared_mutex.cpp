@@ -251,21 +251,60 @@ TEST_CASE("a reader that waits does not keep others of its session waiting here"
     second.get();
 }
 
-TEST_CASE("unlock_shared() gives back what is still held, before what is lost", "[shared_mutex]") {
+TEST_CASE("unlock_shared() gives back what is lost, before what others may still count on",
+          "[shared_mutex]") {
     three all(6s);
     auto& [w, client, one, two, three_, a, b, c] = all;
     w.await(a.lock_shared());
-    const std::string first = w.etcd->under("s/read/").front();
     w.await(a.lock_shared());
+    const std::string lost = w.etcd->under("s/read/").back();
     w.await(a.lock_shared());
-    w.etcd->erase(first);
+    w.etcd->erase(lost);
     w.env->pass(3s);
+    REQUIRE(all.reads() == 2);
+    auto writing = w.start(b.lock());
+    REQUIRE_FALSE(w.await(a.unlock_shared())); // the lost one, whoever says so
+    REQUIRE(all.reads() == 2);
     REQUIRE(a.owns_lock_shared());
     REQUIRE(w.await(a.unlock_shared()));
+    REQUIRE_FALSE(writing.ended());
     REQUIRE(w.await(a.unlock_shared()));
     REQUIRE_FALSE(a.owns_lock_shared());
-    REQUIRE_FALSE(w.await(a.unlock_shared())); // the lost one
-    REQUIRE(all.keys() == 0);
+    w.env->pass(20ms);
+    writing.get();
+    REQUIRE_FALSE(w.await(a.unlock_shared()));
+}
+
+TEST_CASE("an upgrade waits for a downgrade that home has not heard of yet", "[shared_mutex]") {
+    three all;
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    coetcd::held_lock held = w.await(a.scoped_lock());
+    std::optional<bool> raised;
+    auto both = [&]() -> asio::awaitable<void> {
+        w.env->away = true;
+        auto lowering = held.downgrade(); // in another thread, which stops here
+        w.env->away = false;
+        const bool up = co_await held.try_upgrade();
+        raised = up;
+        try {
+            co_await std::move(lowering);
+        } catch (const coetcd::error&) {
+            // it may tell that it writes again
+        }
+    };
+    w.await(both());
+    w.env->pass(1s);
+    REQUIRE(raised.has_value());
+    REQUIRE(*raised);
+    REQUIRE(held.mode() == coetcd::lock_mode::exclusive);
+    REQUIRE(all.writes() == 1);
+    REQUIRE(holds(all, held.is_owner()));
+    auto reading = w.start(b.lock_shared());
+    w.env->pass(1s);
+    REQUIRE_FALSE(reading.ended());
+    REQUIRE(w.await(held.unlock()));
+    w.env->pass(10ms);
+    reading.get();
 }
 
 TEST_CASE("a repeated request to read does not put its key in another life", "[shared_mutex]") {

@@ -42,6 +42,12 @@ public:
         }
         const turn until_the_end(*self);
         once_writer writer(self->about.session, self->about.name, self->about.title);
+        if (!logic::sum(self->known_.value, by)) { // what we know may be old
+            const outcome<range_response> now =
+                co_await call(self->about.session->owner, range_request(self->about.name), in_time);
+            now.check();
+            self->learn(now.response);
+        }
         for (unsigned refusals = 0;; ++refusals) {
             const std::int64_t next = self->raised(by);
             txn what = logic::count(self->about.name, self->known_, next);

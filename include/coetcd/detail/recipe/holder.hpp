@@ -222,6 +222,7 @@ private:
         auto work = from_here(here, self->session->world.executor(), std::move(taking));
         std::shared_ptr<place> taken = co_await std::move(work);
         if (taken && stop.cancelled() != before) {
+            taken->disinherit();
             throw_aborted();
         }
         const bool kept = self->take(std::move(taken));

@@ -28,7 +28,8 @@ in_session(std::shared_ptr<session_keeper_impl> keeper, Take take, time_point de
         const std::shared_ptr<const session> now =
             co_await session_keeper_impl::wait_live(keeper, deadline);
         try {
-            const auto left = std::max(deadline - keeper->world.now(), std::chrono::nanoseconds(0));
+            const time_point at = keeper->world.now();
+            const auto left = deadline > at ? deadline - at : std::chrono::nanoseconds(0);
             auto taking = take(*now, left);
             taken = co_await std::move(taking);
             over = !taken || taken->owns_lock();

@@ -309,6 +309,18 @@ public:
         at_home(session->world, [self = shared_from_this()] { (void)self->leave(); });
     }
 
+    /// Lets go of what was inherited as if it never had been: another one may inherit it. Nothing
+    /// else is changed. From anywhere.
+    void disinherit() {
+        if (inherited_) {
+            at_home(session->world, [self = shared_from_this()] {
+                self->session->legacies.erase({self->key(), self->create_revision_});
+                self->inherited_stays_ = true;
+                (void)self->leave();
+            });
+        }
+    }
+
     /// The same, at home.
     /// @returns Whether it was held.
     bool leave() {
@@ -317,11 +329,12 @@ public:
         if (was_held) {
             // Without a look at the session that might end it here and now.
             report_end(missing_ || session->reason() != session_end::none ||
-                       session->world.now() >= session->certain_until());
+                       session->world.now() >= std::min(session->certain_until(), held_until()));
             session->look_away(*this);
         }
         // What an orphaned lease holds is for who adopts it.
-        const bool handed_over = was_held && session->reason() == session_end::orphaned;
+        const bool handed_over =
+            was_held && (inherited_stays_ || session->reason() == session_end::orphaned);
         if ((phase_ == phase::entered || was_held) && !handed_over) {
             leave_etcd();
         }
@@ -338,7 +351,8 @@ public:
         const auto was_held = std::make_shared<bool>(false);
         // Before the coroutine begins, whether that is ever awaited or not.
         at_home(session->world, [self = shared_from_this(), was_held] {
-            const bool lives = self->session->alive();
+            const bool lives =
+                self->session->alive() && self->session->world.now() < self->held_until();
             *was_held = self->leave() && lives;
         });
         return session->owner->home(until_left(shared_from_this(), was_held));
@@ -465,6 +479,7 @@ private:
     logic::attempt_keys keys_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
     bool inherited_ = false;                      // from an earlier object with this lease
+    bool inherited_stays_ = false;                // in etcd
     logic::slot_table::slot inherited_slot_;
     std::int64_t create_revision_ = 0;
     std::shared_ptr<logic::rule> rule_;
@@ -477,7 +492,8 @@ private:
     std::vector<leaving> leaving_; // of each name, once it is left
     /// Of the write key, where readers and writers differ: that of a writer, or one of these.
     static constexpr std::int64_t reads = 0;
-    static constexpr std::int64_t raising = -1; // it reads, and an upgrade is under way
+    static constexpr std::int64_t raising = -1;  // it reads, and an upgrade is under way
+    static constexpr std::int64_t lowering = -2; // it reads, and home does not know yet
     std::atomic<std::int64_t> write_life_ = reads;
     std::shared_ptr<lane_part> raise_;  // the upgrade that is under way
     std::shared_ptr<leaving> lowering_; // the downgrade that is under way

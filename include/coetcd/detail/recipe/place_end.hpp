@@ -102,6 +102,7 @@ inline txn place::to_leave(const leaving& l) const {
 /// Of what was to be given up nothing is there, and nothing will be.
 inline void place::given_up(leaving& l, std::int64_t epoch) {
     l.over = true;
+    l.trouble = {}; // with an earlier request
     if (l.writing) {
         lowered(l, epoch);
         return;

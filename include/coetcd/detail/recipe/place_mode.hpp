@@ -83,10 +83,16 @@ inline void place::require_shared_mutex() const {
 
 inline asio::awaitable<void> place::downgrade() {
     require_shared_mutex();
-    const std::int64_t life = write_life_.exchange(reads); // an upgrade under way notices
+    // An upgrade under way notices; the next one waits until home knows of this.
+    std::int64_t life = write_life_;
+    while (!write_life_.compare_exchange_weak(
+        life, life > reads || life == lowering ? lowering : reads)) {
+    }
     at_home(session->world, [self = shared_from_this(), life] {
         if (life > reads) {
+            self->write_life_ = reads;
             self->lower(life);
+            self->changed.notify_all();
         }
     });
     return session->owner->home(until_lowered(shared_from_this()));
@@ -204,7 +210,7 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
     session_impl& s = *self->session;
     const time_point deadline = after(s.world.now(), s.request_timeout);
     self->require_held(call);
-    while (self->raise_ || self->lowering_) { // one change at a time
+    while (self->raise_ || self->lowering_ || self->write_life_ == lowering) { // one at a time
         const bool in_time = co_await self->changed.wait(deadline);
         self->require_held(call);
         if (!in_time) {

@@ -284,7 +284,7 @@ private:
     void begin_vigil() {
         if (!vigil_) {
             vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
-            vigil_->watch_later(attempt_->held_by());
+            vigil_->watch_later(attempt_->held_by(), told_);
         }
     }
     /// @throws error if the session has ended, or a look failed for good.

@@ -38,18 +38,19 @@ public:
         const std::lock_guard alone(access_);
         return std::any_of(reading_.begin(), reading_.end(), &holds);
     }
-    /// The last one that is held; if none is, the last one; null if there is none. It is forgotten.
+    /// One that is lost; if none is, the last one; null if there is none. It is forgotten.
+    /// Whoever gives back may be the one that has lost it: as long as anybody reads, one is held.
     std::shared_ptr<holder> take_reader() {
         const std::lock_guard alone(access_);
-        auto found = std::find_if(reading_.rbegin(), reading_.rend(), &holds);
-        if (found == reading_.rend()) {
-            found = reading_.rbegin();
-        }
-        if (found == reading_.rend()) {
-            return nullptr;
+        auto found = std::find_if_not(reading_.begin(), reading_.end(), &holds);
+        if (found == reading_.end()) {
+            if (reading_.empty()) {
+                return nullptr;
+            }
+            --found;
         }
         std::shared_ptr<holder> taken = std::move(*found);
-        reading_.erase(std::next(found).base());
+        reading_.erase(found);
         return taken;
     }
 

@@ -77,7 +77,11 @@ public:
     }
     /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
     /// deletes them.
-    void watch_later(std::vector<logic::held_life> own) { own_lives_ = std::move(own); }
+    /// @param known They were there in the answer to a request that was sent then.
+    void watch_later(std::vector<logic::held_life> own, time_point known) {
+        own_lives_ = std::move(own);
+        own_known_ = known;
+    }
 
     /// From now on our own keys go by our own doing.
     void drop_own() { own_.clear(); }
@@ -101,7 +105,7 @@ public:
             }
             const bool watches_own = own_.size() == own_lives_.size();
             if (!watches_own && now >= own_due) {
-                watch_own(now);
+                watch_own();
                 continue; // one that was kept may have been told already
             }
             const bool blind = any_blind() || any_own(&key_watch::blind);
@@ -140,10 +144,10 @@ private:
     // A wait that is over sooner does not watch its own key.
     static constexpr std::chrono::milliseconds own_patience{250};
 
-    void watch_own(time_point now) {
+    void watch_own() {
         for (const logic::held_life& life : own_lives_) {
             own_.push_back(watches().take(life.key));
-            own_.back()->attach(wake_, life.create_revision, now);
+            own_.back()->attach(wake_, life.create_revision, own_known_);
         }
     }
     bool any_own(bool (key_watch::*is)() const) const {
@@ -226,6 +230,7 @@ private:
     std::vector<std::unique_ptr<key_watch>> signs_; // or these
     std::vector<std::unique_ptr<key_watch>> own_;
     std::vector<logic::held_life> own_lives_;
+    time_point own_known_{};
     std::shared_ptr<lane_part> question_;
 };
 

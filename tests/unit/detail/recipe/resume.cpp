@@ -20,6 +20,7 @@ using coetcd::errc;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
 using coetcd::detail::logic::hex;
+using support::background;
 using support::delay_first;
 using support::is_enter;
 using support::is_release;
@@ -58,6 +59,30 @@ std::string hex_of(coetcd::lease_id lease) {
 }
 
 } // namespace
+
+TEST_CASE("resume() that is cancelled on its way back leaves the hold as it is",
+          "[resume][cancellation]") {
+    handed_over all;
+    world& w = all.w;
+    asio::io_context elsewhere(1);
+    background<bool> resuming(elsewhere, all.own->resume());
+    elsewhere.poll();
+    w.env->pass(1ms);
+    resuming.cancel(); // gets there just before what was resumed
+    w.env->pass(20ms);
+    REQUIRE(w.env->calls.size() == 2);
+    elsewhere.restart();
+    elsewhere.poll();
+    REQUIRE(resuming.ended());
+    REQUIRE(resuming.code() == asio::error::operation_aborted);
+    REQUIRE_FALSE(all.own->owns_lock());
+    w.env->pass(10s);
+    REQUIRE(w.etcd->under("m/") == std::vector<std::string>{all.key});
+    REQUIRE(w.await(all.own->resume()));
+    REQUIRE(all.own->fencing_token() == all.token);
+    REQUIRE(w.await(all.own->unlock()));
+    REQUIRE(w.etcd->under("m/").empty());
+}
 
 TEST_CASE("resume() goes on with what the lease holds", "[resume]") {
     handed_over all;

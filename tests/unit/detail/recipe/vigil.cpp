@@ -36,7 +36,7 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
     }
     vigil waits(impl, wake);
     waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
-    waits.watch_later({{"own", life}});
+    waits.watch_later({{"own", life}}, impl->world.now());
     std::function<coetcd::txn()> look = [] {
         return coetcd::txn().then(coetcd::op::range("ahead"));
     };
@@ -47,6 +47,43 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
     w.etcd->erase("own");
     w.env->pass(100ms);
     REQUIRE_FALSE(waiting.ended()); // it counts after 250 ms
+    w.env->pass(100ms);
+    REQUIRE(waiting.get() == vigil::end::moved);
+}
+
+TEST_CASE("a watch of our own key that was kept, and may have missed its end, asks for a look",
+          "[vigil]") {
+    support::world w;
+    coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    const auto impl = coetcd::detail::access::impl(session);
+    w.etcd->write("ahead", "");
+    w.etcd->write("own", "");
+    const std::int64_t life = w.etcd->keys.at("own").create_revision;
+    coetcd::detail::notifier wake(impl->world);
+    const auto known = impl->world.now();
+    {
+        auto earlier = impl->watches.take("own");
+        earlier->attach(wake, life, impl->world.now());
+        w.env->pass(50ms);
+        impl->watches.keep(std::move(earlier));
+    }
+    vigil waits(impl, wake);
+    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    waits.watch_later({{"own", life}}, known);
+    bool counts = false; // the key ahead is looked at, too, after the break
+    std::function<coetcd::txn()> look = [] { return coetcd::txn().then(coetcd::op::range("own")); };
+    std::function<bool(const coetcd::txn_response&)> moved = [&](const auto& r) {
+        return counts && r.responses.front().range().kvs.empty();
+    };
+    auto waiting = w.start(
+        waits.until_moved(std::move(look), std::move(moved), coetcd::detail::time_point::max()));
+    w.env->pass(60ms);
+    w.env->break_streams();
+    w.etcd->erase("own");
+    w.env->pass(150ms);
+    REQUIRE_FALSE(waiting.ended());
+    counts = true;
     w.env->pass(100ms);
     REQUIRE(waiting.get() == vigil::end::moved);
 }
