@@ -527,6 +527,60 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
     REQUIRE_FALSE(patient.ended()); // for it has told of nothing
 }
 
+TEST_CASE("what a watch has told of counts from its first read on, and after a pause", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    for (int i = 0; i != 5; ++i) {
+        w.etcd->write("a", std::to_string(i));
+    }
+    REQUIRE(w.etcd->revision == 6);
+    coetcd::watch_options options;
+
+    SECTION("nothing has happened since it read where to begin") {
+        coetcd::watcher seen = w.await(client.watch("a"));
+        auto reading = w.start(seen.next());
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+    }
+    SECTION("it was told to stop, and went on") {
+        options.buffer = 1;
+        options.start_revision = 6;
+        coetcd::watcher seen = w.await(client.watch("a", options));
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->watches() == 0);
+        REQUIRE(now(w, seen).revision == 6);
+        auto reading = w.start(seen.next());
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->watches() == 1);
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+    }
+    SECTION("it was told to stop, and goes on after the restore") {
+        options.buffer = 1;
+        options.start_revision = 6;
+        coetcd::watcher seen = w.await(client.watch("a", options));
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->watches() == 0);
+        w.etcd->revision = 3;
+        REQUIRE(now(w, seen).revision == 6);
+        auto reading = w.start(seen.next());
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+    }
+    SECTION("it begins in the future, and has told of nothing") {
+        coetcd::watcher seen = w.await(client.watch("a", from(100)));
+        auto reading = w.start(seen.next());
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        w.env->pass(5s);
+        REQUIRE_FALSE(reading.ended());
+    }
+}
+
 TEST_CASE("a watch resumes after the last event or progress, whatever headers say", "[watch]") {
     world w;
     const coetcd::client client = w.client();

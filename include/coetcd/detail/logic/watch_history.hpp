@@ -27,8 +27,10 @@ class watch_history {
 public:
     /// @param next The first revision to tell of; 0 for whatever comes, of which no account is
     /// kept.
-    explicit watch_history(std::int64_t next)
-        : next_(next) {}
+    /// @param told What `told` begins with.
+    explicit watch_history(std::int64_t next, std::int64_t told = 0)
+        : next_(next)
+        , told_(told) {}
 
     /// The first revision that is not told yet, or not completely: where to resume.
     std::int64_t next() const { return next_; }
@@ -87,7 +89,7 @@ public:
 
 private:
     std::int64_t next_;
-    std::int64_t told_ = 0;
+    std::int64_t told_;
     std::vector<event> incomplete_; // of one revision
     std::size_t held_ = 0;          // bytes of those
 };

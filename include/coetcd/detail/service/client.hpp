@@ -132,14 +132,17 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
                                                             watch_options options) {
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,
     // its events come at once; else the first ones come up to 100 ms late.
+    std::int64_t told = 0;
     if (request.start_revision == 0) {
         const range_response r = co_await ask(impl, wire::least_of(request), how);
-        request.start_revision = r.header.revision + 1;
+        told = r.header.revision;
+        request.start_revision = told + 1;
     }
     auto started = make_at_home<watcher_impl>(impl->world,
                                               impl->cluster_router,
                                               impl->hub,
                                               std::move(request),
+                                              told,
                                               options,
                                               impl->options.max_answer);
     co_await watcher_impl::start(started, how.deadline);

@@ -35,13 +35,15 @@ public:
         , wanted_(env_) {}
 
     /// Starts a watch. `sink` must live until `remove`, or until it is told of the end.
+    /// @param told The last revision that etcd is known to have had; 0 if none is. Not what comes
+    ///   before the start revision, which may be in the future.
     /// @returns The watch's id.
-    std::int64_t add(wire::watch_create_request request, watch_sink& sink) {
+    std::int64_t add(wire::watch_create_request request, watch_sink& sink, std::int64_t told = 0) {
         const std::int64_t id = ++last_id_; // never used twice: etcd may flush old events into it
         request.watch_id = id;
         // Even where nothing happens, so that it does not fall behind what is compacted.
         request.progress_notify = request.start_revision != 0;
-        watch& added = watches_.try_emplace(id, std::move(request), sink).first->second;
+        watch& added = watches_.try_emplace(id, std::move(request), sink, told).first->second;
         if (path_.alone()) {
             start_alone(added);
         } else if (link_ && link_->is_for(kind::everybody)) {
@@ -56,8 +58,11 @@ public:
     }
 
     /// Ends a watch without a word to its sink. An unknown id is none.
-    void remove(std::int64_t id) {
+    /// @returns What it had told of: for `add`, should it go on.
+    std::int64_t remove(std::int64_t id) {
+        std::int64_t told = 0;
         if (const auto found = watches_.find(id); found != watches_.end()) {
+            told = found->second.history.told();
             const std::shared_ptr<watch_link> on = std::move(found->second.on);
             watches_.erase(found);
             if (on) {
@@ -65,6 +70,7 @@ public:
             }
         }
         end_if_idle();
+        return told;
     }
 
     /// Keeps the stream open while there are no watches, so that the next one starts at once.

@@ -48,10 +48,10 @@ protected:
     virtual void on_removed() = 0;
 
     struct watch {
-        watch(wire::watch_create_request r, watch_sink& s)
+        watch(wire::watch_create_request r, watch_sink& s, std::int64_t told)
             : request(std::move(r))
             , sink(&s)
-            , history(request.start_revision) {}
+            , history(request.start_revision, told) {}
         wire::watch_create_request request;
         watch_sink* sink;
         logic::watch_history history;

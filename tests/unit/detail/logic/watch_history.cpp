@@ -92,6 +92,19 @@ TEST_CASE("progress moves on, and never back", "[logic][watch_history]") {
     CHECK(h.next() == 21);
 }
 
+TEST_CASE("what was told counts, not what comes before the start", "[logic][watch_history]") {
+    CHECK(watch_history(100).told() == 0);
+    watch_history h(100, 7); // in the future
+    CHECK(h.told() == 7);
+    h.reached(5);
+    CHECK(h.told() == 7);
+    h.reached(9);
+    CHECK(h.told() == 9);
+    CHECK(h.next() == 100);
+    take(h, {101});
+    CHECK(h.told() == 101);
+}
+
 TEST_CASE("of a piece, the last revision waits for the rest", "[logic][watch_history]") {
     watch_history h(5);
     CHECK(take(h, {5, 6, 7, 7}, true) == revisions{5, 6});
