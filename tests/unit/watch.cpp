@@ -581,6 +581,59 @@ TEST_CASE("what a watch has told of counts from its first read on, and after a p
     }
 }
 
+TEST_CASE("of all watches the one that has told of the most counts", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.etcd->write("b", "");
+    coetcd::watcher behind = w.await(client.watch("b", from(2)));
+    REQUIRE(now(w, behind).revision == 2);
+    for (int i = 0; i != 4; ++i) {
+        w.etcd->write("a", std::to_string(i));
+    }
+    coetcd::watch_options options = from(6);
+    int reads = 0;
+    bool answers = true;
+    w.env->decide = [&](const coetcd::detail::call_request& r) {
+        if (r.what == coetcd::detail::rpc::range) {
+            ++reads;
+            w.etcd->revision = 4; // others go on: it is as far again as `behind` has told of
+        }
+        scripted_env::fate f;
+        f.answered = answers;
+        return f;
+    };
+
+    SECTION("of those that are there") {
+        coetcd::watcher ahead = w.await(client.watch("a", options));
+        w.env->pass(10ms);
+        REQUIRE(now(w, ahead).revision == 6);
+        auto reading = w.start(ahead.next());
+        w.etcd->revision = 1;
+        w.env->break_streams();
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+        REQUIRE(reads == 2);
+    }
+    SECTION("of those that come while etcd is asked, too") {
+        options.buffer = 1;
+        coetcd::watcher slow = w.await(client.watch("a", options));
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->watches() == 1); // it was told to stop
+        w.etcd->revision = 1;
+        answers = false;
+        w.env->break_streams();
+        w.env->pass(2s);
+        REQUIRE(reads != 0);
+        REQUIRE(now(w, slow).revision == 6);
+        auto reading = w.start(slow.next());
+        w.env->pass(10ms);
+        REQUIRE(w.etcd->watches() == 2);
+        answers = true;
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+    }
+}
+
 TEST_CASE("a watch resumes after the last event or progress, whatever headers say", "[watch]") {
     world w;
     const coetcd::client client = w.client();

@@ -247,11 +247,8 @@ protected:
                                                           : errc::watch_canceled;
             end(found, ec, std::move(m.cancel_reason), m.compact_revision);
         } else if (m.created) {
-            if (w.history.told() > m.header.revision && !looks_back_) {
-                looks_back_ = true;
-                auto work =
-                    check_revision(shared_from_this(), wire::least_of(w.request), w.history.told());
-                spawn(env_, std::move(work));
+            if (w.history.told() > m.header.revision) {
+                doubt(w);
             }
             w.sink->on_created();
         } else if (!m.events.empty()) {
@@ -267,20 +264,37 @@ protected:
         return true;
     }
 
+    /// The member where this watch was created has not got as far as it has told.
+    void doubt(const watch& one) {
+        const bool looks_back = doubted_ != 0;
+        doubted_ = std::max(doubted_, one.history.told());
+        if (!looks_back) {
+            // One look for all: another watch may have told of more, and comes next.
+            for (const auto& [id, w] : watches_) {
+                doubted_ = std::max(doubted_, w.history.told());
+            }
+            spawn(env_, check_revision(shared_from_this(), wire::least_of(one.request)));
+        }
+    }
+
     /// Ends the watches that have told of more than etcd has, if that is so for good. If it cannot
     /// be told, the next stream gives another occasion.
-    static asio::awaitable<void>
-    check_revision(std::shared_ptr<watch_streams> self, range_request read, std::int64_t told) {
+    static asio::awaitable<void> check_revision(std::shared_ptr<watch_streams> self,
+                                                range_request read) {
         struct looking {
             watch_streams& of;
-            ~looking() { of.looks_back_ = false; }
+            ~looking() { of.doubted_ = 0; }
         };
         const looking until_the_end{*self};
-        std::function<bool()> wanted = [of = self.get()] { return !of->watches_.empty(); };
-        const std::optional<std::int64_t> revision =
-            co_await look_back(self->router_, std::move(read), told, std::move(wanted));
-        if (revision) {
-            self->end_ahead_of(*revision);
+        // Again if meanwhile there is a watch that has told of more.
+        for (std::int64_t told = 0; told < self->doubted_;) {
+            told = self->doubted_;
+            std::function<bool()> wanted = [of = self.get()] { return !of->watches_.empty(); };
+            const std::optional<std::int64_t> revision =
+                co_await look_back(self->router_, read, told, std::move(wanted));
+            if (revision) {
+                self->end_ahead_of(*revision);
+            }
         }
     }
 
@@ -370,7 +384,7 @@ protected:
     watch_map watches_;
 
 private:
-    bool looks_back_ = false;
+    std::int64_t doubted_ = 0; // etcd is asked whether it has got as far; 0: it is not asked
 };
 
 } // namespace coetcd::detail
