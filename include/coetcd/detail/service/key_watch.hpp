@@ -78,6 +78,8 @@ private:
         }
     }
     void on_created() override {
+        // A restored etcd counts from an older revision. Nothing is lost: a look follows.
+        last_event_ = 0;
         in_force_ = true;
         blind_ = true;
         since_ = env_.now();

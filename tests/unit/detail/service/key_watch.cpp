@@ -188,6 +188,31 @@ TEST_CASE("after its stream broke a watch is blind", "[service][key_watch]") {
     CHECK(watch->blind());
 }
 
+TEST_CASE("what a watch was told before etcd was restored says nothing of later lives",
+          "[service][key_watch]") {
+    key_watch_fixture f;
+    f.put("other");
+    f.put("other");
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, life, f.now());
+    f.erase("k");
+    REQUIRE(watch->erased());
+    f.w.etcd->revision = 2;
+    f.w.env->break_streams();
+    f.pass(1s);
+    CHECK(watch->blind()); // who was told and has not looked yet is not left waiting
+    CHECK(f.told == 2);
+    watch->look_taken();
+    const auto restored = f.put("k");
+    REQUIRE(restored < life);
+    watch->attach(f.wake, restored, f.now());
+    CHECK_FALSE(watch->erased());
+    CHECK_FALSE(watch->blind());
+    f.erase("k");
+    CHECK(watch->erased());
+}
+
 TEST_CASE("a watch that etcd has ended begins anew with the next look", "[service][key_watch]") {
     key_watch_fixture f;
     const auto life = f.put("k");
