@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -138,14 +139,19 @@ private:
         if (stale && !entry->pending) {
             entry->pending = true;
             entry->looked_up = env_.now();
-            look_up_(host, [entry](const error_code& ec, addresses found) {
+            const auto tell = [entry](const error_code& ec, addresses found) {
                 entry->pending = false;
                 entry->failure = ec;
                 if (!ec) {
                     entry->known = in_known_order(entry->known, std::move(found));
                 }
                 entry->done.notify_all();
-            });
+            };
+            try {
+                look_up_(host, tell);
+            } catch (const boost::system::system_error& e) { // Asio can start no thread for it
+                tell(e.code(), {});
+            }
         }
         return entry;
     }

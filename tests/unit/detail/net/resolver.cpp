@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -193,6 +194,44 @@ TEST_CASE("the address that works comes first, and one that does not comes last"
     CHECK(seen() == "214");
     names.keep_only([](const std::string&) { return false; });
     CHECK(seen() == "412");
+    CHECK(lookups == 3);
+}
+
+TEST_CASE("a lookup that cannot begin is an error, and the next one is tried", "[net][resolver]") {
+    asio::io_context context;
+    const auto env = std::make_shared<support::scripted_env>(context);
+    const error_code none = asio::error::try_again; // as where no thread can be started
+    std::function<void(error_code, addresses)> waiting;
+    int lookups = 0;
+    bool works = false;
+    resolver names(*env, [&](const std::string&, auto tell) {
+        ++lookups;
+        if (!works) {
+            throw boost::system::system_error(none, "thread");
+        }
+        waiting = tell;
+    });
+    const auto look = [&] {
+        return support::background<resolver::result>(context,
+                                                     names.lookup("name", 7, env->now() + 1min));
+    };
+    auto first = look();
+    env->pass(0s);
+    CHECK(first.get().ec == none);
+    works = true;
+    auto second = look();
+    env->pass(0s);
+    REQUIRE(waiting);
+    CHECK_FALSE(second.ended());
+    waiting({}, {asio::ip::make_address("127.0.0.1")});
+    env->pass(0s);
+    CHECK(is_loopback(second.get(), 7));
+    // What is known serves still.
+    works = false;
+    env->pass(11s);
+    auto third = look();
+    env->pass(0s);
+    CHECK(is_loopback(third.get(), 7));
     CHECK(lookups == 3);
 }
 
