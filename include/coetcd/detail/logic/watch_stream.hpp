@@ -33,7 +33,7 @@ public:
     /// The creation of a watch.
     void asked(std::int64_t id, TimePoint now) {
         if (unanswered_.empty()) {
-            heard_ = now; // from here on an answer is due
+            heard_ = due_since_ = now; // from here on an answer is due
         }
         unanswered_.push_back(id);
     }
@@ -49,6 +49,7 @@ public:
 
     void opened(TimePoint now) {
         open_ = true;
+        due_since_ = now;
         heard_something(now);
     }
     /// A whole message.
@@ -58,9 +59,10 @@ public:
         counted_ = std::max(counted_, bytes);
     }
     /// So many bytes have come so far: those of a large message on a slow line are a sign of life,
-    /// too; a few now and then are none.
+    /// too, and an answer may be behind it; a few now and then are none.
     void heard_bytes(TimePoint now, std::uint64_t bytes) {
         if (bytes >= counted_ + sign_of_life) {
+            due_since_ = now;
             heard_something(now, bytes);
         }
     }
@@ -72,6 +74,7 @@ public:
     void created(std::int64_t id) {
         if (!unanswered_.empty() && unanswered_.front() == id) {
             unanswered_.pop_front();
+            due_since_ = heard_; // that of the next one
         } else {
             std::erase(unanswered_, id);
         }
@@ -108,7 +111,7 @@ public:
     }
     TimePoint until() const {
         if (!unanswered_.empty()) {
-            return heard_ + patience();
+            return std::min(heard_ + patience(), due_since_ + longest_patience);
         }
         return heard_ + (two_way_ ? silence : silence_alone);
     }
@@ -123,6 +126,8 @@ public:
     static constexpr std::chrono::seconds long_patience{2};
     /// Where the answer decides how to go on.
     static constexpr std::chrono::seconds short_patience{1};
+    /// For an answer while other messages come.
+    static constexpr std::chrono::seconds longest_patience{10};
 
 private:
     static constexpr std::uint64_t sign_of_life = 16 * 1024; // bytes
@@ -142,10 +147,11 @@ private:
     const TimePoint began_;
     bool open_ = false;
     bool answered_ = false;
-    TimePoint heard_ = TimePoint::min();  // when there was last an answer, or first a question
-    TimePoint told_ = TimePoint::min();   // when there was last a message on this very stream
-    std::uint64_t counted_ = 0;           // the bytes that had come then
-    std::deque<std::int64_t> unanswered_; // creations, in the order in which etcd answers them
+    TimePoint heard_ = TimePoint::min();     // when there was last an answer, or first a question
+    TimePoint due_since_ = TimePoint::min(); // when the next answer became due
+    TimePoint told_ = TimePoint::min();      // when there was last a message on this very stream
+    std::uint64_t counted_ = 0;              // the bytes that had come then
+    std::deque<std::int64_t> unanswered_;    // creations, in the order in which etcd answers them
     std::int64_t questions_ = 0;
 };
 

@@ -107,6 +107,57 @@ TEST_CASE("a stream is asked whether it is alive, and given up if it is not",
          },
          8s,
          step::give_up},
+        {"but events come, again and again",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.asked(2, start + 6s);
+             for (auto t = start + 6s; t != start + 15s; t += 1s) {
+                 s.heard_something(t);
+             }
+         },
+         15s,
+         step::give_up},
+        {"likewise, and later ones are answered",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.asked(2, start + 6s);
+             s.heard_something(start + 14s);
+             s.created(2);
+         },
+         15s,
+         step::give_up},
+        {"likewise, and earlier ones are answered, in order",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             s.asked(2, start + 5s);
+             s.asked(3, start + 5s);
+             for (auto t = start + 6s; t != start + 24s; t += 1s) {
+                 s.heard_something(t);
+                 if (t == start + 14s || t == start + 20s) {
+                     s.created(t == start + 14s ? 1 : 2);
+                 }
+             }
+         },
+         25s,
+         step::give_up},
+        {"but large answers are on their way, again and again",
+         kind::everybody,
+         two_way,
+         [](watched& s) {
+             s.asked(1, start + 5s);
+             std::uint64_t bytes = 0;
+             for (auto t = start + 6s; t != start + 15s; t += 1s) {
+                 s.heard_bytes(t, bytes += 20'000);
+             }
+         },
+         16s,
+         step::give_up},
         {"a watch is answered",
          kind::everybody,
          two_way,
@@ -219,6 +270,10 @@ TEST_CASE("what is asked before a stream is open counts from then on", "[logic][
     s.asked(1, start);
     s.opened(start + 1s);
     CHECK(s.until() == start + 3s);
+    for (auto t = start + 2s; t != start + 11s; t += 1s) {
+        s.heard_something(t);
+    }
+    CHECK(s.until() == start + 11s);
 }
 
 TEST_CASE("etcd answers in order, and a refusal names no watch", "[logic][watch_stream]") {
