@@ -480,6 +480,7 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
         } catch (const coetcd::error& e) {
             REQUIRE_THAT(e.what(), support::contains("at revision 3, and revision 6 was told of"));
         }
+        REQUIRE(w.etcd->watches() == 1); // nothing of it is left in etcd
     }
     SECTION("only one read says so") {
         w.etcd->revision = 3;

@@ -307,6 +307,7 @@ protected:
             if (ahead == watches_.end()) {
                 break;
             }
+            ahead->second.on->cancel(ahead->first);
             end(ahead,
                 errc::revision_regressed,
                 "etcd is at revision " + std::to_string(revision) + ", and revision " +
