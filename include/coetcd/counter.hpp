@@ -40,8 +40,8 @@ public:
 
     const std::string& name() const;
 
-    /// Adds to the number. One round trip while nobody else writes it, one more for each time that
-    /// somebody was faster, after a pause.
+    /// Adds to the number. One round trip while nobody else writes it; one more for the first time,
+    /// if the number exists already, and for each time that somebody was faster, after a pause.
     ///
     /// @returns The sum.
     /// @throws error with

@@ -81,8 +81,8 @@ private:
 
 /// Several locks at once, each of them exclusive or shared. They are held all together, or none is.
 ///
-/// One transaction takes a place in all their queues. So they have one age everywhere, and who
-/// waits, waits for older ones only: there is no deadlock, nobody starves, and each lock is granted
+/// One transaction takes a place in all their queues. So they have one age everywhere, and a
+/// waiter waits for older ones only: there is no deadlock, nobody starves, and each lock is granted
 /// in order of arrival, also among those who want only one of them. They may use a `mutex`, a
 /// `shared_mutex`, Go's client or `etcdctl lock`, and do not need to know.
 ///
@@ -103,7 +103,7 @@ public:
     /// Names the locks; no I/O. Their order does not matter. A name that is there twice counts
     /// once, as exclusive if one of both is. `owner` may be destroyed first: that loses the
     /// session.
-    /// @param options `max_hold`. The others are of a `mutex` only.
+    /// @param options `max_hold`. The others are not of a `multi_lock`.
     /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
     ///   a name is empty or longer than 512 bytes, a mode is none, or an option is out of its
     ///   range.

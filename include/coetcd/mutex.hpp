@@ -264,12 +264,16 @@ public:
 
     /// Gives the lock back. One round trip.
     ///
+    /// It gives back what this object holds now, whichever coroutine took it. Coroutines that share
+    /// an object use `scoped_lock` or `with_lock`: after a loss, after `max_hold`, or when an
+    /// `unlock` is repeated, the object may hold the lock for another one already.
+    ///
     /// It takes effect at the call: `owns_lock` is false, and the next coroutine of this session
     /// may enter, in the same request. Await the result to know that etcd has done it.
     ///
     /// @returns False if it was not ours any more, or never was: nothing was touched.
     /// @throws error as `client`, if no endpoint answers in time. The lock is then given back
-    ///   in the background. A repeated call touches nothing newer.
+    ///   in the background. A repeated request touches nothing newer.
     /// @par Cancellation
     /// `terminal`. The lock is given back in the background.
     boost::asio::awaitable<bool> unlock();

@@ -76,7 +76,8 @@ struct lock_wait_report {
 struct lock_hold_report {
     std::string_view name;
     std::chrono::nanoseconds held;
-    bool lost; ///< Not given back: the session was lost, or the key was deleted.
+    bool lost; ///< Not given back by its holder: the session was lost, the key was deleted, or
+               ///< `max_hold` was over.
 };
 
 /// A stream of watches was opened, or has ended.

@@ -173,9 +173,9 @@ public:
     /// in that very moment are given back.
     boost::asio::awaitable<permit> acquire(std::int64_t n = 1);
 
-    /// Takes `n` permits if there is room right now, and nobody waits. One round trip; none if this
-    /// session has a waiter. Others that ask at the same time may keep each other out, if there is
-    /// not room for all of them.
+    /// Takes `n` permits if there is room right now, and nobody waits. One round trip, two if there
+    /// is no room; none if this session has a waiter. Others that ask at the same time may keep
+    /// each other out, if there is not room for all of them.
     /// @returns Nothing if there is no room, or somebody waits. Nothing is left in etcd.
     /// @throws error As `acquire`; also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<std::optional<permit>> try_acquire(std::int64_t n = 1);

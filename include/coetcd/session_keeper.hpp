@@ -93,7 +93,8 @@ public:
     ///     std::shared_ptr<const coetcd::session> now;
     ///     for (;;) {
     ///         now = co_await keeper.wait_changed(now);
-    ///         log(now ? "there is a session" : keeper.trouble()->what());
+    ///         const auto trouble = keeper.trouble();
+    ///         log(now ? "there is a session" : trouble ? trouble->what() : "there is none yet");
     ///     }
     ///
     /// Changes that follow each other quickly may be told as one; the last one is always told.

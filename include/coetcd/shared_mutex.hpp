@@ -107,7 +107,8 @@ public:
     /// As `lock_shared`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock_shared();
     /// Gives one of this object's locks back that `lock_shared`, `try_lock_shared` and the like
-    /// have taken. As `mutex::unlock`.
+    /// have taken. As `mutex::unlock`. Call it once for each of them, also after a loss: one that
+    /// is lost goes first, so that the others are held for as long as anybody reads.
     boost::asio::awaitable<bool> unlock_shared();
     /// Whether it is held to read, at least once. As `mutex::owns_lock`.
     bool owns_lock_shared() const;
