@@ -82,6 +82,7 @@ void referee::opened(const std::shared_ptr<session_impl>& s, const process& in, 
         known.ended_at = world_.now();
     }
     sessions_[s->lease()] = known;
+    look_at_states_ = true;
 }
 
 void referee::session_ended(lease_id id, session_end why) {
@@ -159,6 +160,13 @@ void referee::look_at_states() {
         }
         if (known.ends != 0) {
             world_.fail("a session that was lost lives again");
+        }
+        // A leader that has been replaced may answer for some time, and renew nothing.
+        const bool one_leader = world_.store.term == first_term_;
+        const std::optional<nanoseconds> end = world_.store.end_of_lease(id);
+        if (known.sound_clock && one_leader && end &&
+            known.in->to_world(s->certain_until()) > *end) {
+            world_.fail("a session counts on its lease for longer than that may last");
         }
         // Else the look itself would end it.
         if (s->certain_until() > s->world.now() && known.failed) {

@@ -92,7 +92,8 @@ public:
         , rates(w)
         , permits(w)
         , book(w)
-        , world_(w) {
+        , world_(w)
+        , first_term_(w.store.term) {
         w.store.told = this;
         w.listening = this;
     }
@@ -274,6 +275,7 @@ private:
     void check_once(const etcd::change& c);
 
     world& world_;
+    const std::uint64_t first_term_;
     std::map<lease_id, known_session> sessions_;
     struct lease_ending {
         etcd::lease_end how;

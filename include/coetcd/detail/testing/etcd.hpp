@@ -118,6 +118,13 @@ public:
         return first != keys.end() && first->first.starts_with(prefix);
     }
     bool has_lease(lease_id id) const { return leases_.contains(id); }
+    /// When it ends, unless it is renewed; nothing if there is none, or no leader: the next one
+    /// gives it more time.
+    std::optional<std::chrono::nanoseconds> end_of_lease(lease_id id) const {
+        const auto found = leases_.find(id);
+        return found != leases_.end() && leader_ >= 0 ? std::optional(found->second.ends)
+                                                      : std::nullopt;
+    }
     std::size_t leases() const { return leases_.size(); }
     std::vector<lease_id> lease_ids() const;
     std::size_t watches() const { return watches_.size(); }
