@@ -109,8 +109,8 @@ public:
         renewals_failed += r.outcome ? 1 : 0;
     }
     void on_session_end(const coetcd::session_report& r) override {
-        const bool meant = r.reason == coetcd::session_end::closed ||
-                           r.reason == coetcd::session_end::orphaned;
+        const bool meant =
+            r.reason == coetcd::session_end::closed || r.reason == coetcd::session_end::orphaned;
         sessions_lost += meant ? 0 : 1;
     }
     void on_lock_hold(const coetcd::lock_hold_report& r) override { locks_lost += r.lost ? 1 : 0; }

@@ -81,7 +81,8 @@ error_code make_error_code(server_errc e) noexcept;
 boost::system::error_condition make_error_condition(condition c) noexcept;
 
 /// What every failed operation throws: `code()` is for programs, `what()` is for logs. The text
-/// says what happened, on which endpoint, and what to do; it never holds a password, token or key.
+/// says what happened, on which endpoint, and what to do. It holds no password, token or key,
+/// unless a server puts one into its own words.
 class error : public boost::system::system_error {
 public:
     error(error_code code, const std::string& text)
