@@ -1009,6 +1009,32 @@ TEST_CASE("resume() of a term takes nothing that is not its", "[election][resume
     REQUIRE(late.code() == errc::session_closed);
 }
 
+TEST_CASE("resume() of a term that is cancelled on its way back leaves it as it is",
+          "[election][resume][cancellation]") {
+    candidates w;
+    leadership before = w.await(w.a.campaign("a"));
+    const std::string key = before.key();
+    const std::int64_t term = before.term();
+    (void)w.one.orphan();
+    coetcd::session heir = w.await(coetcd::session::adopt(w.owner, w.one.lease())).value();
+    election own(heir, "e");
+    asio::io_context elsewhere(1);
+    const bool by_term = GENERATE(false, true);
+    auto work = by_term ? own.resume(key, term) : own.resume();
+    support::background<std::optional<leadership>> resuming(elsewhere, std::move(work));
+    elsewhere.poll();
+    w.env->pass(1ms);
+    resuming.cancel(); // gets there just before what was resumed
+    w.env->pass(20ms);
+    elsewhere.restart();
+    elsewhere.poll();
+    REQUIRE(resuming.ended());
+    REQUIRE(resuming.code() == asio::error::operation_aborted);
+    w.env->pass(1s);
+    REQUIRE(w.etcd->under("e/") == strings{key});
+    REQUIRE(w.await(own.resume(key, term)));
+}
+
 TEST_CASE("resume() of a term that is cancelled or fails leaves it as it is",
           "[election][resume][cancellation]") {
     for (auto when = 0us; when < 4ms; when += 500us) {

@@ -44,6 +44,26 @@ lead_terms(const client& c,
     return lead_on(std::move(who), owned, how.again, std::move(body));
 }
 
+/// Awaits at home what `resuming` takes over; unless we were cancelled while it was on its way to
+/// us: who composes operations drops the result then, and the term is to stay as it is.
+inline boost::asio::awaitable<std::optional<leadership>>
+resumed_term(boost::asio::any_io_executor home,
+             boost::asio::awaitable<std::shared_ptr<place>> resuming) {
+    const auto stop = co_await boost::asio::this_coro::cancellation_state;
+    const auto before = stop.cancelled();
+    auto work = go_home(std::move(home), leading::begin(std::move(resuming), true));
+    std::shared_ptr<leading> term = co_await std::move(work);
+    std::optional<leadership> result;
+    if (term && stop.cancelled() != before) {
+        term->held->disinherit();
+        throw_aborted();
+    }
+    if (term) {
+        result.emplace(access::make<leadership>(std::move(term)));
+    }
+    co_return result;
+}
+
 inline leader_feed make_leader_feed(const std::shared_ptr<client_impl>& c,
                                     std::chrono::nanoseconds timeout,
                                     const std::string& name) {
@@ -137,9 +157,8 @@ election::campaign_for(std::string value, std::chrono::nanoseconds patience) {
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<leadership>> election::resume() {
-    auto work = detail::leading::begin(
-        detail::resume(impl_->session, detail::election_recipe, impl_->name), true);
-    return detail::go_home(get_executor(), detail::as_handle_if_any<leadership>(std::move(work)));
+    return detail::resumed_term(
+        get_executor(), detail::resume(impl_->session, detail::election_recipe, impl_->name));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<leadership>> election::resume(std::string key,
@@ -151,11 +170,9 @@ COETCD_DECL boost::asio::awaitable<std::optional<leadership>> election::resume(s
     if (term <= 0) {
         throw std::invalid_argument("term: must be positive");
     }
-    auto work = detail::leading::begin(
-        detail::resume_life(
-            impl_->session, detail::election_recipe, impl_->name, std::move(key), term),
-        true);
-    return detail::go_home(get_executor(), detail::as_handle_if_any<leadership>(std::move(work)));
+    auto work = detail::resume_life(
+        impl_->session, detail::election_recipe, impl_->name, std::move(key), term);
+    return detail::resumed_term(get_executor(), std::move(work));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<leader>> election::leader() const {
