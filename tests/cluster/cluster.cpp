@@ -35,9 +35,11 @@ using coetcd::watcher;
 
 namespace {
 
-constexpr auto ttl = 5s;
+/// etcd is 1 to 2 s without a leader, and as long again each time that a vote is split, which it is
+/// now and then on a busy machine.
+constexpr auto ttl = 8s;
 /// How long after a renewal was sent the session is certain to live.
-constexpr auto certain = 4500ms;
+constexpr auto certain = 7200ms;
 
 /// What happened to one key at one revision.
 struct change {
