@@ -346,17 +346,7 @@ public:
 
     /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
     /// @returns Whether it was there to be given back.
-    asio::awaitable<bool> release() {
-        holds_ = false;
-        const auto was_held = std::make_shared<bool>(false);
-        // Before the coroutine begins, whether that is ever awaited or not.
-        at_home(session->world, [self = shared_from_this(), was_held] {
-            const bool lives =
-                self->session->alive() && self->session->world.now() < self->held_until();
-            *was_held = self->leave() && lives;
-        });
-        return session->owner->home(until_left(shared_from_this(), was_held));
-    }
+    asio::awaitable<bool> release();
 
 private:
     enum class phase {

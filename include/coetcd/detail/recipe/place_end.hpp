@@ -26,6 +26,18 @@ inline void place::on_expired() {
     (void)leave();
 }
 
+inline asio::awaitable<bool> place::release() {
+    holds_ = false;
+    const auto was_held = std::make_shared<bool>(false);
+    // Before the coroutine begins, whether that is ever awaited or not.
+    at_home(session->world, [self = shared_from_this(), was_held] {
+        const bool lives =
+            self->session->alive() && self->session->world.now() < self->held_until();
+        *was_held = self->leave() && lives;
+    });
+    return session->owner->home(until_left(shared_from_this(), was_held));
+}
+
 inline void place::keep_apart(lane_part& part) const {
     if (!keys_.claims.front().note_key.empty()) {
         part.puts = names;
