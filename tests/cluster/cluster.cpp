@@ -35,8 +35,8 @@ using coetcd::watcher;
 
 namespace {
 
-/// etcd is 1 to 2 s without a leader, and as long again each time that a vote is split, which it is
-/// now and then on a busy machine.
+/// etcd is 1 to 2 s without a leader, and longer if it elects none at the first attempt: on a busy
+/// machine that has cost a session of 5 s.
 constexpr auto ttl = 8s;
 /// How long after a renewal was sent the session is certain to live.
 constexpr auto certain = 7200ms;

@@ -309,21 +309,10 @@ public:
         at_home(session->world, [self = shared_from_this()] { (void)self->leave(); });
     }
 
-    /// Lets go of what was inherited as if it never had been: another one may inherit it. Nothing
-    /// else is changed. From anywhere.
-    void disinherit() {
-        if (inherited_) {
-            at_home(session->world, [self = shared_from_this()] {
-                self->session->legacies.erase({self->key(), self->create_revision_});
-                self->inherited_stays_ = true;
-                (void)self->leave();
-            });
-        }
-    }
-
     /// The same, at home.
+    /// @param stays What is in etcd is left there.
     /// @returns Whether it was held.
-    bool leave() {
+    bool leave(bool stays = false) {
         holds_ = false;
         const bool was_held = phase_ == phase::held;
         if (was_held) {
@@ -333,8 +322,7 @@ public:
             session->look_away(*this);
         }
         // What an orphaned lease holds is for who adopts it.
-        const bool handed_over =
-            was_held && (inherited_stays_ || session->reason() == session_end::orphaned);
+        const bool handed_over = was_held && (stays || session->reason() == session_end::orphaned);
         if ((phase_ == phase::entered || was_held) && !handed_over) {
             leave_etcd();
         }
@@ -347,6 +335,16 @@ public:
     /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
     /// @returns Whether it was there to be given back.
     asio::awaitable<bool> release();
+    /// Lets go of what was inherited as if it never had been: another one may inherit it. Nothing
+    /// else is changed. From anywhere.
+    void disinherit() {
+        if (inherited_) {
+            at_home(session->world, [self = shared_from_this()] {
+                self->session->legacies.erase({self->key(), self->create_revision_});
+                (void)self->leave(true);
+            });
+        }
+    }
 
 private:
     enum class phase {
@@ -469,7 +467,6 @@ private:
     logic::attempt_keys keys_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
     bool inherited_ = false;                      // from an earlier object with this lease
-    bool inherited_stays_ = false;                // in etcd
     logic::slot_table::slot inherited_slot_;
     std::int64_t create_revision_ = 0;
     std::shared_ptr<logic::rule> rule_;
