@@ -49,13 +49,13 @@ private:
 };
 
 constexpr const char* usage =
-    R"(sim [--seconds S] [--cpu-seconds S] [--seed K] [--runs N] [--points] [--first] [--verbose]
+    R"(sim [--seconds S] [--schedules N] [--seed K] [--runs N] [--points] [--first] [--verbose]
     [--trace] [--new-keys]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed.
 
   --seconds S  how long to go on (20)
-  --cpu-seconds S  likewise, of the processor's time: the same on a busy machine
+  --schedules N  likewise, but as many histories, however fast the machine is
   --seed K     the first seed (1); with --verbose the one to be shown
   --runs N     that many seeds, however long it takes
   --points     only: cancel, fail and crash at every suspension of a client
@@ -69,7 +69,7 @@ Exit status 1 if something was violated.
 
 struct arguments {
     double seconds = 20;
-    bool of_processor = false; // seconds of its time
+    std::uint64_t schedules = 0; // if not 0, instead of seconds
     std::uint64_t seed = 1;
     std::uint64_t runs = 0;
     bool points = false;
@@ -91,9 +91,8 @@ arguments parse(int argc, char** argv) {
         };
         if (what == "--seconds") {
             a.seconds = std::stod(value());
-        } else if (what == "--cpu-seconds") {
-            a.seconds = std::stod(value());
-            a.of_processor = true;
+        } else if (what == "--schedules") {
+            a.schedules = std::stoull(value());
         } else if (what == "--seed") {
             a.seed = std::stoull(value());
         } else if (what == "--runs") {
@@ -263,9 +262,9 @@ int simulate(const arguments& a) {
     const std::uint64_t enough = a.first ? 1 : 5; // violations
     std::uint64_t seed = a.seed;
     const auto more = [&] {
-        return t.violations < enough &&
-               (a.runs != 0 ? seed < a.seed + a.runs
-                            : (a.of_processor ? worked() : elapsed()) < a.seconds);
+        return t.violations < enough && (a.runs != 0        ? seed < a.seed + a.runs
+                                         : a.schedules != 0 ? t.schedules < a.schedules
+                                                            : elapsed() < a.seconds);
     };
     for (; more(); ++seed) {
         sim::plan p;

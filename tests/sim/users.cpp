@@ -185,6 +185,10 @@ bool actor::was_locked_out(const error_code& ec) const {
            (ec == coetcd::server_errc::unimplemented && knows_one_ && s_.w.had_foreign_answers());
 }
 
+bool actor::was_misled(const error_code& ec) const {
+    return ec == errc::revision_regressed && s_.w.count_of(fault::stale_read) != 0;
+}
+
 void actor::judge(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
@@ -372,7 +376,8 @@ asio::awaitable<void> actor::watch() {
             }
             start = e.compact_revision();
         } catch (const boost::system::system_error& e) {
-            if (e.code() != asio::error::operation_aborted && seen && !was_locked_out(e.code())) {
+            if (e.code() != asio::error::operation_aborted && seen && !was_locked_out(e.code()) &&
+                !was_misled(e.code())) {
                 s_.w.fail(std::string("a watch ended: ") + e.what());
             } else if (!seen || was_locked_out(e.code())) {
                 judge(std::current_exception());
@@ -420,9 +425,7 @@ asio::awaitable<void> actor::observe() {
                 }
             }
         } catch (const boost::system::system_error& e) {
-            const bool stale =
-                e.code() == errc::revision_regressed && s_.w.count_of(fault::stale_read) != 0;
-            if (!stale) {
+            if (!was_misled(e.code())) {
                 judge(std::current_exception());
             }
         }

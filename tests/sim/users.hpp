@@ -93,6 +93,8 @@ private:
     asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work);
 
     bool was_locked_out(const error_code& ec) const;
+    /// Whether etcd seemed to have gone back: reads of a member that stalled were answered.
+    bool was_misled(const error_code& ec) const;
 
     /// Whether an operation may have ended so.
     void judge(const std::exception_ptr& failure);
