@@ -9,6 +9,7 @@
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
+#include <coetcd/detail/recipe/recipe.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/lines.hpp>
 #include <coetcd/detail/service/session.hpp>
@@ -27,38 +28,6 @@
 #include <vector>
 
 namespace coetcd::detail {
-
-/// What tells one recipe's places from another's.
-struct recipe {
-    const char* word; ///< For messages.
-    /// The keys that a slot has under one name.
-    logic::claim (*claim)(const std::string& name,
-                          lease_id lease,
-                          std::uint64_t nonce,
-                          std::uint64_t slot,
-                          std::int64_t epoch);
-    // Its calls, for messages.
-    const char* patiently = "try_lock_for";
-    const char* at_once = "try_lock";
-    const char* giving_back = "unlock";
-    /// Several may hold at once: the next one of the session goes on as soon as etcd has our keys.
-    bool shares = false;
-    /// Several may hold at once, as its rule says: the next one of the session goes on as soon as
-    /// this one holds.
-    bool admits = false;
-};
-
-/// A name that an attempt wants, and how.
-struct wanted_name {
-    std::string name;
-    const recipe* how;
-};
-
-inline std::vector<wanted_name> one_name(std::string name, const recipe& how) {
-    std::vector<wanted_name> all;
-    all.push_back({std::move(name), &how});
-    return all;
-}
 
 /// One attempt's places in the queues of its names, from the first request to the last. Whatever
 /// ends it, nothing of it stays in etcd: what is left to do then is done in the background.
