@@ -30,8 +30,8 @@ class session_impl;
 /// margin of 10 % (at least 250 ms) after the last successful renewal was *sent*, on a clock that
 /// runs through a suspend of the machine. A lost session stays lost: open a new one.
 ///
-/// The renewals run on the client's executor: a program whose event loop is stuck for longer than
-/// the ttl loses its locks, as it should.
+/// The renewals run on the client's executor: a program whose event loop is stuck for half the ttl
+/// may lose its locks, and for nine tenths it does, as it should.
 ///
 /// Destroying it closes it: its locks are lost at once, and a request to revoke the lease is sent
 /// in the background. If that fails, the keys go when the lease expires.
@@ -53,7 +53,9 @@ public:
     /// One round trip. `options.ttl` has no effect. `mutex::resume` goes on with the locks that it
     /// holds.
     /// @returns Nothing if there is no such lease.
-    /// @throws error as `client`.
+    /// @throws std::invalid_argument if `lease` cannot be one; else as `client`.
+    /// @par Cancellation
+    /// `terminal`. The lease is left as it is; perhaps it was renewed once.
     static boost::asio::awaitable<std::optional<session>>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
@@ -67,11 +69,13 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
+    /// The lease in etcd; also of a session that has ended.
     lease_id lease() const;
     std::chrono::seconds ttl() const; ///< As etcd granted it.
 
     /// Looks at the clock, so that it is right in the first instruction after a stall.
     session_state state() const;
+    /// Why it has ended; `session_end::none` if it has not. Likewise.
     session_end reason() const;
 
     /// For how long the lease is certain to exist if no further renewal succeeds; 0 if lost.

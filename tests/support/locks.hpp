@@ -3,13 +3,9 @@
 
 #include <coetcd/mutex.hpp>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -84,17 +80,6 @@ inline void lose_answer(world& w, bool (*which)(const coetcd::detail::call_reque
         f.breaks = which(r) && std::exchange(first, false);
         return f;
     };
-}
-
-/// Calls `f` after so many other handlers have run.
-inline void hop(boost::asio::io_context& context, int handlers, std::function<void()> f) {
-    if (handlers == 0) {
-        f();
-        return;
-    }
-    boost::asio::post(context, [&context, handlers, f = std::move(f)]() mutable {
-        hop(context, handlers - 1, std::move(f));
-    });
 }
 
 } // namespace support

@@ -17,6 +17,7 @@
 
 #include "support/catch.hpp"
 #include "support/locks.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -69,16 +70,6 @@ bool is_admit(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && !has(r, "count_only") &&
            !has(r, "prev_kv");
 }
-
-/// Tells when a transaction was answered: some handlers later whoever waits for it goes on.
-struct answers final : coetcd::observer {
-    void on_request(const coetcd::request_report& r) override {
-        if (told && r.rpc == "txn" && !r.outcome) {
-            std::exchange(told, nullptr)();
-        }
-    }
-    std::function<void()> told;
-};
 
 std::size_t transactions(const world& w) {
     return support::count(w, [](const call_request& r) { return r.what == rpc::txn; });
@@ -789,7 +780,7 @@ TEST_CASE("a permit that is granted in the moment of the cancellation is given b
     constexpr int most_hops = 14;
     for (int hops = 0; hops != most_hops; ++hops) {
         world w;
-        const auto watching = std::make_shared<answers>();
+        const auto watching = std::make_shared<support::answers>("txn");
         coetcd::client_options options;
         options.observer = watching;
         const coetcd::client client = w.client(options);

@@ -3,11 +3,13 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -406,6 +408,36 @@ TEST_CASE("an orphaned lease lives on for its ttl, and can be adopted", "[sessio
     (void)heir.orphan();
     w.env->pass(20s);
     REQUIRE_FALSE(w.await(coetcd::session::adopt(client, lease)));
+}
+
+TEST_CASE("adopt() || timer leaves the lease to another if the timer wins",
+          "[session][cancellation]") {
+    constexpr int most_hops = 30;
+    for (const bool elsewhere : {false, true}) {
+        int lost = 0;
+        for (int hops = 0; hops != most_hops; ++hops) {
+            INFO("elsewhere " << elsewhere << ", " << hops << " handlers later");
+            world w;
+            const auto watching = std::make_shared<support::answers>("lease_keep_alive");
+            coetcd::client_options options;
+            options.observer = watching;
+            const coetcd::client client = w.client(std::move(options));
+            const coetcd::lease_id lease = w.await(client.lease_grant(9s)).id;
+            support::race<std::optional<coetcd::session>> first(
+                w, coetcd::session::adopt(client, lease), elsewhere);
+            watching->told = [&] { first.ring_after(hops); };
+            w.env->pass(50ms);
+            watching->told = nullptr;
+            const bool adopted = first.result().has_value(); // it lives on in `first`
+            lost += adopted ? 0 : 1;
+            w.env->pass(8s);
+            REQUIRE(w.etcd->leases() == 1);
+            w.env->pass(8s);
+            REQUIRE(w.etcd->leases() == (adopted ? 1 : 0)); // nobody renews it
+        }
+        CHECK((lost > 0) == elsewhere); // at home, what was told is there already
+        CHECK(lost < most_hops);
+    }
 }
 
 TEST_CASE("what slow attempts took does not count against the session", "[session]") {

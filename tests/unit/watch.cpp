@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -350,6 +351,42 @@ TEST_CASE("next() can be cancelled, and loses nothing", "[watch][cancellation]")
     put(w, client, "a", "1");
     w.env->pass(10ms);
     REQUIRE(values(w.await(seen.next()).events) == strings{"1"});
+}
+
+TEST_CASE("next() || timer loses nothing if the timer wins", "[watch][cancellation]") {
+    constexpr int most_hops = 24;
+    for (const bool elsewhere : {false, true}) {
+        int lost = 0;
+        for (int hops = 0; hops != most_hops; ++hops) {
+            INFO("elsewhere " << elsewhere << ", " << hops << " handlers later");
+            world w;
+            const coetcd::client client = w.client();
+            script etcd(w);
+            coetcd::watch_options small = from(10);
+            small.buffer = 1; // so that it pauses, too
+            coetcd::watcher seen = w.await(client.watch("a", small));
+            support::race<coetcd::watch_batch> first(w, seen.next(), elsewhere);
+            w.env->pass(10ms);
+            etcd.events_now(1, {10, 11});
+            first.ring_after(hops);
+            w.env->pass(10ms);
+            const auto told = first.result();
+            if (told) {
+                REQUIRE(revisions_of(told->events) == revisions{10, 11});
+                continue;
+            }
+            ++lost;
+            const auto batch = w.await(seen.next());
+            REQUIRE(revisions_of(batch.events) == revisions{10, 11});
+            REQUIRE(batch.revision == 11);
+            w.env->pass(10ms);
+            etcd.events(etcd.ids.back(), 99, {12});
+            REQUIRE(revisions_of(now(w, seen).events) == revisions{12});
+            REQUIRE(etcd.starts.back() == 12);
+        }
+        CHECK(lost > 0);
+        CHECK(lost < most_hops);
+    }
 }
 
 TEST_CASE("next() ends when its watcher is destroyed", "[watch]") {

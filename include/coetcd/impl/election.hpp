@@ -44,24 +44,18 @@ lead_terms(const client& c,
     return lead_on(std::move(who), owned, how.again, std::move(body));
 }
 
-/// Awaits at home what `resuming` takes over; unless we were cancelled while it was on its way to
-/// us: who composes operations drops the result then, and the term is to stay as it is.
+/// A term that an earlier object led. If it does not get to the caller it stays as it is.
 inline boost::asio::awaitable<std::optional<leadership>>
 resumed_term(boost::asio::any_io_executor home,
              boost::asio::awaitable<std::shared_ptr<place>> resuming) {
-    const auto stop = co_await boost::asio::this_coro::cancellation_state;
-    const auto before = stop.cancelled();
-    auto work = go_home(std::move(home), leading::begin(std::move(resuming), true));
-    std::shared_ptr<leading> term = co_await std::move(work);
-    std::optional<leadership> result;
-    if (term && stop.cancelled() != before) {
-        term->held->disinherit();
-        throw_aborted();
-    }
-    if (term) {
-        result.emplace(access::make<leadership>(std::move(term)));
-    }
-    co_return result;
+    using term = std::shared_ptr<leading>;
+    const auto leave = [](const term& dropped) {
+        if (dropped) {
+            dropped->held->disinherit();
+        }
+    };
+    return as_handle_if_any<leadership>(
+        go_home_and_back<term>(std::move(home), leading::begin(std::move(resuming), true), leave));
 }
 
 inline leader_feed make_leader_feed(const std::shared_ptr<client_impl>& c,

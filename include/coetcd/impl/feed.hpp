@@ -38,7 +38,9 @@ typename feed<T>::executor_type feed<T>::get_executor() const {
 
 template<class T>
 boost::asio::awaitable<T> feed<T>::next() {
-    return detail::go_home(get_executor(), impl::next(impl_));
+    const std::shared_ptr<impl>& self = impl_.get();
+    return detail::go_home_and_back<T>(
+        get_executor(), impl::next(self), [self](const T&) { self->put_back(); });
 }
 
 #ifdef COETCD_SEPARATE_COMPILATION

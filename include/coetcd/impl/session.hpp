@@ -23,8 +23,16 @@ COETCD_DECL boost::asio::awaitable<std::optional<session>>
 session::adopt(const client& owner, lease_id lease, session_options options) {
     detail::require_lease(lease);
     const auto& impl = detail::access::impl(owner);
-    return impl->home(detail::as_handle_if_any<session>(detail::session_impl::adopt(
-        impl, detail::access::timeout(owner), lease, std::move(options))));
+    using adopted = std::shared_ptr<detail::session_impl>;
+    auto adopting = detail::session_impl::adopt(
+        impl, detail::access::timeout(owner), lease, std::move(options));
+    const auto hand_over = [](const adopted& dropped) {
+        if (dropped) {
+            dropped->lose(session_end::orphaned);
+        }
+    };
+    return detail::as_handle_if_any<session>(
+        detail::go_home_and_back<adopted>(impl->world->executor(), std::move(adopting), hand_over));
 }
 
 COETCD_DECL session::session(std::shared_ptr<detail::session_impl> impl)

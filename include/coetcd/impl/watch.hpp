@@ -32,7 +32,11 @@ COETCD_DECL watcher::executor_type watcher::get_executor() const {
 }
 
 COETCD_DECL boost::asio::awaitable<watch_batch> watcher::next() {
-    return detail::go_home(get_executor(), detail::watcher_impl::next(impl_));
+    const std::shared_ptr<detail::watcher_impl>& self = impl_.get();
+    return detail::go_home_and_back<watch_batch>(
+        get_executor(), detail::watcher_impl::next(self), [self](watch_batch dropped) {
+            self->put_back(std::move(dropped));
+        });
 }
 
 } // namespace coetcd

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 
@@ -12,6 +13,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -103,6 +105,29 @@ asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) 
     const asio::any_io_executor here = co_await asio::this_coro::executor;
     auto all = from_here(here, std::move(home), std::move(work));
     co_return co_await std::move(all);
+}
+
+/// The same, for what must not be lost on its way back: who composes operations, as in
+/// `next() || timer`, drops a result that comes in the very moment of the cancellation.
+/// @param put_back Gets such a result, at home. The call has then ended with `operation_aborted`.
+template<class T>
+asio::awaitable<T> go_home_and_back(asio::any_io_executor home,
+                                    asio::awaitable<T> work,
+                                    std::function<void(T)> put_back) {
+    const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_type before = stop.cancelled();
+    const asio::any_io_executor here = co_await asio::this_coro::executor;
+    auto all = from_here(here, home, std::move(work));
+    T result = co_await std::move(all);
+    if (stop.cancelled() == before) {
+        co_return result;
+    }
+    if (here == home) {
+        put_back(std::move(result));
+    } else {
+        post(home, [put_back, dropped = std::move(result)] { put_back(dropped); });
+    }
+    throw_aborted();
 }
 
 } // namespace coetcd::detail

@@ -64,7 +64,7 @@ public:
             }
             // The newest one; but not for ever, where there is always a newer one.
             if (self->is_news() && !self->looking_ && (asked || !self->is_due())) {
-                self->told_ = self->now_;
+                self->told_before_ = std::exchange(self->told_, self->now_);
                 co_return *self->told_;
             }
             if (self->is_due()) {
@@ -75,6 +75,12 @@ public:
             const time_point until = self->looking_ ? time_point::max() : self->due();
             (void)co_await self->changed_.wait(until);
         }
+    }
+
+    /// What `next` has returned did not get to its caller: it was not told.
+    void put_back() {
+        told_ = told_before_;
+        changed_.notify_all();
     }
 
     /// A waiter is told that it was aborted.
@@ -192,6 +198,7 @@ private:
     void forget(std::int64_t known, std::int64_t found) {
         now_.reset();
         told_.reset();
+        told_before_.reset();
         as_of_ = 0;
         happened_ = 0;
         recheck_ = world().now();
@@ -245,6 +252,7 @@ private:
     std::int64_t as_of_ = 0;    // the revision of `now_`
     std::int64_t happened_ = 0; // a change that `now_` does not know of
     std::optional<T> told_;
+    std::optional<T> told_before_;
     bool looking_ = false;
     time_point recheck_{};
     time_point not_before_ = time_point::min();

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,6 +63,21 @@ public:
             (void)co_await self->changed_.wait();
         }
         co_return self->take();
+    }
+    /// What `next` has returned did not get to its caller: the next call returns it.
+    void put_back(watch_batch batch) {
+        for (const event& e : batch.events) {
+            held_ += logic::footprint(e);
+        }
+        const auto first = unread_.events.begin();
+        unread_.events.insert(first,
+                              std::make_move_iterator(batch.events.begin()),
+                              std::make_move_iterator(batch.events.end()));
+        news_ = true;
+        if (held_ > buffer_ && !paused_ && !over_) {
+            pause();
+        }
+        changed_.notify_all();
     }
 
     /// Ends the watch; a waiter is told that it was aborted.

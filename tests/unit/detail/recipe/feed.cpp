@@ -2,7 +2,9 @@
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/logic/election.hpp>
 #include <coetcd/detail/recipe/feed.hpp>
+#include <coetcd/election.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -74,6 +77,14 @@ struct feed_fixture : world {
     std::shared_ptr<coetcd::detail::client_impl> impl;
     std::shared_ptr<feed<std::string>> news;
 };
+
+using leader_question = coetcd::detail::logic::question<std::optional<coetcd::leader>>;
+coetcd::leader_feed leaders_by(world& w, const coetcd::client& client, leader_question q) {
+    using impl = feed<std::optional<coetcd::leader>>;
+    auto made = coetcd::detail::make_at_home<impl>(
+        w.env, coetcd::detail::access::impl(client), 5s, std::move(q));
+    return coetcd::detail::access::make<coetcd::leader_feed>(std::move(made));
+}
 
 scripted_env::fate no_answer() {
     scripted_env::fate f;
@@ -399,6 +410,40 @@ TEST_CASE("an answer that is not etcd's is none", "[feed]") {
     };
     CHECK(f.told() == "none");
     CHECK(bad == 0);
+}
+
+TEST_CASE("next() || timer loses no answer if the timer wins", "[feed][cancellation]") {
+    constexpr int most_hops = 24;
+    for (const bool elsewhere : {false, true}) {
+        int lost = 0;
+        for (int hops = 0; hops != most_hops; ++hops) {
+            INFO("elsewhere " << elsewhere << ", " << hops << " handlers later");
+            world w;
+            const coetcd::client client = w.client();
+            std::optional<support::race<std::optional<coetcd::leader>>> first;
+            auto q = coetcd::detail::logic::who_leads("e");
+            q.follow = [&, at = hops, follow = q.follow](const auto& before, const event& e) {
+                first->ring_after(at);
+                return follow(before, e);
+            };
+            auto leaders = leaders_by(w, client, std::move(q));
+            REQUIRE_FALSE(w.await(leaders.next()));
+            first.emplace(w, leaders.next(), elsewhere);
+            w.env->pass(10ms);
+            w.etcd->write("e/1", "a");
+            w.env->pass(10ms);
+            const auto told = first->result();
+            lost += told ? 0 : 1;
+            const auto now = told ? *told : w.await(leaders.next());
+            REQUIRE(now);
+            CHECK(now->value == "a");
+            auto next = w.start(leaders.next());
+            w.env->pass(10ms);
+            CHECK_FALSE(next.ended());
+        }
+        CHECK(lost > 0);
+        CHECK(lost < most_hops);
+    }
 }
 
 TEST_CASE("a cancellation loses nothing", "[feed][cancellation]") {

@@ -3,9 +3,7 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/asio/strand.hpp>
 
 #include <cstddef>
 #include <exception>
@@ -18,6 +16,7 @@
 
 #include "support/catch.hpp"
 #include "support/locks.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -26,20 +25,11 @@ using namespace boost::asio::experimental::awaitable_operators;
 using support::background;
 using support::hop;
 using support::owner;
+using support::world;
 
 namespace {
 
-/// Tells when a transaction was answered: some handlers later whoever waits for it goes on.
-struct answers final : coetcd::observer {
-    void on_request(const coetcd::request_report& r) override {
-        if (told && r.rpc == "txn" && !r.outcome) {
-            std::exchange(told, nullptr)();
-        }
-    }
-    std::function<void()> told;
-};
-
-coetcd::client_options seen_by(const std::shared_ptr<answers>& watching) {
+coetcd::client_options seen_by(const std::shared_ptr<support::answers>& watching) {
     coetcd::client_options options;
     options.observer = watching;
     return options;
@@ -62,7 +52,7 @@ TEST_CASE("a lock that is granted in the moment of the cancellation is given bac
     for (std::size_t how = 0; how != std::size(ways); ++how) {
         int cancelled = 0;
         for (int hops = 0; hops != most_hops; ++hops) {
-            const auto watching = std::make_shared<answers>();
+            const auto watching = std::make_shared<support::answers>("txn");
             owner all({}, seen_by(watching));
             auto& [w, client, session, mutex] = all;
             std::optional<background<void>> taking;
@@ -96,32 +86,18 @@ TEST_CASE("lock() || timer holds nothing if the timer wins", "[place_wait][cance
     for (const bool elsewhere : {false, true}) { // on another executor than the client's
         int won = 0;
         for (int hops = 0; hops != 2 * most_hops; ++hops) {
-            const auto watching = std::make_shared<answers>();
+            const auto watching = std::make_shared<support::answers>("txn");
             owner all({}, seen_by(watching));
-            auto& [w, client, session, mutex] = all;
-            coetcd::detail::notifier bell(*w.env);
-            watching->told = [&, at = hops] { hop(*w.context, at, [&] { bell.notify_all(); }); };
-            std::optional<std::size_t> first;
-            auto race = [&]() -> asio::awaitable<void> {
-                auto timer = [&]() -> asio::awaitable<void> { (void)co_await bell.wait(); };
-                auto taking = mutex.lock();
-                auto ringing = timer();
-                const auto both = co_await (std::move(taking) || std::move(ringing));
-                first = both.index();
-            };
-            asio::any_io_executor where = w.context->get_executor();
-            if (elsewhere) {
-                where = asio::make_strand(*w.context);
-            }
-            bool over = false;
-            asio::co_spawn(where, race(), [&](std::exception_ptr) { over = true; });
+            world& w = all.w;
+            coetcd::mutex& mutex = all.mutex;
+            support::race<void> first(w, mutex.lock(), elsewhere);
+            watching->told = [&, at = hops] { first.ring_after(at); };
             w.env->pass(100ms);
             INFO("elsewhere " << elsewhere << ", " << hops << " handlers later");
-            REQUIRE(over);
-            REQUIRE(first);
-            REQUIRE(mutex.owns_lock() == (*first == 0));
-            REQUIRE(w.etcd->under("m/").size() == (*first == 0 ? 1 : 0));
-            won += *first == 0 ? 0 : 1;
+            const bool locked = first.result().has_value();
+            REQUIRE(mutex.owns_lock() == locked);
+            REQUIRE(w.etcd->under("m/").size() == (locked ? 1 : 0));
+            won += locked ? 0 : 1;
         }
         REQUIRE(won > 0);
         REQUIRE(won < 2 * most_hops);
@@ -130,7 +106,7 @@ TEST_CASE("lock() || timer holds nothing if the timer wins", "[place_wait][cance
 
 TEST_CASE("open() || timer leaves no session if the timer wins", "[place_wait][cancellation]") {
     for (auto when = 0ms; when < 5ms; ++when) {
-        support::world w;
+        world w;
         const coetcd::client client = w.client();
         coetcd::detail::notifier bell(*w.env);
         std::optional<std::size_t> first;
