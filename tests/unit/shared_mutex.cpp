@@ -1181,3 +1181,24 @@ TEST_CASE("a shared_mutex that is destroyed gives back what nobody else answers 
     w.env->pass(20ms);
     REQUIRE(all.keys() == 0);
 }
+
+TEST_CASE("a shared_mutex that is destroyed gives back whatever its calls still get",
+          "[shared_mutex]") {
+    three all;
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    std::optional<coetcd::shared_mutex> dropped(std::in_place, one, "s");
+    w.await(b.lock());
+    auto first = w.start(dropped->lock_shared());
+    auto second = w.start(dropped->try_lock_shared_for(1min));
+    auto third = w.start(dropped->lock());
+    auto fourth = w.start(dropped->lock());
+    w.env->pass(20ms);
+    dropped.reset();
+    REQUIRE(w.await(b.unlock()));
+    w.env->pass(1s);
+    first.get();
+    REQUIRE(second.get());
+    third.get();
+    fourth.get();
+    REQUIRE(all.keys() == 0);
+}

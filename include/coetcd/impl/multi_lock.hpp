@@ -59,7 +59,7 @@ COETCD_DECL std::shared_ptr<ownership> ownership_of_all(const held_locks& held) 
 COETCD_DECL boost::asio::awaitable<std::optional<held_locks>>
 lock_for(multi_lock& m, std::chrono::nanoseconds patience) {
     const std::shared_ptr<holder>& by = access::impl(m);
-    return go_home(m.get_executor(), holder::if_taken<held_locks>(by, try_lock_for(by, patience)));
+    return go_home(m.get_executor(), holder::scoped_lock_for<held_locks>(by, patience));
 }
 
 } // namespace detail
@@ -128,7 +128,7 @@ COETCD_DECL boost::asio::awaitable<bool> multi_lock::try_lock() {
 
 COETCD_DECL boost::asio::awaitable<bool>
 multi_lock::try_lock_for(std::chrono::nanoseconds patience) {
-    return detail::try_lock_for(impl_, patience);
+    return detail::holder::try_lock_for(impl_, patience);
 }
 
 COETCD_DECL boost::asio::awaitable<held_locks> multi_lock::scoped_lock() {

@@ -20,15 +20,6 @@ namespace detail {
 inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_claim};
 inline constexpr recipe delayed_mutex_recipe{"mutex", &logic::delayed_claim};
 
-/// As `mutex::try_lock_for`.
-inline boost::asio::awaitable<bool> try_lock_for(const std::shared_ptr<holder>& by,
-                                                 std::chrono::nanoseconds patience) {
-    if (patience.count() <= 0) {
-        return holder::try_lock(by);
-    }
-    return holder::try_lock_until(by, after(by->session->world.now(), patience));
-}
-
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::answers(held) ? access::held(held) : nullptr;
 }
@@ -50,8 +41,7 @@ COETCD_DECL held_lock another_handle(const held_lock& held) {
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_for(mutex& m, std::chrono::nanoseconds patience) {
-    return go_home(m.get_executor(),
-                   holder::if_taken<held_lock>(access::impl(m), m.try_lock_for(patience)));
+    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(access::impl(m), patience));
 }
 
 } // namespace detail
@@ -191,7 +181,7 @@ COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock() {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> mutex::try_lock_for(std::chrono::nanoseconds patience) {
-    return detail::try_lock_for(impl_, patience);
+    return detail::holder::try_lock_for(impl_, patience);
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {

@@ -19,13 +19,13 @@ namespace detail {
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_for(shared_mutex& m, std::chrono::nanoseconds patience) {
     const std::shared_ptr<holder>& by = access::impl(m)->writing;
-    return go_home(m.get_executor(), holder::if_taken<held_lock>(by, try_lock_for(by, patience)));
+    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(by, patience));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_shared_for(shared_mutex& m, std::chrono::nanoseconds patience) {
     const std::shared_ptr<holder> by = access::impl(m)->new_reader();
-    return go_home(m.get_executor(), holder::if_taken<held_lock>(by, try_lock_for(by, patience)));
+    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(by, patience));
 }
 
 } // namespace detail
@@ -63,7 +63,7 @@ COETCD_DECL boost::asio::awaitable<bool> shared_mutex::try_lock() {
 
 COETCD_DECL boost::asio::awaitable<bool>
 shared_mutex::try_lock_for(std::chrono::nanoseconds patience) {
-    return detail::try_lock_for(impl_->writing, patience);
+    return detail::holder::try_lock_for(impl_->writing, patience);
 }
 
 COETCD_DECL boost::asio::awaitable<held_lock> shared_mutex::scoped_lock() {
@@ -99,7 +99,7 @@ COETCD_DECL boost::asio::awaitable<bool> shared_mutex::try_lock_shared() {
 COETCD_DECL boost::asio::awaitable<bool>
 shared_mutex::try_lock_shared_for(std::chrono::nanoseconds patience) {
     auto reader = impl_->new_reader();
-    auto trying = detail::try_lock_for(reader, patience);
+    auto trying = detail::holder::try_lock_for(reader, patience);
     return detail::shared_holds::kept(impl_, std::move(reader), std::move(trying));
 }
 

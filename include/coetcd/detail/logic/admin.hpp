@@ -8,10 +8,12 @@
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>
+#include <coetcd/lock_entry.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -81,7 +83,21 @@ force(const std::string& name, std::int64_t token, const std::vector<key_value>&
     return t;
 }
 
-/// How many keys of a queue are before the first one that is ours.
+/// What the keys of one place have in common, and no other key of the queue.
+inline std::string_view place_of(std::string_view name, std::string_view key) {
+    const std::optional<queue_key> parts = split_key(name, key);
+    return parts ? parts->id : key;
+}
+
+/// One key of each place.
+/// @param queue As it was read, oldest first.
+inline void each_place_once(std::vector<lock_entry>& queue, std::string_view name) {
+    std::set<std::string, std::less<>> seen;
+    std::erase_if(queue,
+                  [&](const lock_entry& e) { return !seen.emplace(place_of(name, e.key)).second; });
+}
+
+/// How many places of a queue are before the first one that is ours.
 /// @param queue As it was read, oldest first.
 /// @param ours What we hold now; empty for nothing.
 /// @returns Nothing if none of them is ours.
@@ -90,14 +106,15 @@ inline std::optional<std::size_t> position_in(const std::vector<key_value>& queu
                                               lease_id lease,
                                               std::uint64_t nonce,
                                               const std::string& ours) {
-    const auto found = std::find_if(queue.begin(), queue.end(), [&](const key_value& kv) {
+    std::set<std::string_view> before;
+    for (const key_value& kv : queue) {
         const std::optional<queue_key> parts = split_key(name, kv.key);
-        return kv.key == ours || (parts && is_own_slot(parts->id, lease, nonce));
-    });
-    if (found == queue.end()) {
-        return std::nullopt;
+        if (kv.key == ours || (parts && is_own_slot(parts->id, lease, nonce))) {
+            return before.size();
+        }
+        before.insert(place_of(name, kv.key));
     }
-    return static_cast<std::size_t>(found - queue.begin());
+    return std::nullopt;
 }
 
 // Requests to a holder, to give the lock back: `<name>.ask/<lease>-<nonce>`, whose value is the

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,14 +73,18 @@ public:
         return held;
     }
 
+    /// From now on this object answers for it. If the user's object is gone nobody would give it
+    /// back: then it ends here.
+    /// @param guarded A `held_lock` answers for it.
     bool take(std::shared_ptr<place> taken, bool guarded = false) {
         if (!taken) {
             return false;
         }
-        keep_to(options, taken);
         const std::lock_guard alone(access_);
-        guarded_ = guarded;
-        current_.swap(taken); // `alone` goes before what was there
+        if (guarded || !dropped_) {
+            guarded_ = guarded;
+            current_.swap(taken); // `alone` goes before what was there
+        }
         return true;
     }
 
@@ -91,50 +96,53 @@ public:
             guarded_ = false;
         }
     }
-    /// Gives up what nobody else answers for.
+    /// The user's object is gone: gives up what nobody else answers for.
     void drop() {
         std::shared_ptr<place> dropped;
         const std::lock_guard alone(access_);
+        dropped_ = true;
         if (!guarded_) {
             current_.swap(dropped);
         }
     }
 
     static asio::awaitable<void> lock(std::shared_ptr<holder> self) {
-        auto taking = place_wait::lock(
-            self->session, self->how, self->wanted, time_point::max(), std::nullopt, self->delay());
+        auto taking = granted(self, time_point::max());
         return keep<void>(std::move(self), std::move(taking));
     }
-    static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
-        auto taking = place_wait::try_lock(self->session, self->how, self->wanted);
+    static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
+        auto taking = granted(self, deadline);
         return keep<bool>(std::move(self), std::move(taking));
     }
-    static asio::awaitable<bool> try_lock_until(std::shared_ptr<holder> self, time_point deadline) {
-        auto taking = place_wait::lock(
-            self->session, self->how, self->wanted, deadline, std::nullopt, self->delay());
+    static asio::awaitable<bool> try_lock(std::shared_ptr<holder> self) {
+        return try_lock_for(std::move(self), std::chrono::nanoseconds(0));
+    }
+    static asio::awaitable<bool> try_lock_for(std::shared_ptr<holder> self,
+                                              std::chrono::nanoseconds patience) {
+        auto taking = granted_within(self, patience);
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
-        auto taking = detail::resume(self->session, self->how, self->name);
+        auto taking = as_wanted(self, detail::resume(self->session, self->how, self->name));
         return keep<bool>(std::move(self), std::move(taking));
     }
-    /// As `lock`, for an object that gives the lock back.
+    /// As `lock`, at home, for an object that gives the lock back.
     template<class Held>
     static asio::awaitable<Held> scoped_lock(std::shared_ptr<holder> self) {
-        std::shared_ptr<place> taken = co_await place_wait::lock(
-            self->session, self->how, self->wanted, time_point::max(), std::nullopt, self->delay());
+        auto taking = granted(self, time_point::max());
+        std::shared_ptr<place> taken = co_await std::move(taking);
         self->take(taken, true);
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
-
-    /// What `trying` has taken, as such an object.
+    /// As `try_lock_for`, likewise.
     template<class Held>
-    static asio::awaitable<std::optional<Held>> if_taken(std::shared_ptr<holder> self,
-                                                         asio::awaitable<bool> trying) {
-        const bool taken = co_await std::move(trying);
+    static asio::awaitable<std::optional<Held>> scoped_lock_for(std::shared_ptr<holder> self,
+                                                                std::chrono::nanoseconds patience) {
+        auto taking = granted_within(self, patience);
+        std::shared_ptr<place> taken = co_await std::move(taking);
         std::optional<Held> held;
-        if (taken) {
-            held.emplace(access::make<Held>(self, self->guard()));
+        if (self->take(taken, true)) {
+            held.emplace(access::make<Held>(std::move(self), std::move(taken)));
         }
         co_return held;
     }
@@ -185,14 +193,19 @@ public:
     static asio::awaitable<std::vector<lock_entry>> later_entries(std::shared_ptr<holder> self,
                                                                   std::size_t most) {
         constexpr std::size_t enough = 1'000'000'000;
-        const auto limit = static_cast<std::int64_t>(most == 0 ? 0 : std::min(most, enough) + 1);
-        std::vector<lock_entry> all = co_await entries(std::move(self), limit);
+        constexpr std::size_t most_keys = std::size(logic::lines_of_a_slot);
+        const std::size_t limit = most == 0 ? 0 : most_keys * (std::min(most, enough) + 1);
+        std::vector<lock_entry> all = co_await entries(self, static_cast<std::int64_t>(limit));
+        logic::each_place_once(all, self->name);
         if (!all.empty()) {
             all.erase(all.begin());
         }
+        if (most != 0 && all.size() > most) {
+            all.resize(most);
+        }
         co_return all;
     }
-    /// How many keys are before the session's own.
+    /// How many places are before the session's own.
     static asio::awaitable<std::optional<std::size_t>> position(std::shared_ptr<holder> self) {
         session_impl& s = *self->session;
         const range_request queue =
@@ -209,17 +222,46 @@ public:
     }
 
 private:
-    /// Awaits at home what `taking` takes, and keeps it; unless we were cancelled while it was on
+    using taking = asio::awaitable<std::shared_ptr<place>>;
+
+    static taking granted(const std::shared_ptr<holder>& self, time_point deadline) {
+        const auto delay = self->options.delay.value_or(std::chrono::milliseconds(0));
+        return as_wanted(
+            self,
+            place_wait::lock(
+                self->session, self->how, self->wanted, deadline, std::nullopt, delay));
+    }
+    static taking granted_within(const std::shared_ptr<holder>& self,
+                                 std::chrono::nanoseconds patience) {
+        if (patience.count() > 0) {
+            return granted(self, after(self->session->world.now(), patience));
+        }
+        return as_wanted(self, place_wait::try_lock(self->session, self->how, self->wanted));
+    }
+    /// What is taken is held as the options say, from the grant on, whenever the caller may get to
+    /// know of it. Without options it is `work` itself: most waiters have no frame for this.
+    static taking as_wanted(const std::shared_ptr<holder>& self, taking work) {
+        return asks_for_care(self->options) ? kept_as_wanted(self, std::move(work))
+                                            : std::move(work);
+    }
+    static taking kept_as_wanted(std::shared_ptr<holder> self, taking work) {
+        std::shared_ptr<place> taken = co_await std::move(work);
+        if (taken) {
+            keep_to(self->options, taken);
+        }
+        co_return taken;
+    }
+
+    /// Awaits at home what `granting` takes, and keeps it; unless we were cancelled while it was on
     /// its way to us: who composes operations, as in `lock() || timer`, drops the result then.
     /// Every waiter has this frame, so that it is all that a public call has.
     /// @returns Whether anything was taken, or nothing.
     template<class Result>
-    static asio::awaitable<Result> keep(std::shared_ptr<holder> self,
-                                        asio::awaitable<std::shared_ptr<place>> taking) {
+    static asio::awaitable<Result> keep(std::shared_ptr<holder> self, taking granting) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         const asio::cancellation_type before = stop.cancelled();
         const asio::any_io_executor here = co_await asio::this_coro::executor;
-        auto work = from_here(here, self->session->world.executor(), std::move(taking));
+        auto work = from_here(here, self->session->world.executor(), std::move(granting));
         std::shared_ptr<place> taken = co_await std::move(work);
         if (taken && stop.cancelled() != before) {
             taken->disinherit();
@@ -231,12 +273,10 @@ private:
         }
     }
 
-    std::chrono::nanoseconds delay() const {
-        return options.delay.value_or(std::chrono::milliseconds(0));
-    }
     mutable std::mutex access_; // from anywhere
     std::shared_ptr<place> current_;
     bool guarded_ = false; // a `held_lock` answers for it
+    bool dropped_ = false; // the user's object is gone
 };
 
 } // namespace coetcd::detail

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/watch_over.hpp>
@@ -55,22 +54,21 @@ inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
     }
 }
 
-/// Has it held as its owner wants. From anywhere, before the owner knows that it is granted.
+/// Whether these ask for anything while it is held.
+inline bool asks_for_care(const lock_options& o) {
+    return o.max_hold || o.watch_while_held;
+}
+
+/// Has it held as its owner wants. At home, in the moment of the grant.
 inline void keep_to(const lock_options& options, const std::shared_ptr<place>& taken) {
+    // Not by a handle, which would answer for it.
+    const std::shared_ptr<place> self = taken->shared_from_this();
     if (options.max_hold) {
-        taken->end_after(*options.max_hold);
+        self->end_after(*options.max_hold);
+        spawn(self->session->world, end_in_time(self));
     }
-    if (options.max_hold || options.watch_while_held) {
-        // Not by a handle, which would answer for it.
-        std::shared_ptr<place> self = taken->shared_from_this();
-        at_home(self->session->world, [self, options] {
-            if (options.max_hold) {
-                spawn(self->session->world, end_in_time(self));
-            }
-            if (options.watch_while_held) {
-                spawn(self->session->world, watch_over(self));
-            }
-        });
+    if (options.watch_while_held) {
+        spawn(self->session->world, watch_over(self));
     }
 }
 

@@ -54,11 +54,12 @@ public:
         return taken;
     }
 
-    /// Gives up what nobody else answers for.
+    /// The user's object is gone: gives up what nobody else answers for.
     void drop() {
         writing->drop();
         std::vector<std::shared_ptr<holder>> dropped;
         const std::lock_guard alone(access_);
+        dropped_ = true;
         reading_.swap(dropped); // `alone` goes before what was there
     }
 
@@ -67,8 +68,8 @@ public:
                                       std::shared_ptr<holder> reader,
                                       asio::awaitable<bool> trying) {
         const bool taken = co_await std::move(trying);
-        if (taken) {
-            const std::lock_guard alone(self->access_);
+        const std::lock_guard alone(self->access_);
+        if (taken && !self->dropped_) {
             self->reading_.push_back(std::move(reader));
         }
         co_return taken;
@@ -87,6 +88,7 @@ private:
 
     mutable std::mutex access_; // from anywhere
     std::vector<std::shared_ptr<holder>> reading_;
+    bool dropped_ = false; // the user's object is gone
 };
 
 } // namespace coetcd::detail
