@@ -185,10 +185,12 @@ private:
 /// It may be destroyed at any moment. Calls under way complete; a lock that `lock` or `try_lock`
 /// took is given back in the background, one that a `held_lock` holds stays with that.
 ///
-/// All calls throw
+/// Calls that take the lock throw
 /// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
 ///   `errc::session_closed` if this program has ended it;
 /// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
+///
+/// Those that only look into etcd need no session that lives, and throw as `client`.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -224,7 +226,7 @@ public:
     boost::asio::awaitable<void> lock();
 
     /// Takes the lock if it is free right now. One round trip; none if this session has it, or
-    /// waits for it.
+    /// waits for it. If the session is still giving it back it waits for the end of that.
     /// @returns False if it is held, or waited for. Nothing is left in etcd.
     /// @throws error Also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<bool> try_lock();
@@ -335,6 +337,8 @@ private:
 /// @par With Asio's awaitable operators
 /// `a || b` waits for the first *success*, and a loss is a failure: `with_lock(m, body) || timer`
 /// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.
+/// @par Cost
+/// As `lock` and `unlock`.
 template<class Body>
 auto with_lock(mutex& m, Body body) {
     return detail::run_guarded(

@@ -335,6 +335,34 @@ TEST_CASE("credentials that cannot be right are told at once", "[client][auth]")
     CHECK_THROWS_AS(w.client(o), std::invalid_argument);
 }
 
+TEST_CASE("a login that ends by a lack of memory keeps nobody waiting", "[client][auth]") {
+    world w;
+    coetcd::client_options o;
+    o.insecure_plain_text_credentials = true;
+    o.credentials = coetcd::credentials("root", "secret");
+    w.env->decide = [first = true](const call_request& q) mutable -> scripted_env::fate {
+        if (q.what == rpc::authenticate && std::exchange(first, false)) {
+            throw std::bad_alloc();
+        }
+        return {};
+    };
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::authenticate) {
+            r.status = 200;
+            r.body = R"({"header":{},"token":"t.1"})";
+        } else {
+            serve(q, r);
+        }
+    };
+    const coetcd::client client = w.client(o);
+    auto putting = w.start(client.put("k", "v"));
+    CHECK_THROWS_AS(w.env->pass(0s), std::bad_alloc); // whoever runs the event loop is told
+    w.env->pass(10s);
+    REQUIRE(putting.ended());
+    (void)putting.get();
+    (void)w.await(client.put("k", "v"));
+}
+
 TEST_CASE("sec.token.password: a password is asked for when it is needed, and goes to etcd alone",
           "[client][auth]") {
     world w;

@@ -689,6 +689,62 @@ TEST_CASE("what etcd refuses to proclaim is thrown, and no obstacle later", "[el
     REQUIRE(told(w) == strings{"a", "c"});
 }
 
+TEST_CASE("proclaim() that is refused only the second time tells what the first one did",
+          "[election]") {
+    const bool applied = GENERATE(true, false);
+    CAPTURE(applied);
+    candidate w;
+    leadership mine = w.await(w.own.campaign("a"));
+    w.env->pass(100ms);
+    w.env->decide = [&, n = 0, is_it = proclaims("b")](const call_request& r) mutable {
+        scripted_env::fate f;
+        const int which = is_it(r) ? ++n : 0;
+        f.breaks = which == 1 && applied;
+        f.arrives = which != 1 || applied;
+        w.etcd->no_space = which == 2;
+        return f;
+    };
+    auto proclaiming = w.start(mine.proclaim("b"));
+    w.env->pass(5s);
+    if (applied) {
+        proclaiming.get();
+        REQUIRE(told(w) == strings{"a", "b"});
+    } else {
+        REQUIRE(proclaiming.code() == coetcd::server_errc::resource_exhausted);
+        REQUIRE(told(w) == strings{"a"});
+    }
+    w.env->decide = nullptr;
+    w.etcd->no_space = false;
+    w.await(mine.proclaim("c"));
+    REQUIRE(told(w).back() == "c");
+}
+
+TEST_CASE("proclaim() of which nobody can tell what became says so", "[election]") {
+    candidate w;
+    leadership mine = w.await(w.own.campaign("a"));
+    w.env->pass(100ms);
+    w.env->decide = [&, n = 0, is_it = proclaims("b")](const call_request& r) mutable {
+        scripted_env::fate f;
+        const int which = is_it(r) ? ++n : 0;
+        f.breaks = which == 1;
+        return f;
+    };
+    const auto serve = w.env->on_call;
+    w.env->on_call = [&, n = 0](const call_request& r, coetcd::detail::reply& answer) mutable {
+        serve(r, answer);
+        if (r.what == rpc::txn && ++n > 1) {
+            answer.status = 403;
+            answer.body = R"({"error":"etcdserver: permission denied","code":7})";
+        }
+    };
+    auto proclaiming = w.start(mine.proclaim("b"));
+    w.env->pass(5s);
+    REQUIRE(proclaiming.code() == errc::outcome_unknown);
+    w.env->on_call = serve;
+    w.await(mine.proclaim("c"));
+    REQUIRE(told(w).back() == "c");
+}
+
 TEST_CASE("resign() whose answer is lost is told from one that was too late", "[election]") {
     candidate w(coetcd::session_options(60s));
     leadership mine = w.await(w.own.campaign("a"));

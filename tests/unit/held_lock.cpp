@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/shared_mutex.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -347,6 +349,28 @@ TEST_CASE("max_hold counts from the grant, not from the request", "[held_lock][m
     CHECK(limited.owns_lock());
 }
 
+TEST_CASE("max_hold counts while the caller's executor stands still", "[held_lock][max_hold]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    lock_options options;
+    options.max_hold = 500ms;
+    coetcd::mutex limited(session, "m", options);
+    asio::io_context elsewhere(1);
+    const int how = GENERATE(0, 1);
+    auto taking = how == 0 ? limited.try_lock() : limited.try_lock_for(5s);
+    support::background<bool> locking(elsewhere, std::move(taking));
+    elsewhere.poll();
+    w.env->pass(400ms);
+    CHECK(w.etcd->under("m/").size() == 1);
+    w.env->pass(200ms);
+    CHECK(w.etcd->under("m/").empty());
+    elsewhere.restart();
+    elsewhere.poll();
+    CHECK(locking.get());
+    CHECK_FALSE(limited.owns_lock());
+    CHECK(w.await(mutex.try_lock()));
+}
+
 TEST_CASE("max_hold cancels the body of with_lock()", "[held_lock][max_hold]") {
     owner all;
     auto& [w, client, session, mutex] = all;
@@ -481,4 +505,28 @@ TEST_CASE("position() tells how many are before the session", "[held_lock][posit
     cancelled.cancel();
     w.env->pass(0ms);
     CHECK(cancelled.code() == asio::error::operation_aborted);
+}
+
+TEST_CASE("a place counts once, whatever keys it has", "[held_lock][position]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    coetcd::session three = w.await(coetcd::session::open(client));
+    coetcd::shared_mutex both(one, "m"); // a writer has two keys
+    coetcd::multi_lock several(
+        two, {{"m", coetcd::lock_mode::exclusive}, {"n", coetcd::lock_mode::exclusive}});
+    coetcd::mutex last(three, "m");
+    w.await(both.lock());
+    auto second = w.start(several.lock());
+    w.env->pass(50ms);
+    auto third = w.start(last.lock());
+    w.env->pass(50ms);
+    CHECK(w.etcd->under("m/").size() == 5);
+    CHECK(w.await(last.position()) == 2U);
+    CHECK(w.await(b.position()) == 1U);
+    const auto waiters = w.await(last.waiters());
+    REQUIRE(waiters.size() == 2);
+    CHECK(waiters[0].lease == two.lease());
+    CHECK(waiters[1].lease == three.lease());
+    CHECK(w.await(last.waiters(1)).size() == 1);
+    CHECK(w.await(last.waiters(2)).size() == 2);
 }

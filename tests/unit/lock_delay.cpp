@@ -263,6 +263,29 @@ TEST_CASE("cancelled at any moment, a wait for a delayed lock leaves the note as
     }
 }
 
+TEST_CASE("who gives up waiting for the owner that it was itself leaves that one's note",
+          "[delay]") {
+    delayed all;
+    auto& [w, client, one, two, a, b] = all;
+    w.await(b.lock());
+    const std::string key = b.key();
+    w.etcd->erase(key); // as by hand
+    w.env->pass(30s);
+    REQUIRE_FALSE(b.owns_lock());
+    REQUIRE(w.etcd->keys.at("m.own").value == key);
+    REQUIRE_FALSE(w.await(b.unlock()));
+    auto locking = w.start(b.lock());
+    w.env->pass(1s);
+    REQUIRE(w.etcd->under("m/") == std::vector<std::string>{key}); // the same one again
+    locking.cancel();
+    w.env->pass(1s);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE(w.etcd->keys.contains("m.own"));
+    const auto began = w.env->now();
+    w.await(a.lock());
+    REQUIRE(w.env->now() - began > 2s);
+}
+
 TEST_CASE("a request to replace a note that comes late replaces nothing", "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;

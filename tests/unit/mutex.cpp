@@ -222,6 +222,52 @@ TEST_CASE("try_lock() fails at its deadline when nothing answers, and cleans up"
     REQUIRE(session.state() == coetcd::session_state::active);
 }
 
+TEST_CASE("try_lock() is not refused because of what the session itself gives up", "[mutex]") {
+    rivals all({60s}, {60s});
+    auto& [w, client, one, two, a, b] = all;
+    SECTION("a lock, however late that is") {
+        w.await(a.lock());
+        delay_first(w, is_release, 1s);
+        (void)a.unlock();
+        REQUIRE(w.await(a.try_lock()));
+    }
+    SECTION("a place in the queue") {
+        w.await(b.lock());
+        auto waiting = w.start(a.lock());
+        w.env->pass(50ms);
+        delay_first(w, is_release, 10ms);
+        waiting.cancel();
+        w.env->pass(0ms);
+        (void)b.unlock();
+        w.env->pass(4ms);
+        REQUIRE(w.etcd->under("m/").size() == 1);
+        REQUIRE(w.await(a.try_lock()));
+    }
+    SECTION("and is, if somebody else has it as well") {
+        auto waiting = w.start(a.lock());
+        w.env->pass(50ms);
+        waiting.get();
+        auto next = w.start(b.lock());
+        w.env->pass(50ms);
+        delay_first(w, is_release, 10ms);
+        (void)a.unlock();
+        REQUIRE_FALSE(w.await(a.try_lock()));
+    }
+    SECTION("what cannot be given up is no refusal") {
+        w.await(a.lock());
+        w.env->decide = [](const call_request& r) {
+            scripted_env::fate f;
+            f.arrives = !is_release(r);
+            return f;
+        };
+        (void)a.unlock();
+        auto trying = w.start(a.try_lock());
+        w.env->pass(6s);
+        REQUIRE(trying.code() == errc::timed_out);
+        REQUIRE_THROWS_WITH(trying.get(), support::contains("not given back yet"));
+    }
+}
+
 TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[mutex]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
@@ -508,6 +554,13 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     w.env->pass(2500ms);
     REQUIRE_FALSE(mutex.owns_lock());
     REQUIRE(session.state() == coetcd::session_state::active);
+    const auto transactions = [&, all = &w.env->calls] {
+        return std::count_if(
+            all->begin(), all->end(), [](const call_request& r) { return r.what == rpc::txn; });
+    };
+    const auto before = transactions();
+    w.env->pass(20s);
+    REQUIRE(transactions() == before); // what is lost is not looked after any more
     REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
@@ -911,6 +964,26 @@ TEST_CASE("what is given back when the lease is orphaned is given back all the s
     }
 }
 
+TEST_CASE("what is given back elsewhere before the lease is orphaned is not for the heir",
+          "[mutex]") {
+    for (const bool by_guard : {false, true}) {
+        owner all;
+        auto& [w, client, session, mutex] = all;
+        std::optional<coetcd::held_lock> held(w.await(mutex.scoped_lock()));
+        w.env->away = true; // home hears of it later
+        if (by_guard) {
+            held.reset();
+        } else {
+            (void)held->unlock();
+        }
+        const coetcd::lease_id lease = session.orphan();
+        w.env->away = false;
+        w.env->pass(1s);
+        REQUIRE(w.etcd->under("m/").empty());
+        REQUIRE(w.etcd->has_lease(lease));
+    }
+}
+
 TEST_CASE("a mutex that outlives its session keeps nothing open", "[mutex]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
@@ -1053,6 +1126,40 @@ TEST_CASE("a guard outlives its mutex, and a lock does not", "[mutex][held_lock]
     }
     w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("a mutex that is destroyed gives back whatever its calls still get",
+          "[mutex][held_lock]") {
+    rivals all;
+    auto& [w, client, one, two, a, b] = all;
+    std::optional<coetcd::mutex> gone(std::in_place, two, "m");
+    SECTION("several that wait for another") {
+        w.await(a.lock());
+        auto first = w.start(gone->lock());
+        auto second = w.start(gone->try_lock_for(1min));
+        auto third = w.start(gone->scoped_lock());
+        w.env->pass(50ms);
+        gone.reset();
+        (void)a.unlock();
+        w.env->pass(1s);
+        first.get();
+        REQUIRE(second.get());
+        const coetcd::held_lock held = third.get();
+        REQUIRE(held.owns_lock()); // that one has an owner of its own
+    }
+    SECTION("one that waits for a guard of the same mutex") {
+        coetcd::held_lock held = w.await(gone->scoped_lock());
+        auto waiting = w.start(gone->lock());
+        w.env->pass(50ms);
+        gone.reset();
+        REQUIRE(w.await(held.unlock()));
+        w.env->pass(50ms);
+        waiting.get();
+        REQUIRE(w.etcd->under("m/").empty()); // although the guard is still there
+    }
+    w.env->pass(50ms);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE(w.await(a.try_lock()));
 }
 
 TEST_CASE("assignment gives back what was held", "[mutex][held_lock]") {
@@ -1379,6 +1486,37 @@ TEST_CASE("with_lock() that is cancelled in the very moment of the grant cancels
     w.env->pass(50ms);
     REQUIRE(working->code() == asio::error::operation_aborted);
     REQUIRE(w.etcd->under("m/").empty());
+}
+
+TEST_CASE("with_lock() in a coroutine that was cancelled before goes on, and unlocks",
+          "[mutex][with_lock][cancellation]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    coetcd::detail::notifier never(*w.env);
+    int tidied = 0;
+    auto body = [&]() -> asio::awaitable<void> {
+        (void)co_await never.wait(w.env->now() + 100ms);
+        ++tidied;
+    };
+    auto user = [&]() -> asio::awaitable<void> {
+        co_await asio::this_coro::throw_if_cancelled(false);
+        try {
+            (void)co_await never.wait();
+        } catch (const boost::system::system_error&) {
+        }
+        auto tidying = coetcd::with_lock(mutex, body);
+        co_await std::move(tidying);
+    };
+    auto working = w.start(user());
+    w.env->pass(10ms);
+    working.cancel();
+    w.env->pass(50ms);
+    REQUIRE(mutex.owns_lock());
+    w.env->pass(1s);
+    working.get();
+    REQUIRE(tidied == 1);
+    REQUIRE(w.etcd->under("m/").empty());
+    REQUIRE_FALSE(w.await(mutex.unlock())); // it was given back
 }
 
 TEST_CASE("with_lock() runs its body under a lock that is held already", "[mutex][with_lock]") {

@@ -363,6 +363,19 @@ TEST_CASE("try_acquire() takes what there is, and leaves nothing if it is too li
     REQUIRE(all.held() == 2);
 }
 
+TEST_CASE("try_acquire() is not refused because of what the session itself gives up",
+          "[semaphore]") {
+    users all(1, coetcd::session_options(60s));
+    world& w = all.w;
+    permit mine = w.await(all.a.acquire());
+    delay_first(w, support::is_release, 1s);
+    (void)mine.release();
+    const std::optional<permit> next = w.await(all.a.try_acquire());
+    REQUIRE(next);
+    REQUIRE(all.held() == 1);
+    REQUIRE_FALSE(w.await(all.b.try_acquire()));
+}
+
 TEST_CASE("try_acquire() does not wait behind a waiter of its session", "[semaphore]") {
     users all(1);
     world& w = all.w;

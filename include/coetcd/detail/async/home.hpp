@@ -37,15 +37,15 @@ void at_home(env& world, F f) {
 template<class T, class... Args>
 std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
     auto made = std::make_unique<T>(std::forward<Args>(args)...);
-    auto end = [world = std::move(world)](T* object) {
-        std::unique_ptr<T> owned(object);
-        if (!world->is_home()) {
-            // Whatever becomes of the handler, the object ends.
-            auto last = [w = world, o = std::shared_ptr<T>(std::move(owned))]() mutable {
-                o.reset();
-            };
-            post(world->executor(), std::move(last));
+    auto end = [world = std::move(world)](T* object) mutable {
+        if (world->is_home()) {
+            delete object;
+            return;
         }
+        // Whatever becomes of the handler, the object ends. Nobody gets hold of it any more.
+        std::shared_ptr<void> last(object, [](void* o) { delete static_cast<T*>(o); });
+        const asio::any_io_executor home = world->executor();
+        post(home, [w = std::move(world), o = std::move(last)]() mutable { o.reset(); });
     };
     return std::shared_ptr<T>(made.release(), std::move(end));
 }

@@ -132,6 +132,32 @@ inline proclaimed after_proclaim(const txn_response& response,
     return {there ? state::done : state::moved, now};
 }
 
+/// Reads what a `proclaim` has left that was refused: one of its copies may have been applied.
+inline txn read_proclaimed(const std::string& key) {
+    txn t;
+    t.success.push_back(op::range(key));
+    return t;
+}
+
+/// What the answer to that means. `moved`: no copy was applied.
+inline proclaimed after_reading(const txn_response& response,
+                                const std::string& key,
+                                std::int64_t term,
+                                std::int64_t last,
+                                const std::string& value) {
+    using state = proclaimed::state;
+    const range_response& read = answers::range_at(response, 0);
+    if (is_gone(response.header, read, key, term)) {
+        return {};
+    }
+    if (!answers::holds(read, key, term)) {
+        throw error(errc::protocol_error, "txn: the answer contradicts itself");
+    }
+    const std::int64_t now = read.kvs.front().mod_revision;
+    const bool there = last != 0 && now > last && read.kvs.front().value == value;
+    return {there ? state::done : state::moved, now};
+}
+
 /// Whether a campaign that failed so is to be made again, with another session if need be.
 inline bool may_campaign_again(const error_code& ec) {
     return is_passing(ec) || ec == condition::ownership_lost;

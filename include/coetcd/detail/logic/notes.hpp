@@ -41,12 +41,19 @@ leave(const std::string& note_key, const std::string& key, compare first, std::v
 }
 
 /// Takes a note away, if it is that of this place.
-inline void drop(const std::string& note_key, const std::string& key, std::vector<op>& out) {
+/// @param create_revision Of our key; 0 if it is not known.
+inline void drop(const std::string& note_key,
+                 const std::string& key,
+                 std::int64_t create_revision,
+                 std::vector<op>& out) {
     if (note_key.empty()) {
         return;
     }
     txn note;
     note.compares.push_back(compare::value(note_key) == key);
+    if (create_revision != 0) { // else an earlier life of the key may have left it
+        note.compares.push_back(compare::mod_revision(note_key) > create_revision - 1);
+    }
     note.success.push_back(op::erase(note_key));
     out.push_back(op::nested(std::move(note)));
 }

@@ -176,13 +176,14 @@ inline txn release(const claim& c, std::int64_t create_revision) {
         t.compares.push_back(compare::create_revision(key) == create_revision);
     }
     transactions::erase_keys(c, {}, t.success);
-    notes::drop(c.note_key, c.keys.front(), t.success);
+    notes::drop(c.note_key, c.keys.front(), create_revision, t.success);
     transactions::ask_end(c, t.failure);
     return t;
 }
 
 /// Gives a place up and makes void what may still be under way, by another epoch.
-inline txn end(const claim& c, lease_id lease) {
+/// @param create_revision Of the life that we know of; 0 for none.
+inline txn end(const claim& c, lease_id lease, std::int64_t create_revision = 0) {
     put_options with_lease;
     with_lease.lease = lease;
     erase_options what_was;
@@ -191,17 +192,17 @@ inline txn end(const claim& c, lease_id lease) {
     t.compares.push_back(transactions::epoch_holds(c));
     transactions::erase_keys(c, what_was, t.success);
     t.success.push_back(op::put(c.epoch_key, "", with_lease));
-    notes::drop(c.note_key, c.keys.front(), t.success);
+    notes::drop(c.note_key, c.keys.front(), create_revision, t.success);
     transactions::ask_end(c, t.failure);
     return t;
 }
 
 /// Gives a place up where nothing can be put: there is no space. What is under way is not void.
-inline txn erase_only(const claim& c) {
+inline txn erase_only(const claim& c, std::int64_t create_revision = 0) {
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
     transactions::erase_keys(c, {}, t.success);
-    notes::drop(c.note_key, c.keys.front(), t.success);
+    notes::drop(c.note_key, c.keys.front(), create_revision, t.success);
     return t;
 }
 

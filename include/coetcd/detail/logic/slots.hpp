@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
+#include <vector>
 
 namespace coetcd::detail::logic {
 
@@ -20,6 +22,7 @@ public:
         std::uint64_t number = 0;
         std::int64_t epoch = 0; ///< The last one that we know.
         use state = use::free;
+        std::uint64_t freed = 0; ///< How often.
     };
 
     /// The free slot with the lowest number, else a new one. None while two are closing: they come
@@ -47,6 +50,22 @@ public:
     static void free(slot& s, std::int64_t epoch) {
         s.epoch = epoch;
         s.state = slot::use::free;
+        ++s.freed;
+    }
+
+    /// Some that were being given up, and how often each had been freed before.
+    using giving_up = std::vector<std::pair<const slot*, std::uint64_t>>;
+    void add_closing(giving_up& to) const {
+        for (const slot& s : slots_) {
+            if (s.state == slot::use::closing) {
+                to.emplace_back(&s, s.freed);
+            }
+        }
+    }
+    static bool are_over(const giving_up& some) {
+        return std::all_of(some.begin(), some.end(), [](const auto& one) {
+            return one.first->freed != one.second;
+        });
     }
 
     /// Whether one is in use, or being given up, besides one that was just taken.

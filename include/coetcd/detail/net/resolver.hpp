@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,6 +152,8 @@ private:
                 look_up_(host, tell);
             } catch (const boost::system::system_error& e) { // Asio can start no thread for it
                 tell(e.code(), {});
+            } catch (const std::bad_alloc&) {
+                tell(asio::error::no_memory, {});
             }
         }
         return entry;

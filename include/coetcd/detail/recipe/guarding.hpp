@@ -89,6 +89,8 @@ struct taken_for_now {
 /// @param here The executor of the caller.
 inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
                                            std::shared_ptr<guarded_job> job) {
+    const asio::cancellation_state caller = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_type earlier = caller.cancelled(); // was not meant for us
     const taken_for_now taken(*job);
     auto taking = job->take();
     const bool is_taken = co_await std::move(taking);
@@ -115,16 +117,15 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     // also when both are destroyed with their executor, since its handler owns us.
     const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
-    const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
     const auto pass_on = [cancel, home = guarded->world.executor()](asio::cancellation_type) {
         post(home, cancel);
     };
-    asio::cancellation_slot slot = before.slot();
+    asio::cancellation_slot slot = caller.slot();
     if (slot.is_connected()) {
         slot.assign(pass_on);
     }
-    if (before.cancelled() != asio::cancellation_type::none) {
-        pass_on(before.cancelled()); // it came with the lock
+    if (caller.cancelled() != earlier) {
+        pass_on(caller.cancelled()); // it came with the lock
     }
     job->ran = true;
     auto token = asio::bind_cancellation_slot(guarded->stop.slot(), asio::use_awaitable);
@@ -136,13 +137,12 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     }
     slot.clear();
     watching.reset();
-    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     co_await asio::this_coro::throw_if_cancelled(throws);
 
     if (!held->held()) {
         throw_loss(held->loss(), guarded->failure);
     }
-    if (state.cancelled() == asio::cancellation_type::none) {
+    if (caller.cancelled() == earlier) {
         bool was_ours = true;
         try {
             auto giving_back = job->give_back();

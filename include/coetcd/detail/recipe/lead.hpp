@@ -49,6 +49,8 @@ asio::awaitable<void> lead_on(std::shared_ptr<candidate> who,
     const asio::any_io_executor home = who->client->world->executor();
     const auto in = std::make_shared<office<Held>>();
     in->body = std::move(body);
+    const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_type earlier = stop.cancelled(); // was not meant for us
     for (;;) {
         auto winning = who->client->home(as_handle<Held>(candidate::win(who)));
         Held won = co_await std::move(winning);
@@ -62,8 +64,7 @@ asio::awaitable<void> lead_on(std::shared_ptr<candidate> who,
         } catch (const error&) {
             lost = term->loss();
         }
-        const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        const bool cancelled = stop.cancelled() != asio::cancellation_type::none;
+        const bool cancelled = stop.cancelled() != earlier;
         const bool may_go_on = lost ? when != again::never : when == again::always && !in->failure;
         if (may_go_on && !cancelled) {
             auto resting = who->client->home(candidate::rest(who, lost.has_value()));

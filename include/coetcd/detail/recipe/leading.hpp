@@ -58,10 +58,14 @@ public:
             self->require_leading();
             (void)co_await mine.changed.wait(mine.session->certain_until());
         }
+        std::shared_ptr<lane_part> refused; // although a copy of it may have been applied
         for (;;) {
             self->require_leading();
-            auto part = std::make_shared<lane_part>(logic::proclaim(
-                mine.key(), mine.session->lease(), mine.create_revision(), self->last_, value));
+            const std::string& key = mine.key();
+            const std::int64_t term = mine.create_revision();
+            auto part = std::make_shared<lane_part>(
+                refused ? logic::read_proclaimed(key)
+                        : logic::proclaim(key, mine.session->lease(), term, self->last_, value));
             part->likely = true;
             part = mine.submit(std::move(part));
             const withdrawn_at_end unless_over{*mine.session->owner->transactions, part};
@@ -70,16 +74,28 @@ public:
                 (void)co_await mine.changed.wait(mine.session->certain_until());
             }
             if (part->ec) {
-                self->check(*part);
+                if (logic::is_passing(part->ec)) {
+                    continue;
+                }
+                if (refused) {
+                    self->throw_refused(errc::outcome_unknown, refused->text);
+                }
+                if (part->left == logic::effect::none) {
+                    self->throw_refused(part->ec, part->text);
+                }
+                refused = part;
                 continue;
             }
-            const logic::proclaimed now = logic::after_proclaim(
-                part->response, mine.key(), mine.create_revision(), self->last_, value);
+            const logic::proclaimed now = (refused ? logic::after_reading : logic::after_proclaim)(
+                part->response, key, term, self->last_, value);
             if (now.now == logic::proclaimed::state::gone) {
                 co_await lose_key(self->held);
                 continue; // and say so
             }
             self->last_ = now.last;
+            if (refused && now.now == logic::proclaimed::state::moved) {
+                self->throw_refused(refused->ec, refused->text);
+            }
             if (now.now == logic::proclaimed::state::done) {
                 co_return;
             }
@@ -121,16 +137,12 @@ private:
         throw held->loss();
     }
 
-    /// Throws if a request failed for good.
-    void check(const lane_part& part) const {
-        if (logic::is_passing(part.ec)) {
-            return;
-        }
-        if (part.ec == server_errc::not_found) { // the lease
+    [[noreturn]] void throw_refused(const error_code& ec, const std::string& text) const {
+        if (ec == server_errc::not_found) { // the lease
             held->session->lose(session_end::expired);
             throw held->loss();
         }
-        throw error(part.ec, held->title() + ", proclaim: " + part.text);
+        throw error(ec, held->title() + ", proclaim: " + text);
     }
 
     static asio::awaitable<bool> nothing() { co_return false; }

@@ -161,6 +161,8 @@ public:
     void keep_apart(lane_part& part) const;
     logic::asking asked() const { return asked_; }
     logic::rule& rule() const { return rule_ ? *rule_ : logic::plain_rule(); }
+    /// What this session was giving up when it was first asked.
+    const logic::slot_table::giving_up& earlier() const { return earlier_; }
     /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
     const logic::attempt_keys& keys() const { return keys_; }
@@ -225,12 +227,13 @@ public:
     /// The fencing token.
     std::int64_t create_revision() const { return create_revision_; }
     std::vector<logic::held_life> held_by() const override {
-        return logic::counted_on(keys_, create_revision_);
+        return missing_ ? std::vector<logic::held_life>()
+                        : logic::counted_on(keys_, create_revision_);
     }
     void on_missing() override {
         const auto self = shared_from_this(); // those who are told may let go of it
-        holds_ = false;
         const bool more = held_by().size() > 1;
+        holds_ = false;
         if (!std::exchange(missing_, true) && (unresolved_ || more)) {
             leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
@@ -275,13 +278,14 @@ public:
     /// From anywhere.
     void abandon() override {
         holds_ = false;
-        at_home(session->world, [self = shared_from_this()] { (void)self->leave(); });
+        at_home(session->world,
+                [self = shared_from_this(), stays = is_for_heir()] { (void)self->leave(stays); });
     }
 
     /// The same, at home.
-    /// @param stays What is in etcd is left there.
+    /// @param stays What is in etcd is left there, if it is held.
     /// @returns Whether it was held.
-    bool leave(bool stays = false) {
+    bool leave(bool stays) {
         holds_ = false;
         const bool was_held = phase_ == phase::held;
         if (was_held) {
@@ -290,9 +294,7 @@ public:
                        session->world.now() >= std::min(session->certain_until(), held_until()));
             session->look_away(*this);
         }
-        // What an orphaned lease holds is for who adopts it.
-        const bool handed_over = was_held && (stays || session->reason() == session_end::orphaned);
-        if ((phase_ == phase::entered || was_held) && !handed_over) {
+        if ((phase_ == phase::entered || was_held) && !(was_held && stays)) {
             leave_etcd();
         }
         phase_ = phase::over;
@@ -322,6 +324,9 @@ private:
         held,    // they are, and we own what they stand for
         over,    // we want nothing any more
     };
+
+    /// What an orphaned lease holds is for whoever adopts it; not what was given back before.
+    bool is_for_heir() const { return session->reason() == session_end::orphaned; }
 
     std::string leaving_title() const { return title() + ", " + recipe_.giving_back + ": "; }
 
@@ -353,12 +358,19 @@ private:
 
     void on_turn() override;
     bool is_known() const override { return create_revision_ != 0; }
-    void on_known() override { changed.notify_all(); }
+    void on_known() override {
+        if (beginning_ == beginning::take_or_leave) { // others wait on, whoever is before them
+            changed.notify_all();
+        }
+    }
     bool take_slots();
     void learn(const logic::standing& now);
 
-    void on_loss() override { // of the session
-        const auto self = shared_from_this();
+    void on_loss() override {                      // of the session
+        const auto self = weak_from_this().lock(); // those who are told may let go of it
+        if (!self) {
+            return; // it ends
+        }
         if (phase_ == phase::held) {
             tell_loss();
         }
@@ -435,6 +447,7 @@ private:
     std::atomic<bool> holds_ = false; // what can be seen of it from anywhere
     logic::attempt_keys keys_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
+    logic::slot_table::giving_up earlier_;        // by this session, at the turn
     bool inherited_ = false;                      // from an earlier object with this lease
     logic::slot_table::slot inherited_slot_;
     std::int64_t create_revision_ = 0;

@@ -23,17 +23,17 @@ inline void place::on_expired() {
     const auto self = shared_from_this(); // those who are told may let go of it
     holds_ = false;
     tell_loss();
-    (void)leave();
+    (void)leave(is_for_heir());
 }
 
 inline asio::awaitable<bool> place::release() {
     holds_ = false;
     const auto was_held = std::make_shared<bool>(false);
     // Before the coroutine begins, whether that is ever awaited or not.
-    at_home(session->world, [self = shared_from_this(), was_held] {
+    at_home(session->world, [self = shared_from_this(), was_held, stays = is_for_heir()] {
         const bool lives =
             self->session->alive() && self->session->world.now() < self->held_until();
-        *was_held = self->leave() && lives;
+        *was_held = self->leave(stays) && lives;
     });
     return session->owner->home(until_left(shared_from_this(), was_held));
 }
@@ -108,7 +108,7 @@ inline txn place::to_leave(const leaving& l) const {
         return logic::end_legacy(keys_.claims[l.of], keys_.lease, l.life, l.bumps);
     }
     const logic::claim what = what_of(l);
-    return l.bumps ? logic::end(what, keys_.lease) : logic::release(what, l.life);
+    return l.bumps ? logic::end(what, keys_.lease, l.life) : logic::release(what, l.life);
 }
 
 /// Of what was to be given up nothing is there, and nothing will be.
@@ -253,7 +253,7 @@ inline bool place::may_go_on(leaving& l, logic::remedy next) {
 
 /// There is no space for an epoch. Nothing can be put either: so let the others get on.
 inline asio::awaitable<void> place::erase_meanwhile(leaving& l) {
-    auto part = std::make_shared<lane_part>(logic::erase_only(what_of(l)));
+    auto part = std::make_shared<lane_part>(logic::erase_only(what_of(l), l.life));
     part->likely = true;
     keep_apart(*part);
     part = submit(std::move(part));

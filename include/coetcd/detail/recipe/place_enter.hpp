@@ -22,6 +22,7 @@ inline void place::on_turn() {
         phase_ = phase::entered;
         bool free = true;
         for (std::size_t i = 0; i != names.size(); ++i) {
+            turn_->at(i).slots.add_closing(earlier_);
             // What we have is there when etcd looks, and what we are giving up, even if that
             // goes in the same request.
             const lines::line& l = turn_->at(i);

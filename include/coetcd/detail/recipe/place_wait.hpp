@@ -186,12 +186,17 @@ private:
             }
         }
         co_await wait.enter();
-        while (wait.is(at::ended) || wait.is(at::queued)) {
+        for (;;) {
             if (wait.is(at::queued)) { // an earlier copy did it; whether it fits is to be asked
                 co_await wait.confirm(0);
                 continue;
             }
-            wait.attempt_->send_entry(logic::asking::take); // another epoch counts
+            if (wait.may_be_behind_own()) {
+                co_await wait.until_own_are_over();
+            } else if (!wait.is(at::ended)) { // another epoch counts
+                break;
+            }
+            wait.attempt_->send_entry(logic::asking::take);
             co_await wait.enter();
         }
         if (!wait.now_) {
@@ -222,6 +227,20 @@ private:
             (void)co_await attempt_->changed.wait(deadline_);
         }
         co_return false;
+    }
+
+    /// Whether nobody else need be in the way: what this session was giving up may have been there.
+    bool may_be_behind_own() const {
+        const bool refused = is(at::taken) || is(at::behind) || is(at::no_room) || is(at::too_many);
+        return refused && !own_are_over_ && !attempt_->earlier().empty();
+    }
+    /// No longer than until the deadline.
+    asio::awaitable<void> until_own_are_over() {
+        own_are_over_ = true;
+        trouble_ = "what this session had before is not given back yet";
+        while (!logic::slot_table::are_over(attempt_->earlier()) && is_in_time()) {
+            (void)co_await attempt_->changed.wait(deadline_);
+        }
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
@@ -410,7 +429,8 @@ private:
     std::optional<logic::standing> now_; // as etcd told it last; nothing if the deadline came first
     std::unique_ptr<vigil> vigil_;       // most wait in the session's line, without one
     time_point told_{};                  // when the request was sent whose answer says who is ahead
-    bool refused_ = false;               // etcd has told us that others are before us
+    bool own_are_over_ = false;
+    bool refused_ = false; // etcd has told us that others are before us
     std::string trouble_ = "no answer";
 };
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -206,9 +207,22 @@ private:
             return std::nullopt;
         };
         std::string body = g.body();
-        const answer a =
-            co_await carry(self->router_, rpc::txn, how, std::move(body), std::move(decode));
+        answer a;
+        std::exception_ptr defect;
+        try {
+            auto carrying = carry(self->router_, rpc::txn, how, std::move(body), std::move(decode));
+            a = co_await std::move(carrying);
+        } catch (...) { // a lack of memory: nobody is to wait for ever
+            defect = std::current_exception();
+            a.ec = errc::outcome_unknown;
+            a.text = "txn: it has failed in the midst";
+            a.left = logic::effect::unresolved;
+            answers.reset();
+        }
         self->land(std::move(batch), a, std::move(answers));
+        if (defect) {
+            std::rethrow_exception(defect);
+        }
     }
 
     time_point deadline(const parts& batch) const {

@@ -24,6 +24,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -234,9 +235,17 @@ private:
     static asio::awaitable<void> log_in(std::shared_ptr<router> self) {
         env& world = *self->env_;
         outcome<wire::authenticate_response> granted;
+        std::exception_ptr defect;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
             const when how{after(world.now(), self->options_.login_timeout)};
-            granted = co_await detail::call(self, *request, how);
+            try {
+                auto asking = detail::call(self, *request, how);
+                granted = co_await std::move(asking);
+            } catch (...) { // a lack of memory: nobody is to wait for ever
+                defect = std::current_exception();
+                granted.ec = errc::timed_out;
+                granted.text = "authenticate: it has failed in the midst";
+            }
         } else {
             granted.ec = errc::login_failed;
             granted.text = "authenticate: the callback for the password threw an exception";
@@ -252,6 +261,9 @@ private:
                 !logic::is_passing(ec), ec, std::move(granted.text), now, world.random());
         }
         self->login_changed_.notify_all();
+        if (defect) {
+            std::rethrow_exception(defect);
+        }
     }
     /// @returns Nothing if there is no password to be had.
     std::optional<wire::authenticate_request> login_request() const {

@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <list>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -41,7 +41,7 @@ protected:
 
 private:
     friend class session_impl;
-    std::list<looked_after*>::iterator place_;
+    std::uint64_t number_ = 0; // among those of its session
 };
 
 class session_impl : public std::enable_shared_from_this<session_impl> {
@@ -172,8 +172,11 @@ public:
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
-    void look_after(looked_after& k) { k.place_ = held_.insert(held_.end(), &k); }
-    void look_away(looked_after& k) { held_.erase(k.place_); }
+    void look_after(looked_after& k) {
+        k.number_ = ++last_number_;
+        held_.emplace_hint(held_.end(), k.number_, &k);
+    }
+    void look_away(looked_after& k) { held_.erase(k.number_); }
 
 private:
     void tell_loss(session_end why) {
@@ -227,7 +230,8 @@ private:
     revocation revocation_ = revocation::none;
     answer trouble_; // with that
     notifier changed_;
-    std::list<looked_after*> held_;
+    std::map<std::uint64_t, looked_after*> held_; // by number: in order of arrival
+    std::uint64_t last_number_ = 0;
     bool looks_ = false; // whether what is held is still there
 };
 
@@ -301,8 +305,10 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     self->looks_ = true;
     const looking until_the_end{*self};
     std::vector<logic::held_life> all;
-    for (const looked_after* k : self->held_) {
+    std::map<std::string, std::uint64_t> whose; // by key
+    for (const auto& [number, k] : self->held_) {
         for (logic::held_life& life : k->held_by()) {
+            whose.emplace(life.key, number);
             all.push_back(std::move(life));
         }
     }
@@ -323,13 +329,13 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
         }
         for (const logic::held_life& gone : logic::missing(part->response, some)) {
             // It may have been released while the answer was on its way.
-            const auto found =
-                std::find_if(self->held_.begin(), self->held_.end(), [&](const looked_after* k) {
-                    const std::vector<logic::held_life> lives = k->held_by();
-                    return std::find(lives.begin(), lives.end(), gone) != lives.end();
-                });
-            if (found != self->held_.end()) {
-                (*found)->on_missing();
+            const auto found = self->held_.find(whose[gone.key]);
+            if (found == self->held_.end()) {
+                continue;
+            }
+            const std::vector<logic::held_life> lives = found->second->held_by();
+            if (std::find(lives.begin(), lives.end(), gone) != lives.end()) {
+                found->second->on_missing();
             }
         }
     }

@@ -112,7 +112,7 @@ TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][d
 
 TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay]") {
     const claim& c = with_note.claims.front();
-    for (const txn& t : {release(c, 50), end(c, 0x1a), erase_only(c)}) {
+    for (const txn& t : {end(c, 0x1a), erase_only(c)}) {
         const txn& note = inner(t.success.back());
         REQUIRE(note.compares.size() == 1);
         CHECK(note.compares.front().what == compare::target::value);
@@ -121,6 +121,14 @@ TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay
         REQUIRE(note.success.size() == 1);
         CHECK(std::get<erase_request>(note.success.front()).range.key == "m.own");
         CHECK(note.failure.empty());
+    }
+    // And none that an earlier life of its key has left, if it knows its own.
+    for (const txn& t : {release(c, 50), end(c, 0x1a, 50), erase_only(c, 50)}) {
+        const txn& note = inner(t.success.back());
+        REQUIRE(note.compares.size() == 2);
+        CHECK(note.compares.back().what == compare::target::mod);
+        CHECK(note.compares.back().range.key == "m.own");
+        CHECK(std::get<std::int64_t>(note.compares.back().operand) == 49);
     }
 }
 

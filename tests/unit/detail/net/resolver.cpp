@@ -15,6 +15,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -200,12 +201,17 @@ TEST_CASE("the address that works comes first, and one that does not comes last"
 TEST_CASE("a lookup that cannot begin is an error, and the next one is tried", "[net][resolver]") {
     asio::io_context context;
     const auto env = std::make_shared<support::scripted_env>(context);
-    const error_code none = asio::error::try_again; // as where no thread can be started
+    const bool full = GENERATE(false, true); // of memory; else no thread can be started
+    const error_code none =
+        full ? error_code(asio::error::no_memory) : error_code(asio::error::try_again);
     std::function<void(error_code, addresses)> waiting;
     int lookups = 0;
     bool works = false;
     resolver names(*env, [&](const std::string&, auto tell) {
         ++lookups;
+        if (!works && full) {
+            throw std::bad_alloc();
+        }
         if (!works) {
             throw boost::system::system_error(none, "thread");
         }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -693,4 +694,29 @@ TEST_CASE("what is under way when the lane ends is answered, and no more is sent
     never.lane = nullptr; // before anything was sent
     never.finish();
     CHECK(never.requests().empty());
+}
+
+TEST_CASE("a lack of memory in the midst ends what was under way, and nothing else",
+          "[service][lane]") {
+    lane_fixture f;
+    f.w.env->decide = [](const call_request&) -> scripted_env::fate { throw std::bad_alloc(); };
+    const std::vector<part_ptr> some = put_all({"a", "b"});
+    f.submit(some);
+    CHECK_THROWS_AS(f.go(), std::bad_alloc); // whoever runs the event loop is told
+    for (const part_ptr& part : some) {
+        CHECK(part->over);
+        CHECK_FALSE(part->in_flight);
+        CHECK(part->ec == errc::outcome_unknown);
+        CHECK(part->left == effect::unresolved);
+    }
+    f.w.env->decide = nullptr;
+    const std::vector<part_ptr> others = put_all({"c", "d", "e"});
+    for (const part_ptr& part : others) {
+        f.submit(part);
+        f.go();
+    }
+    f.finish();
+    for (const part_ptr& part : others) {
+        check_done(part, true);
+    }
 }
