@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-boost::asio::awaitable<void> ship_order(std::string url) {
+boost::asio::awaitable<void> first_lock(std::string url) {
     coetcd::client client(co_await boost::asio::this_coro::executor, url);
     coetcd::session session = co_await coetcd::session::open(client); // a lease, kept alive
     coetcd::mutex mutex(session, "orders/42");
@@ -18,8 +18,8 @@ boost::asio::awaitable<void> ship_order(std::string url) {
 
 int main(int argc, char** argv) {
     boost::asio::io_context context;
-    auto order = ship_order(argc > 1 ? argv[1] : "http://127.0.0.1:2379");
-    auto ended = boost::asio::co_spawn(context, std::move(order), boost::asio::use_future);
+    auto locking = first_lock(argc > 1 ? argv[1] : "http://127.0.0.1:2379");
+    auto ended = boost::asio::co_spawn(context, std::move(locking), boost::asio::use_future);
     context.run();
     ended.get(); // throws what went wrong
 }

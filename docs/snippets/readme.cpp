@@ -14,12 +14,15 @@ namespace manual {
 asio::awaitable<void> ship_order();
 
 asio::awaitable<bool> readme(coetcd::client client, coetcd::mutex& mutex) {
-    co_await coetcd::with_lock(mutex, ship_order); // cancelled if the lock is lost
-
-    coetcd::txn note =
-        coetcd::txn().when(mutex.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
-    const coetcd::txn_response answer = co_await client.txn(std::move(note));
-    co_return answer.succeeded;
+    auto body = [client](const coetcd::held_lock& held) -> boost::asio::awaitable<bool> {
+        co_await ship_order(); // yours; cancelled if the lock is lost
+        coetcd::txn note =
+            coetcd::txn().when(held.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
+        const coetcd::txn_response answer = co_await client.txn(std::move(note));
+        co_return answer.succeeded; // false: the lock was lost, and nothing was written
+    };
+    const bool shipped = co_await coetcd::with_lock(mutex, std::move(body));
+    co_return shipped;
 }
 
 } // namespace manual

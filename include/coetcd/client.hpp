@@ -43,8 +43,8 @@ class client_impl;
 /// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///
-/// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid. Of one
-/// that was moved from they throw `std::logic_error`, as do those of the other classes.
+/// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid. The
+/// calls of a client that was moved from throw `std::logic_error`, as do those of other classes.
 ///
 /// @par Cancellation
 /// `terminal`, for all calls, at once. The connection is closed; a change may have been applied.

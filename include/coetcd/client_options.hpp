@@ -100,7 +100,8 @@ public:
     // These affect performance.
 
     /// How long one endpoint may take to answer a request that can safely be repeated, before the
-    /// next one is tried. Counts from when there is a connection for it. Must be positive.
+    /// next one is tried. The wait for one of our connections does not count; to make one does.
+    /// Must be positive.
     std::chrono::milliseconds attempt_timeout{2000};
     /// Maximum time to connect, including name lookup. Must be positive.
     std::chrono::milliseconds connect_timeout{1000};

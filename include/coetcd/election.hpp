@@ -127,10 +127,10 @@ private:
 /// `feed`. It makes one request for a change of the leader, and none for what the leader proclaims.
 using leader_feed = feed<std::optional<leader>>;
 
-/// An election: of those who campaign for a name, the one who came first leads, in the whole etcd
-/// cluster; then the next one.
+/// An election: of the candidates for a name the first one leads, in the whole etcd cluster; then
+/// the next one.
 ///
-/// It is a queue as that of a `mutex`. All who campaign under one name take turns: coroutines that
+/// It is a queue as that of a `mutex`. All candidates for one name take turns: coroutines that
 /// share one object or one session, other processes, the Go client's `concurrency.Election`,
 /// `etcdctl elect`; and those who lock a `mutex` of that name. So the names, and the keys that
 /// belong to them, are as there.
@@ -233,8 +233,8 @@ boost::asio::awaitable<std::optional<leader>> leader_of(const client& c, std::st
 /// Runs `body` while it leads: campaigns, awaits `body()` or `body(const leadership&)`, resigns.
 ///
 /// If the term is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
-/// loss is reported, even if `body` succeeded: it may not have been alone. All else is as of
-/// `with_lock`.
+/// loss is reported, even if `body` succeeded: it may not have been alone. All else is as with
+/// `with_lock`, also the cost and the cancellation.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `election::campaign`; or error with `errc::session_lost`,

@@ -15,8 +15,10 @@ struct lock_options {
     /// All who use the lock have to set it: a holder that has set it leaves a note, `<name>.own`,
     /// and takes it away when it gives the lock back. Whoever has not set it neither leaves a note
     /// nor heeds it, nor does Go's client. It is a courtesy, not a fence: the note of a vanished
-    /// holder may be lost, and work may be on its way for longer. While nobody vanishes it costs no
-    /// round trip, but that a lock is not handed over within a session by the same request.
+    /// holder may be lost, and work may be on its way for longer. A lock that is given back just
+    /// before its session is closed may look as if it had vanished: await `unlock` first. While
+    /// nobody vanishes it costs no round trip, but that a lock is not handed over within a session
+    /// by the same request.
     ///
     /// A key without a lease stays behind a holder that has vanished, until the next one gives
     /// back.

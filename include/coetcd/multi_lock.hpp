@@ -87,8 +87,9 @@ private:
 /// `shared_mutex`, Go's client or `etcdctl lock`, and do not need to know.
 ///
 /// While it waits for one of its locks, those behind it wait, in the queues of all of them. What a
-/// program holds already does not take part in this: who holds `a`, and then waits for `b`, can
-/// still lock itself up with somebody who holds `b` and waits for `a`. Ask for both at once.
+/// program holds already does not take part in this: one that holds `a`, and then waits for `b`,
+/// can still lock itself up with another one that holds `b` and waits for `a`. Ask for both at
+/// once.
 ///
 /// What is said of `mutex` holds here, too: of what ends a lock, of names and their keys, of
 /// executors, cancellation and errors. If one of the locks is lost all of them are, and what is

@@ -72,7 +72,8 @@ public:
     /// at a time: a resource cannot tell by the greatest number that it has seen who is late.
     /// Also available after a loss.
     std::int64_t token() const;
-    /// A condition for a transaction, true only as long as these permits are ours.
+    /// A condition for a transaction, true only as long as these permits are ours. If somebody has
+    /// deleted one of several keys by hand, it may look at another one, and still be true.
     compare is_owner() const;
     /// A key in etcd that stands for them. Later permits of the same session may have the same key:
     /// `is_owner` tells them apart.
@@ -102,13 +103,15 @@ private:
 /// How a semaphore is doing.
 struct semaphore_state {
     std::int64_t limit = 0;
-    std::int64_t used = 0;    ///< More than `limit` after that was lowered.
+    /// More than `limit` after that was lowered, and for a moment when somebody took too many: the
+    /// last of these are given up at once.
+    std::int64_t used = 0;
     std::int64_t waiting = 0; ///< Sessions with a waiter.
 };
 
 /// Permits that are limited in number, in the whole etcd cluster, and had in order of arrival.
 ///
-/// Whoever asks for many waits until there is room for all of them; nobody who came later is let
+/// One that asks for many waits until there is room for all of them; nobody who came later is let
 /// past, even if there is room for that one. Of one session only one coroutine at a time stands in
 /// that queue; the others wait behind it in the process.
 ///
@@ -129,9 +132,10 @@ struct semaphore_state {
 ///
 /// It may be destroyed at any moment. Calls under way complete, and permits stay as they are.
 ///
-/// All calls throw
+/// Calls throw
 /// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
-///   `errc::session_closed` if this program has ended it;
+///   `errc::session_closed` if this program has ended it; those that only look need none that
+///   lives;
 /// - `error` with `errc::wrong_kind` if what is stored as the limit is not a number;
 /// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
 ///

@@ -10,16 +10,16 @@ namespace coetcd {
 /// Options of a session.
 class session_options {
 public:
-    /// @param lifetime See `ttl`.
-    /// @param shown See `label`.
+    /// @param lifetime The `ttl`: 10 s, unless it is said.
+    /// @param shown The `label`: none, unless it is said.
     session_options(std::chrono::seconds lifetime = std::chrono::seconds(10),
                     std::string shown = {})
         : ttl(lifetime)
         , label(std::move(shown)) {}
 
     /// How long locks stay held after the process dies. Shorter: faster takeover. Longer: survives
-    /// longer pauses. At least one second; etcd raises it to its minimum, by default two: see
-    /// `session::ttl`.
+    /// longer pauses. From 1 s to 9,000,000,000 s; etcd raises it to its minimum, by default 2 s:
+    /// see `session::ttl`.
     std::chrono::seconds ttl;
 
     /// A name for people: `mutex::holder` shows it. It is stored in etcd as it is.

@@ -90,12 +90,14 @@ private:
 boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold);
 
-/// The same, and tries again whenever the one who has it is gone, for at most `wait`; if that is
+/// The same, and tries again whenever the owner of the name is gone, for at most `wait`; if that is
 /// not positive, as `try_claim`. It has no place in the queue: a waiter of a `mutex` comes first,
 /// and several waiters of this kind come in any order. It watches one key, and tries after a random
 /// moment of up to 50 ms, so that an end is no stampede.
 /// @returns Nothing if others had it all the time.
-/// @throws error Also with `errc::timed_out` if etcd has told nothing by then.
+/// @throws As `try_claim`; error also with `errc::timed_out` if etcd has told nothing by then.
+/// @par Cancellation
+/// As of `try_claim`.
 boost::asio::awaitable<std::optional<timed_claim>> claim_for(const client& by,
                                                              std::string name,
                                                              std::chrono::seconds hold,
