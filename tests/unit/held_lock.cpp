@@ -219,6 +219,12 @@ TEST_CASE("with_lock() under what is not held does not begin", "[held_lock][with
     auto given_back = w.start(coetcd::with_lock(std::as_const(held), body));
     w.env->pass(10ms);
     CHECK(given_back.code() == errc::not_owner);
+    coetcd::mutex another(session, "n");
+    const held_lock taken_away = w.await(another.scoped_lock());
+    REQUIRE(w.await(another.unlock())); // for all handles
+    auto none = w.start(coetcd::with_lock(taken_away, body));
+    w.env->pass(10ms);
+    CHECK(none.code() == errc::not_owner);
     (void)session.orphan();
     auto lost = w.start(coetcd::with_lock(other, body));
     w.env->pass(10ms);

@@ -98,7 +98,7 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
         co_return;
     }
     const std::shared_ptr<ownership> held = job->owned();
-    if (!held) {
+    if (!held || held->is_given_up()) {
         throw error(errc::not_owner, "with_lock");
     }
     if (!held->held()) {

@@ -11,6 +11,8 @@ namespace coetcd::detail {
 class ownership {
 public:
     virtual bool held() const = 0;
+    /// It was not lost, but is not wanted any more.
+    virtual bool is_given_up() const = 0;
     /// Why it was lost.
     virtual error loss() const = 0;
     /// Ends it here and now; etcd is told in the background.

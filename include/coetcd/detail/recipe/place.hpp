@@ -203,8 +203,7 @@ public:
     bool held() const override {
         return holds_ && session->world.now() < held_until_.load() && session->alive();
     }
-    /// It was not lost, but is not wanted any more.
-    bool is_given_up() const { return !holds_ && !lost_; }
+    bool is_given_up() const override { return !holds_ && !lost_; }
     error loss() const override {
         if (!session->alive()) {
             return session->loss(title());
