@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // What docs/pages/embedding.md shows.
-#include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/mutex.hpp>
@@ -81,15 +80,6 @@ void embedding_cancel(coetcd::client client,
     auto token = asio::bind_cancellation_slot(stop.slot(), std::move(at_end));
     asio::co_spawn(client.get_executor(), mutex.lock(), std::move(token));
     // And on the same executor: stop.emit(asio::cancellation_type::terminal);
-}
-
-asio::awaitable<void> embedding_without_exceptions(coetcd::mutex& mutex) {
-    const auto locked = co_await coetcd::as_result(mutex.try_lock_for(500ms));
-    if (!locked) {
-        std::cout << locked.error().text() << '\n'; // and code() for the program
-    } else if (*locked) {
-        co_await mutex.unlock();
-    }
 }
 
 asio::awaitable<void> embedding_named_first(coetcd::mutex& mutex, std::string order) {
