@@ -86,14 +86,16 @@ public:
     /// Changes what those who observe are told. One round trip; two in a term that was resumed, and
     /// whenever somebody else has changed the value.
     ///
-    /// Goes on through network failures for as long as the term lasts: the outcome is never
-    /// unknown. Several calls take effect in their order, each once; no late copy of a request
+    /// Goes on through network failures for as long as the term lasts: so the outcome is known,
+    /// unless etcd refuses. Several calls take effect in their order, each once; no late copy of a request
     /// undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
     /// `errc::not_owner`.
     ///
     /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
     ///   term is over: the value may have been proclaimed in its last moment. With
-    ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses.
+    ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses: nothing was
+    ///   changed. With `errc::outcome_unknown` if it refuses, after an answer was lost, to tell
+    ///   what became of that.
     /// @par Cancellation
     /// `terminal`, at once. The value may be proclaimed all the same, but not after that of a
     /// later call has been.

@@ -132,10 +132,15 @@ inline proclaimed after_proclaim(const txn_response& response,
     return {there ? state::done : state::moved, now};
 }
 
-/// Reads what a `proclaim` has left that was refused: one of its copies may have been applied.
-inline txn read_proclaimed(const std::string& key) {
+/// Reads what a `proclaim` has left that was refused: one of its copies may have been applied. It
+/// goes through etcd's consensus, as the copies did, and needs no space.
+/// @param c What we lead by.
+inline txn read_proclaimed(const claim& c, const std::string& key, std::int64_t term) {
     txn t;
+    t.compares.push_back(compare::create_revision(key) == term);
+    t.success.push_back(op::erase(c.void_key));
     t.success.push_back(op::range(key));
+    t.failure.push_back(op::range(key));
     return t;
 }
 
@@ -146,11 +151,11 @@ inline proclaimed after_reading(const txn_response& response,
                                 std::int64_t last,
                                 const std::string& value) {
     using state = proclaimed::state;
-    const range_response& read = answers::range_at(response, 0);
-    if (is_gone(response.header, read, key, term)) {
+    const range_response& read = answers::range_at(response, response.succeeded ? 1 : 0);
+    if (!response.succeeded && is_gone(response.header, read, key, term)) {
         return {};
     }
-    if (!answers::holds(read, key, term)) {
+    if (!response.succeeded || !answers::holds(read, key, term)) {
         throw error(errc::protocol_error, "txn: the answer contradicts itself");
     }
     const std::int64_t now = read.kvs.front().mod_revision;

@@ -64,7 +64,7 @@ public:
             const std::string& key = mine.key();
             const std::int64_t term = mine.create_revision();
             auto part = std::make_shared<lane_part>(
-                refused ? logic::read_proclaimed(key)
+                refused ? logic::read_proclaimed(mine.keys().claims.front(), key, term)
                         : logic::proclaim(key, mine.session->lease(), term, self->last_, value));
             part->likely = true;
             part = mine.submit(std::move(part));

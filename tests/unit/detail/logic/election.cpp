@@ -191,6 +191,50 @@ TEST_CASE("what the answer to proclaim() means", "[logic][election]") {
     CHECK(refuses(empty, 12));
 }
 
+TEST_CASE("what a refused proclaim() has left is read through etcd's consensus",
+          "[logic][election]") {
+    const coetcd::detail::logic::claim c =
+        coetcd::detail::logic::exclusive_claim("e", 0x1a, 0x3, 0, 0);
+    const coetcd::txn t = read_proclaimed(c, "e/a", 10);
+    REQUIRE(t.compares.size() == 1);
+    CHECK(std::get<std::int64_t>(t.compares[0].operand) == 10);
+    REQUIRE(t.success.size() == 2);
+    CHECK(std::get<coetcd::erase_request>(t.success[0]).range.key == "e.1a-3-void"); // no read
+    CHECK(std::get<coetcd::range_request>(t.success[1]).range.key == "e/a");
+
+    const auto found = [](std::vector<key_value> read) {
+        txn_response r = answer(20, std::move(read));
+        r.succeeded = true;
+        r.responses.emplace(r.responses.begin(), coetcd::erase_response());
+        return r;
+    };
+    const std::vector<key_value> none;
+    const std::vector<key_value> at_15{kv("e/a", 10, 15)}; // with the value "v15"
+    const struct {
+        const char* what;
+        txn_response response;
+        std::int64_t last;
+        std::string value;
+        state now;
+        std::int64_t then;
+    } rows[] = {
+        {"a copy has put it", found(at_15), 12, "v15", state::done, 15},
+        {"nobody has", found(at_15), 15, "v15", state::moved, 15},
+        {"somebody else has put something", found(at_15), 12, "v", state::moved, 15},
+        {"no copy of ours can have put it", found(at_15), 0, "v15", state::moved, 15},
+        {"there is no key", answer(20, none), 12, "v", state::gone, 0},
+    };
+    for (const auto& row : rows) {
+        INFO(row.what);
+        const proclaimed p = after_reading(row.response, "e/a", 10, row.last, row.value);
+        CHECK(p.now == row.now);
+        CHECK(p.last == row.then);
+    }
+    for (const txn_response& r : {found(none), answer(20, at_15), answer(9, none)}) {
+        CHECK_THROWS_AS(after_reading(r, "e/a", 10, 12, "v"), coetcd::error);
+    }
+}
+
 TEST_CASE("what passes is no reason to give an election up", "[logic][election]") {
     for (const auto ec : {errc::timed_out,
                           errc::unavailable,
