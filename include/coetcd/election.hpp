@@ -87,8 +87,8 @@ public:
     /// whenever somebody else has changed the value.
     ///
     /// Goes on through network failures for as long as the term lasts: so the outcome is known,
-    /// unless etcd refuses. Several calls take effect in their order, each once; no late copy of a request
-    /// undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
+    /// unless etcd refuses. Several calls take effect in their order, each once; no late copy of a
+    /// request undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
     /// `errc::not_owner`.
     ///
     /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
