@@ -26,7 +26,8 @@ struct landing {
         nested, ///< Likewise, with others, but so that none of them refuses another.
     };
     next then = next::over;
-    /// It was refused, and not asked why: a copy that the network made may have been applied.
+    /// It was refused, and not asked why, or for the lack of another's lease: a copy that the
+    /// network made may have been applied before.
     bool doubtful = false;
 };
 
@@ -36,7 +37,8 @@ inline landing land(const passenger& p, const error_code& ec, std::optional<bool
     using next = landing::next;
     const bool refused = !ec && !succeeded.value_or(false) && p.how != group::form::alone;
     landing result;
-    result.doubtful = refused || (ec && p.doubtful);
+    const bool lease_gone = p.with_others && ec == server_errc::not_found;
+    result.doubtful = refused || lease_gone || (ec && p.doubtful);
     if (!p.wanted) {
         return result;
     }

@@ -23,6 +23,7 @@ constexpr std::optional<bool> unknown;
 TEST_CASE("what becomes of a transaction when its request has ended", "[logic][landing]") {
     const error_code ok;
     const error_code denied = server_errc::permission_denied;
+    const error_code no_lease = server_errc::not_found;
     const error_code lost = errc::outcome_unknown;
     const error_code strange = errc::protocol_error;
     struct {
@@ -54,6 +55,19 @@ TEST_CASE("what becomes of a transaction when its request has ended", "[logic][l
         {"and nobody asks why that is", {form::nested, shared}, ok, false, next::over, true},
         {"it was asked why", {form::alone, !shared, asks, doubtful}, ok, false, next::over, false},
         {"etcd refuses one of them", {form::flat, shared}, denied, unknown, next::alone, false},
+        {"a lease of one of them is gone, now",
+         {form::nested, shared},
+         no_lease,
+         unknown,
+         next::alone,
+         true},
+        {"its own lease is gone", {form::alone}, no_lease, unknown, next::over, false},
+        {"nobody wants what shared a request with it",
+         {form::flat, shared, asks, !doubtful, !wanted},
+         no_lease,
+         unknown,
+         next::over,
+         true},
         {"etcd refuses it", {form::alone}, denied, unknown, next::over, false},
         {"something else answers", {form::nested, shared}, strange, unknown, next::alone, false},
         {"even if it is alone", {form::alone}, strange, unknown, next::over, false},

@@ -348,6 +348,27 @@ TEST_CASE("if a request is refused for good, each of its transactions is sent by
     CHECK(f.requests().size() == 1);
 }
 
+TEST_CASE("the lack of another's lease leaves a doubt until there is an answer",
+          "[service][lane]") {
+    // An earlier copy, made by the network, may have been applied while the lease was there.
+    const bool in_time = GENERATE(true, false);
+    lane_fixture f;
+    const part_ptr a = put_new("a");
+    const auto b = std::make_shared<lane_part>(
+        txn().when(compare::version("b") == 0).then(op::put("b", "", put_options{42})));
+    b->likely = true;
+    if (!in_time) {
+        a->not_after = f.w.env->now() + round_trip;
+    }
+    f.submit({a, b});
+    f.finish();
+    CHECK(f.requests() == (in_time ? strings{"a b", "a else ?a", "b"} : strings{"a b", "b"}));
+    CHECK(b->ec == server_errc::not_found);
+    CHECK(a->over);
+    CHECK(a->ec == (in_time ? error_code() : errc::timed_out));
+    CHECK(a->left == (in_time ? effect::none : effect::settled));
+}
+
 TEST_CASE("an answer that is none ends only those whose it is", "[service][lane]") {
     lane_fixture f;
     const auto serve = f.w.env->on_call;
