@@ -506,17 +506,10 @@ void referee::rob_waiter(const etcd::change& c) {
     const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
         return h.lease == c.before.lease && h.name == name;
     });
-    // Of two keys of a session the older one is being given up.
-    const auto& keys = world_.store.keys;
-    const bool younger =
-        std::any_of(keys.lower_bound(name + "/"), keys.lower_bound(name + "0"), [&](const auto& k) {
-            return k.second.lease == c.before.lease &&
-                   k.second.create_revision > c.before.create_revision;
-        });
     const auto first = std::find_if(requests_.begin(), requests_.end(), [&](const request& r) {
         return r.lease == c.before.lease && r.name == name;
     });
-    if (!held && !younger && first != requests_.end()) {
+    if (!held && first != requests_.end()) {
         robbed_waiters_.push_back(
             {c.before.lease, name, first->arrival, world_.now(), prompt && world_.store.tells});
     }
@@ -530,11 +523,18 @@ void referee::look_for_robbed_waiters(nanoseconds healed_at) {
         // Or he has a place again.
         return waits == requests_.end() || waits->cancelled || touched_[{w.lease, w.name}] > w.when;
     });
+    // Of two keys of a session one is being given up.
+    const auto& keys = world_.store.keys;
+    const auto has_key = [&](const robbed_waiter& w) {
+        return std::any_of(keys.lower_bound(w.name + "/"),
+                           keys.lower_bound(w.name + "0"),
+                           [&](const auto& k) { return k.second.lease == w.lease; });
+    };
     for (const robbed_waiter& w : robbed_waiters_) {
         const auto known = sessions_.find(w.lease);
         const auto s = known == sessions_.end() ? nullptr : known->second.impl.lock();
         if (!s || !is_alive(known->second) || !known->second.sound_clock ||
-            known->second.in->is_paused()) {
+            known->second.in->is_paused() || has_key(w)) {
             continue;
         }
         const nanoseconds look = std::min<nanoseconds>(nanoseconds(s->ttl()) / 2, 10s) * 21 / 20;
