@@ -205,8 +205,6 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
-            // Of its lease, when there was no time left to ask whether that is gone.
-            (ec == coetcd::server_errc::not_found && s_.w.count_of(fault::early_revoke) != 0) ||
             // Each number that was drawn for a lease was granted twice.
             (ec == coetcd::server_errc::failed_precondition && p_->repeated_calls >= 10);
         if (!expected) {

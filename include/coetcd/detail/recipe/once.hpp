@@ -181,7 +181,8 @@ private:
     /// The request failed for good. Tells that it was applied all the same, if it was.
     /// @throws error otherwise.
     asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
-        if (failed.ec == server_errc::not_found) { // a lease, of ours or of what was to be written
+        const bool lease_gone = failed.ec == server_errc::not_found; // ours, or of what is written
+        if (lease_gone) {
             const wire::lease_keep_alive_request renewal{session_->lease()};
             const outcome<lease_keep_alive_response> renewed =
                 co_await call(session_->owner, renewal, in_time);
@@ -190,8 +191,9 @@ private:
             }
             require_session(true); // a marker that told of an earlier copy went with the lease
         }
-        const bool asks =
-            failed.left == logic::effect::settled || (in_doubt && !logic::is_passing(failed.ec));
+        // A copy that the network made may have found a lease that is gone now.
+        const bool asks = lease_gone || failed.left == logic::effect::settled ||
+                          (in_doubt && !logic::is_passing(failed.ec));
         if (asks) {
             txn question = logic::read_marker(marker_);
             const outcome<txn_response> a =
