@@ -82,7 +82,10 @@ txn put_if_absent() {
 }
 
 /// etcd carries out the next write, and refuses it.
-void refuse_what_is_made(desk& d, int status, const std::string& code, const std::string& why) {
+void refuse_what_is_made(desk& d,
+                         unsigned status,
+                         const std::string& code,
+                         const std::string& why) {
     const std::string said =
         R"({"error":")" + why + R"(","message":")" + why + R"(","code":)" + code + '}';
     d.w.env->on_call = [serve = d.w.env->on_call, status, said, first = true](const auto& request,
