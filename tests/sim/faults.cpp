@@ -77,7 +77,7 @@ weather draw_weather(chance& c, sky s) {
         break;
     case sky::sluggish:
         w[fault::late_duplicate] = 500'000;
-        w[fault::operator_delete] = 100'000;
+        w[fault::operator_delete] = 300'000;
         break;
     case sky::mixed:
         w = draw_weather(c);
