@@ -284,7 +284,7 @@ TEST_CASE("claim_for() waits for its time, and is no stampede", "[timed_claim]")
     w.env->pass(100ms);
     std::size_t have = 0;
     for (auto& one : all) {
-        have += one.ended() ? 1 : 0;
+        have += one.ended() ? 1U : 0U;
     }
     CHECK(have == 1);
     CHECK(w.env->calls.size() - before < 50); // most of them look before they try

@@ -129,7 +129,7 @@ private:
     std::string_view read_string() {
         const std::size_t from = ++at_;
         while (at_ < text_.size() && text_[at_] != '"') {
-            at_ += text_[at_] == '\\' ? 2 : 1;
+            at_ += text_[at_] == '\\' ? 2U : 1U;
         }
         if (at_ >= text_.size()) {
             fail();

@@ -233,7 +233,7 @@ TEST_CASE("sec.limits: a client looks around once at a time", "[router][security
             at_once += c.what == rpc::range && f.dead.contains(c.to.port) &&
                                c.deadline - f.env->calls[i].deadline < 500ms
                            ? 1
-                           : 0;
+                           : 0U;
         }
         most = std::max(most, f.env->calls[i].what == rpc::range ? at_once : 0);
     }
