@@ -294,6 +294,48 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
     }
 }
 
+TEST_CASE("many watches are created again piece by piece", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    std::vector<coetcd::watcher> many;
+    for (int i = 0; i < 1000; ++i) {
+        many.push_back(w.await(client.watch("k" + std::to_string(i))));
+    }
+    constexpr std::size_t most = 16 * 1024; // what a slow line carries in a second or two
+    std::size_t pieces = 0;
+    std::size_t largest = 0;
+    const auto count = [&](const std::string& piece) {
+        ++pieces;
+        largest = std::max(largest, piece.size());
+    };
+    w.env->on_open = [&, open = w.env->on_open](const call_request& r, auto stream) {
+        count(r.body);
+        open(r, std::move(stream));
+    };
+    w.env->on_message = [&, hear = w.env->on_message](auto stream, const std::string& lines) {
+        count(lines);
+        hear(std::move(stream), lines);
+    };
+    w.env->break_streams();
+    w.env->pass(5s);
+    REQUIRE(w.env->opened.size() == 2);
+    REQUIRE(w.etcd->watches() == 1000);
+    CHECK(largest <= most);
+    CHECK(pieces < 20);
+    put(w, client, "k0", "first");
+    put(w, client, "k999", "last");
+    w.env->pass(10ms);
+    CHECK(values(now(w, many.front()).events) == strings{"first"});
+    CHECK(values(now(w, many.back()).events) == strings{"last"});
+
+    // One message may be larger.
+    const std::string huge(most * 2, 'k');
+    coetcd::watcher large = w.await(client.watch(huge));
+    put(w, client, huge, "x");
+    w.env->pass(10ms);
+    CHECK(values(now(w, large).events) == strings{"x"});
+}
+
 TEST_CASE("all watches of a client share one stream, and leave nothing behind", "[watch]") {
     world w;
     const coetcd::client client = w.client();

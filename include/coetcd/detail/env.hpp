@@ -67,7 +67,8 @@ struct call_request {
     time_point deadline; ///< For the answer, if it can be sent at once.
     /// Likewise, if it has to wait for a connection of ours first: that is not the endpoint's time.
     time_point latest;
-    /// How long it waits for a connection while the endpoint gives none of them back.
+    /// How long it waits for a connection while the endpoint gives none of them back. Of a stream:
+    /// how long sending may take, once there is a connection.
     std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
     lane way = lane::shared;
     sending how = sending::duplex; ///< For a stream.
@@ -129,7 +130,7 @@ public:
     virtual std::unique_ptr<sleeper> make_sleeper() = 0;
     /// One request, one answer, before the request's deadline. Cancelled: the connection is closed.
     virtual asio::awaitable<reply> call(call_request request) = 0;
-    /// Opens a stream with its first message; the deadline is for opening and sending only.
+    /// Opens a stream with its first message. It has no deadline, but the request's patience.
     virtual asio::awaitable<open_result> open(call_request request) = 0;
     /// No other endpoints will be used, for now: what is kept for them may go.
     virtual void keep_only(const std::vector<logic::endpoint>& /*used*/) {}

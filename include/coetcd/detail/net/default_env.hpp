@@ -367,7 +367,7 @@ inline void default_env::keep_only(const std::vector<logic::endpoint>& used) {
 
 inline asio::awaitable<open_result> default_env::open(call_request request) {
     open_result result;
-    connect_result fresh = co_await connect(request.to, request.deadline);
+    connect_result fresh = co_await connect(request.to, time_point::max()); // it has its own limit
     if (fresh.ec) {
         result.ec = fresh.ec;
         result.text = std::move(fresh.text);
@@ -376,7 +376,7 @@ inline asio::awaitable<open_result> default_env::open(call_request request) {
     auto opened = std::make_unique<http_stream>(executor_, std::move(fresh.connected));
     const framing how = request.how == sending::once ? framing::whole : framing::chunked;
     std::string text = http_request(request, how, std::nullopt);
-    result.ec = co_await opened->send(std::move(text), request.deadline);
+    result.ec = co_await opened->send(std::move(text), after(now(), request.patience));
     if (!result.ec) {
         result.opened = std::move(opened);
     }

@@ -9,7 +9,9 @@
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,11 +38,22 @@ struct watch_link {
     bool is_for(logic::stream_kind kind) const { return load.kind == kind; }
 
     void send(std::string json) {
-        if (!unsent.empty()) {
-            unsent += '\n';
-        }
-        unsent += json;
+        unsent.push_back(std::move(json));
         outgoing.notify_all();
+    }
+    /// Takes what goes next, one message to a line: no more than a slow line carries in the time
+    /// that one write has. etcd answers what it has got meanwhile.
+    std::string next_piece() {
+        constexpr std::size_t most = 16 * 1024; // bytes, unless one message is larger
+        std::string piece;
+        while (!unsent.empty() && (piece.empty() || piece.size() + unsent.front().size() < most)) {
+            if (!piece.empty()) {
+                piece += '\n';
+            }
+            piece += unsent.front();
+            unsent.pop_front();
+        }
+        return piece;
     }
     /// Begins a watch on it.
     void create(const wire::watch_create_request& request) {
@@ -83,7 +96,7 @@ struct watch_link {
     logic::watch_stream<time_point> state;
 
     std::unique_ptr<stream> channel;
-    std::string unsent; // requests, one to a line
+    std::deque<std::string> unsent; // requests
     notifier outgoing;
 
     std::optional<wire::status> failure; // of the stream as a whole

@@ -94,10 +94,8 @@ protected:
             co_return !on->closed;
         }
         on->token_number = who.number;
-        call_request request(on->where,
-                             rpc::watch,
-                             std::exchange(on->unsent, {}),
-                             after(env_.now(), on->state.patience()));
+        call_request request(on->where, rpc::watch, on->next_piece(), time_point::max());
+        request.patience = on->state.patience();
         request.how = on->how;
         request.token = std::move(who.token);
         open_result opened = co_await env_.open(std::move(request));
@@ -144,9 +142,9 @@ protected:
         env& world = self->env_;
         while (!on->closed) {
             if (!on->unsent.empty()) {
-                std::string batch = std::exchange(on->unsent, {});
+                std::string piece = on->next_piece();
                 const time_point until = after(world.now(), stream_state::long_patience);
-                const error_code ec = co_await on->channel->write(std::move(batch), until);
+                const error_code ec = co_await on->channel->write(std::move(piece), until);
                 if (ec) {
                     break;
                 }
