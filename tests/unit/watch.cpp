@@ -576,6 +576,46 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
         REQUIRE(reads == 2);
         REQUIRE_FALSE(reading.ended());
     }
+    SECTION("a watch that has begun in the older store is not meant") {
+        w.etcd->revision = 3;
+        w.env->break_streams();
+        int reads = 0;
+        w.env->decide = [&](const coetcd::detail::call_request& r) {
+            reads += r.what == coetcd::detail::rpc::range ? 1 : 0;
+            return scripted_env::fate();
+        };
+        while (reads != 2) {
+            w.env->pass(10ms);
+        }
+        coetcd::watcher young = w.await(client.watch("b", from(4)));
+        w.etcd->write("b", ""); // revision 4
+        w.env->pass(10ms);
+        REQUIRE(now(w, young).revision == 4);
+        auto next = w.start(young.next());
+        w.env->pass(5s);
+        REQUIRE(reading.code() == errc::revision_regressed);
+        REQUIRE_FALSE(next.ended());
+    }
+    SECTION("nor is one that is told more while the last read is on its way") {
+        coetcd::watcher young = w.await(client.watch("b", from(3)));
+        w.etcd->revision = 2;
+        w.env->break_streams();
+        int reads = 0;
+        w.env->on_call = [&, serve = w.env->on_call](const auto& r, auto& answer) {
+            serve(r, answer);
+            if (++reads == 2) {
+                w.etcd->write("b", "1"); // revision 3
+            }
+        };
+        auto next = w.start(young.next());
+        w.env->pass(5s);
+        REQUIRE(reads == 2);
+        REQUIRE(reading.code() == errc::revision_regressed);
+        REQUIRE(next.get().revision == 3);
+        auto after = w.start(young.next());
+        w.env->pass(5s);
+        REQUIRE_FALSE(after.ended());
+    }
     SECTION("etcd refuses to say so") {
         w.etcd->revision = 3;
         w.env->break_streams();

@@ -100,7 +100,7 @@ private:
     static constexpr std::chrono::seconds as_with_ttl{20};    // see `logic::recheck_interval`
 
     // How often it asks whether the store is really older: a matter of seconds.
-    static constexpr int most_doubts = 3;
+    static constexpr int doubts = 6;
 
     void begin() {
         if (!begun_ && !over_) {
@@ -137,13 +137,12 @@ private:
             self->client_, self->question_.read, self->client_->within(self->timeout_));
         const bool older = !seen.ec && seen.response.header.revision < known;
         std::optional<std::int64_t> regressed;
-        for (int doubts = 0; older && doubts != most_doubts; ++doubts) {
-            std::function<bool()> wanted = [of = self.get()] { return !of->over_; };
+        if (older) {
+            std::function<std::int64_t()> told = [of = self.get(), known] {
+                return of->over_ ? 0 : known;
+            };
             regressed = co_await look_back(
-                self->client_->cluster_router, self->question_.read, known, std::move(wanted));
-            if (!regressed) {
-                break;
-            }
+                self->client_->cluster_router, self->question_.read, doubts, std::move(told));
         }
         self->looking_ = false;
         if (regressed) {

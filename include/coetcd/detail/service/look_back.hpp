@@ -8,6 +8,7 @@
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,34 +20,37 @@ namespace coetcd::detail {
 
 /// A member has not got as far as some watch has told of. It may be behind the others, and catch
 /// up; or the store is another one, restored from a snapshot, and a watch that goes on would be
-/// silent until that one is as far again. Asks twice: a member that stood still may answer a read
-/// with what it had then. A read that is refused tells nothing.
+/// silent until that one is as far again. Asks more than once, a second apart: a member that stood
+/// still may answer a read with what it had then. A read that is refused tells nothing.
 ///
 /// @param read Any read that is allowed.
-/// @param wanted Whether to go on.
-/// @returns The revision that the store is at, if it is not `told` yet.
+/// @param reads How many of them have to agree.
+/// @param told The revision that was told of, asked for before each read; 0 if nobody wants to know
+///        any more.
+/// @returns The latest revision that they gave, if the store has not got as far.
 inline asio::awaitable<std::optional<std::int64_t>> look_back(std::shared_ptr<router> by,
                                                               range_request read,
-                                                              std::int64_t told,
-                                                              std::function<bool()> wanted) {
+                                                              int reads,
+                                                              std::function<std::int64_t()> told) {
     constexpr std::chrono::seconds patience(1);
     env& world = *by->world();
-    std::optional<std::int64_t> older;
-    for (int agreed = 0; agreed != 2 && wanted();) {
+    std::int64_t latest = 0;
+    int agreed = 0;
+    while (const std::int64_t known = told()) {
         const when how{after(world.now(), patience)};
         const outcome<range_response> seen = co_await call(by, read, how);
         const std::int64_t revision = seen.response.header.revision;
-        if (seen.ec ? !logic::is_passing(seen.ec) : revision >= told) {
+        if (seen.ec ? !logic::is_passing(seen.ec) : revision >= known) {
             co_return std::nullopt;
         }
-        if (!seen.ec) {
-            older = revision;
-            ++agreed;
+        latest = std::max(latest, revision);
+        if (!seen.ec && ++agreed == reads) {
+            co_return latest;
         }
         notifier pause(world);
         (void)co_await pause.wait(after(world.now(), patience));
     }
-    co_return older;
+    co_return std::nullopt;
 }
 
 } // namespace coetcd::detail

@@ -264,13 +264,8 @@ protected:
 
     /// The member where this watch was created has not got as far as it has told.
     void doubt(const watch& one) {
-        const bool looks_back = doubted_ != 0;
-        doubted_ = std::max(doubted_, one.history.told());
-        if (!looks_back) {
-            // One look for all: another watch may have told of more, and comes next.
-            for (const auto& [id, w] : watches_) {
-                doubted_ = std::max(doubted_, w.history.told());
-            }
+        doubted_ = true;
+        if (!std::exchange(looks_back_, true)) {
             spawn(env_, check_revision(shared_from_this(), wire::least_of(one.request)));
         }
     }
@@ -281,35 +276,39 @@ protected:
                                                 range_request read) {
         struct looking {
             watch_streams& of;
-            ~looking() { of.doubted_ = 0; }
+            ~looking() { of.looks_back_ = false; }
         };
         const looking until_the_end{*self};
-        // Again if meanwhile there is a watch that has told of more.
-        for (std::int64_t told = 0; told < self->doubted_;) {
-            told = self->doubted_;
-            std::function<bool()> wanted = [of = self.get()] { return !of->watches_.empty(); };
+        std::map<std::int64_t, std::int64_t> told; // by watch, when the last read was sent
+        while (self->doubted_) {
+            std::function<std::int64_t()> asked = [of = self.get(), &told] {
+                of->doubted_ = false;
+                told.clear();
+                std::int64_t most = 0; // one look for all
+                for (const auto& [id, w] : of->watches_) {
+                    told.emplace(id, w.history.told());
+                    most = std::max(most, w.history.told());
+                }
+                return most;
+            };
             const std::optional<std::int64_t> revision =
-                co_await look_back(self->router_, read, told, std::move(wanted));
+                co_await look_back(self->router_, read, 2, std::move(asked));
             if (revision) {
-                self->end_ahead_of(*revision);
+                self->end_ahead_of(*revision, told);
             }
         }
     }
 
-    void end_ahead_of(std::int64_t revision) {
-        // Telling a sink may remove others.
-        for (;;) {
-            const auto ahead = std::find_if(watches_.begin(), watches_.end(), [&](const auto& w) {
-                return w.second.on && w.second.history.told() > revision;
-            });
-            if (ahead == watches_.end()) {
-                break;
+    void end_ahead_of(std::int64_t revision, const std::map<std::int64_t, std::int64_t>& told) {
+        for (const auto& [id, last] : told) {
+            const auto ahead = watches_.find(id); // telling a sink may remove others
+            if (last > revision && ahead != watches_.end() && ahead->second.on) {
+                ahead->second.on->cancel(id);
+                end(ahead,
+                    errc::revision_regressed,
+                    "etcd is at revision " + std::to_string(revision) + ", and revision " +
+                        std::to_string(last) + " was told of");
             }
-            ahead->second.on->cancel(ahead->first);
-            end(ahead,
-                errc::revision_regressed,
-                "etcd is at revision " + std::to_string(revision) + ", and revision " +
-                    std::to_string(ahead->second.history.told()) + " was told of");
         }
     }
 
@@ -383,7 +382,8 @@ protected:
     watch_map watches_;
 
 private:
-    std::int64_t doubted_ = 0; // etcd is asked whether it has got as far; 0: it is not asked
+    bool doubted_ = false;    // since etcd was last asked how far it has got
+    bool looks_back_ = false; // it is being asked
 };
 
 } // namespace coetcd::detail
