@@ -363,6 +363,69 @@ TEST_CASE("a login that ends by a lack of memory keeps nobody waiting", "[client
     (void)w.await(client.put("k", "v"));
 }
 
+TEST_CASE("each attempt of a login has the time of an attempt", "[client][auth]") {
+    world w;
+    coetcd::client_options o;
+    o.insecure_plain_text_credentials = true;
+    o.credentials = coetcd::credentials("root", "secret");
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::authenticate) {
+            r.status = 200;
+            r.body = R"({"header":{},"token":"t.1"})";
+        } else {
+            serve(q, r);
+        }
+    };
+    SECTION("a short one, so that the next endpoint is asked in time") {
+        o.request_timeout = 2s;
+        o.attempt_timeout = 300ms;
+        w.env->decide = [silent = std::string()](const call_request& q) mutable {
+            silent = silent.empty() ? q.to.text() : silent; // the first one that is asked
+            scripted_env::fate f;
+            f.answered = q.to.text() != silent;
+            return f;
+        };
+        const coetcd::client client = w.client({"http://a", "http://b"}, o);
+        (void)w.await(client.put("k", "v"));
+    }
+    SECTION("a long one, for a network where each answer takes long") {
+        o.request_timeout = 20s;
+        o.attempt_timeout = 5s;
+        w.env->round_trip = 3s;
+        const coetcd::client client = w.client("http://a", o);
+        (void)w.await(client.put("k", "v"));
+    }
+}
+
+TEST_CASE("members are learned, and looked at, where each answer takes long", "[client]") {
+    world w;
+    coetcd::client_options o;
+    o.request_timeout = 20s;
+    o.attempt_timeout = 5s;
+    o.member_refresh = 10s;
+    w.env->round_trip = 3s;
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::member_list) {
+            r.status = 200;
+            r.body = R"({"header":{},"members":[{"clientURLs":["http://b:2379"]}]})";
+        } else {
+            serve(q, r);
+        }
+    };
+    const coetcd::client client = w.client("http://a", o);
+    w.env->pass(1s);
+    (void)w.await(client.get("k"));
+    w.env->calls.clear();
+    w.env->pass(30s);
+    REQUIRE(w.env->kept.size() == 1);
+    CHECK(w.env->kept.back().back().text() == "http://b:2379");
+    std::string looks; // the second one of an endpoint follows an answer to the first one
+    for (const call_request& q : w.env->calls) {
+        looks += q.what == rpc::range ? q.to.host : "";
+    }
+    CHECK(looks == "aabb");
+}
+
 TEST_CASE("sec.token.password: a password is asked for when it is needed, and goes to etcd alone",
           "[client][auth]") {
     world w;

@@ -647,6 +647,23 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
     REQUIRE_FALSE(patient.ended()); // for it has told of nothing
 }
 
+TEST_CASE("that etcd was restored is seen where each answer takes long, too", "[watch]") {
+    world w;
+    coetcd::client_options o;
+    o.attempt_timeout = 5s;
+    const coetcd::client client = w.client(o);
+    w.etcd->write("a", "");
+    w.etcd->write("a", "");
+    w.env->round_trip = 1500ms;
+    coetcd::watcher ahead = w.await(client.watch("a", from(2)));
+    (void)now(w, ahead);
+    auto reading = w.start(ahead.next());
+    w.etcd->revision = 1;
+    w.env->break_streams();
+    w.env->pass(20s);
+    REQUIRE(reading.code() == errc::revision_regressed);
+}
+
 TEST_CASE("what a watch has told of counts from its first read on, and after a pause", "[watch]") {
     world w;
     const coetcd::client client = w.client();

@@ -65,9 +65,7 @@ public:
     const client_options options;
 
     /// On the usual terms.
-    when within(std::chrono::nanoseconds timeout) const {
-        return {after(world->now(), timeout), options.attempt_timeout};
-    }
+    when within(std::chrono::nanoseconds timeout) const { return cluster_router->within(timeout); }
 
     /// What a user awaits, from whichever executor.
     template<class T>
@@ -83,6 +81,7 @@ private:
             r.login = password_source(*o.credentials);
         }
         r.login_timeout = o.request_timeout;
+        r.attempt_timeout = o.attempt_timeout;
         r.member_refresh = o.member_refresh;
         r.observer = o.observer;
         r.rules.tls = o.tls != nullptr;

@@ -47,6 +47,8 @@ struct router_options {
     /// Makes the request for a token; empty without a user.
     std::function<wire::authenticate_request()> login;
     std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
+    /// Of the router's own requests.
+    std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2);
     /// How often the cluster is asked for its members; empty for never.
     std::optional<std::chrono::nanoseconds> member_refresh;
     logic::member_rules rules; ///< Which of them may be used.
@@ -71,6 +73,15 @@ public:
 
     const std::shared_ptr<env>& world() const { return env_; }
     const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
+
+    /// On the usual terms.
+    when within(std::chrono::nanoseconds timeout) const {
+        return {after(env_->now(), timeout), options_.attempt_timeout};
+    }
+    /// Likewise, and at least for as long as one attempt may take.
+    when within_attempt(std::chrono::nanoseconds timeout) const {
+        return within(std::max(timeout, options_.attempt_timeout));
+    }
 
     /// See `detail::carry`.
     asio::awaitable<answer> carry(rpc what, when how, std::string body, decoder decode) {
@@ -237,7 +248,7 @@ private:
         outcome<wire::authenticate_response> granted;
         std::exception_ptr defect;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
-            const when how{after(world.now(), self->options_.login_timeout)};
+            const when how = self->within(self->options_.login_timeout);
             try {
                 auto asking = detail::call(self, *request, how);
                 granted = co_await std::move(asking);
@@ -276,7 +287,15 @@ private:
 
     static constexpr std::chrono::seconds first_look{1};
     static constexpr std::chrono::seconds look_interval{30};
-    static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint
+    static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint, at least
+
+    /// One endpoint is asked, once.
+    call_request look_at(logic::endpoint where, rpc what, std::string body) const {
+        const when how = within_attempt(look_timeout);
+        call_request request(std::move(where), what, std::move(body), how.deadline);
+        request.token = login_.token();
+        return request;
+    }
 
     void look_around_if_due(time_point now) {
         if (!looks_ && now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
@@ -318,14 +337,13 @@ private:
                 how.count_only = true;
                 const range_request any(std::string(1, '\0'), how);
                 const time_point sent = world->now();
-                call_request request(
-                    where, rpc::range, wire::encode(any), after(sent, look_timeout));
+                std::optional<call_request> request;
                 if (const auto self = of.lock()) {
-                    request.token = self->login_.token();
+                    request = self->look_at(where, rpc::range, wire::encode(any));
                 } else {
                     co_return;
                 }
-                const reply r = co_await world->call(std::move(request));
+                const reply r = co_await world->call(std::move(*request));
                 const auto self = of.lock();
                 if (!self) {
                     co_return;
@@ -357,7 +375,7 @@ private:
             }
         }
         if (!list && self->options_.lists_from_learned) {
-            const when how{after(self->env_->now(), self->options_.login_timeout)};
+            const when how = self->within(self->options_.login_timeout);
             outcome<wire::member_list_response> any =
                 co_await detail::call(self, wire::member_list_request(), how);
             if (!any.ec) {
@@ -378,10 +396,8 @@ private:
     /// @returns Nothing if that fails, for whatever reason.
     static asio::awaitable<std::optional<wire::member_list_response>>
     members_by(std::shared_ptr<router> self, logic::endpoint where) {
-        const time_point until = after(self->env_->now(), look_timeout);
-        call_request request(
-            std::move(where), rpc::member_list, wire::encode(wire::member_list_request()), until);
-        request.token = self->login_.token();
+        call_request request = self->look_at(
+            std::move(where), rpc::member_list, wire::encode(wire::member_list_request()));
         const reply r = co_await self->env_->call(std::move(request));
         std::optional<wire::member_list_response> list;
         if (!r.ec && r.status == 200) {
