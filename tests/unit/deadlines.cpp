@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // Deadlines, and what is told of what did not happen in time.
+#include <coetcd/detail/logic/once.hpp>
+#include <coetcd/exactly_once.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@ using namespace std::chrono_literals;
 using coetcd::errc;
 using coetcd::session_state;
 using coetcd::detail::call_request;
+using coetcd::detail::reply;
 using coetcd::detail::rpc;
 using coetcd::detail::time_point;
 using support::scripted_env;
@@ -42,6 +46,21 @@ void lose_all(world& w) {
         f.arrives = false;
         return f;
     };
+}
+void lose(world& w, rpc kind) {
+    w.env->decide = [kind](const call_request& q) {
+        scripted_env::fate f;
+        f.arrives = q.what != kind;
+        return f;
+    };
+}
+
+/// An operation that is under way.
+template<class T>
+void cancel(world& w, support::background<T>& operation) {
+    w.env->pass(10ms);
+    operation.cancel();
+    w.env->pass(10ms);
 }
 
 } // namespace
@@ -109,6 +128,117 @@ TEST_CASE("the timeout of a handle counts for its sessions and their locks", "[d
     CHECK(about(took(w.start(free.try_lock())), 700ms));
     CHECK(about(took(w.start(other.unlock())), 700ms));
     w.env->decide = nullptr;
+}
+
+TEST_CASE("once all handles are gone nothing goes on for long, whatever request_timeout is",
+          "[deadlines]") {
+    world w;
+    coetcd::client_options o;
+    o.request_timeout = std::chrono::milliseconds(1h);
+    std::chrono::nanoseconds most = 5s; // to revoke a lease
+
+    SECTION("a login") {
+        o.credentials = coetcd::credentials("root", "secret");
+        o.insecure_plain_text_credentials = true;
+        lose_all(w);
+        auto getting = w.start(w.client(o).get("k"));
+        cancel(w, getting);
+    }
+    SECTION("a login for a transaction that nobody wants any more") {
+        o.credentials = coetcd::credentials("root", "secret");
+        o.insecure_plain_text_credentials = true;
+        bool valid = true;
+        w.env->on_call = [&, serve = w.env->on_call](const call_request& q, reply& r) {
+            if (q.what == rpc::authenticate) {
+                r.status = 200;
+                r.body = R"({"header":{},"token":"t.1"})";
+            } else if (valid) {
+                serve(q, r);
+            } else {
+                r.status = 401;
+                r.body = R"({"code":16,"message":"etcdserver: invalid auth token"})";
+            }
+        };
+        const coetcd::client client = w.client(o);
+        const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+        coetcd::mutex mutex(session, "m");
+        w.await(mutex.lock());
+        valid = false;
+        lose(w, rpc::authenticate);
+        auto unlocking = w.start(mutex.unlock());
+        cancel(w, unlocking);
+        most = 10s; // the second login begins before the session gives up
+    }
+    SECTION("the refresh of members, of which one is asked after the other") {
+        o.member_refresh = 10s;
+        const coetcd::client client = w.client({"http://a", "http://b", "http://c"}, o);
+        w.env->pass(2s);
+        lose(w, rpc::member_list);
+        (void)w.await(client.get("k"));
+        most = o.attempt_timeout;
+    }
+    SECTION("the refresh of members, by whoever answers") {
+        o.member_refresh = 10s;
+        const coetcd::client client = w.client(o);
+        w.env->pass(2s);
+        lose(w, rpc::member_list);
+        (void)w.await(client.get("k"));
+        w.env->pass(3s);
+    }
+    SECTION("a place in a queue") {
+        const coetcd::client client = w.client(o);
+        const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+        coetcd::mutex mutex(session, "m");
+        lose_all(w);
+        auto locking = w.start(mutex.lock());
+        w.env->pass(10ms);
+        SECTION("that is given up before the session") {
+            cancel(w, locking);
+        }
+        SECTION("that is given up with the session") {}
+    }
+    SECTION("a lock") {
+        const coetcd::client client = w.client(o);
+        contenders r(w, client);
+        w.await(r.a.lock());
+        auto waiting = w.start(r.b.lock());
+        w.env->pass(100ms);
+        SECTION("that is given back before the session ends") {
+            lose_all(w);
+            auto unlocking = w.start(r.a.unlock());
+            cancel(w, unlocking);
+        }
+        SECTION("while its next owner looks whether it is") {
+            w.await(r.a.unlock());
+            lose_all(w);
+            w.env->pass(10ms);
+        }
+        cancel(w, waiting);
+    }
+    SECTION("the erasing of what marked a write long ago") {
+        const coetcd::client client = w.client(o);
+        const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+        const auto write = [&](std::size_t which) {
+            const coetcd::exactly_once once(session, std::to_string(which));
+            (void)w.await(once.txn(coetcd::txn().then(coetcd::op::put("k", "v"))));
+        };
+        const std::size_t kept = coetcd::detail::logic::marker_table::most_idle;
+        for (std::size_t i = 0; i != kept; ++i) {
+            write(i);
+        }
+        int calls = 0;
+        w.env->decide = [&](const call_request&) {
+            scripted_env::fate f;
+            f.arrives = ++calls == 1; // the write; then another marker is to go
+            return f;
+        };
+        write(kept);
+        w.env->pass(10ms);
+        REQUIRE(calls == 2);
+        lose_all(w);
+    }
+    w.env->pass(most + 100ms);
+    CHECK(w.env.use_count() == 1); // nobody else uses it
 }
 
 TEST_CASE("who shares a request with others ends by its own deadline", "[deadlines][mutex]") {

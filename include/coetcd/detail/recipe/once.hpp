@@ -16,6 +16,8 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,7 +77,9 @@ public:
             const auto part = std::make_shared<lane_part>(logic::erase_marker(*old));
             part->order = lane_part::rank::patient;
             part->likely = true;
-            part->not_after = after(session_->world.now(), session_->request_timeout);
+            const std::chrono::nanoseconds enough = std::chrono::seconds(5); // nobody waits
+            part->not_after =
+                after(session_->world.now(), std::min(session_->request_timeout, enough));
             session_->owner->transactions->submit(part);
         }
     }

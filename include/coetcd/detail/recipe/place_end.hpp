@@ -129,20 +129,20 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
     session_impl& s = *self->session;
     if (self->entry_) {
         // It is answered like any other, and then there is less in doubt.
-        while (!self->entry_->over) {
+        while (!self->entry_->over && !s.gives_lease_up()) {
             (void)co_await self->changed.wait();
         }
-        try {
-            if (self->entry_->ec) {
-                self->failed();
-            } else {
-                (void)self->entered();
-            }
-        } catch (const error&) {
-            self->unresolved_ = true;
-            self->entry_ = nullptr;
-        }
         if (!s.gives_lease_up()) {
+            try {
+                if (self->entry_->ec) {
+                    self->failed();
+                } else {
+                    (void)self->entered();
+                }
+            } catch (const error&) {
+                self->unresolved_ = true;
+                self->entry_ = nullptr;
+            }
             self->send_leave();
         }
     }
@@ -274,6 +274,9 @@ inline void place::leave_to_lease() {
     session->revoke();
     cancel_changes();
     withdraw_entry();
+    if (entry_) { // it is under way
+        session->owner->transactions->withdraw(entry_);
+    }
     for (const leaving& l : leaving_) {
         if (l.part) {
             session->owner->transactions->withdraw(l.part);

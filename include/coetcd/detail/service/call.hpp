@@ -28,6 +28,11 @@ struct when {
     lane way = lane::shared;
     std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
     bool can_be_split = false;     ///< See `logic::attempts`.
+    /// Whether anybody still wants it; null if that is certain. Must outlive the call.
+    const std::function<bool()>* wanted = nullptr;
+
+    /// Whether no further attempt is to be made.
+    bool is_over(time_point now) const { return now >= deadline || (wanted && !(*wanted)()); }
 
     when as(impact what) const {
         when result = *this;

@@ -80,7 +80,11 @@ private:
         if (o.credentials) {
             r.login = password_source(*o.credentials);
         }
-        r.login_timeout = o.request_timeout;
+        // It keeps the event loop busy, even if nobody waits for it any more: so not for long. A
+        // call that still waits then has another one made.
+        const std::chrono::nanoseconds enough =
+            std::max<std::chrono::nanoseconds>(r.login_timeout, o.attempt_timeout);
+        r.login_timeout = std::min<std::chrono::nanoseconds>(o.request_timeout, enough);
         r.attempt_timeout = o.attempt_timeout;
         r.member_refresh = o.member_refresh;
         r.observer = o.observer;

@@ -201,6 +201,11 @@ private:
         how.way = detail::lane::locks;
         how.known = impact::idempotent;
         how.can_be_split = batch.size() > 1;
+        const std::function<bool()> wanted = [&batch] {
+            return std::any_of(
+                batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
+        };
+        how.wanted = &wanted;
         std::optional<std::vector<txn_response>> answers;
         decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
             answers = g.split(wire::decode<txn_response>(body));

@@ -93,10 +93,12 @@ public:
         for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
             if (login_.needed() && what != rpc::authenticate) {
-                who = co_await authorize(how.deadline);
+                who = co_await authorize(how);
             }
             const time_point now = env_->now();
-            next = tries.begin(now, who.ec, who.text);
+            // It is sent once, whether anybody still wants it or not.
+            const bool enough = tries.made() != 0 && how.is_over(now);
+            next = tries.begin(enough ? how.deadline : now, who.ec, who.text);
             if (next == step::give_up) {
                 break;
             }
@@ -138,7 +140,7 @@ public:
     // For streams, which make their own attempts.
 
     /// Waits until there is a token, if one is needed.
-    asio::awaitable<authorization> authorize(time_point deadline) {
+    asio::awaitable<authorization> authorize(when how) {
         using step = logic::login_state<time_point>::step;
         authorization result;
         for (;;) {
@@ -154,7 +156,7 @@ public:
                 result.text = login_.text();
                 co_return result;
             }
-            if (now >= deadline) {
+            if (how.is_over(now)) {
                 const bool failed = bool(login_.failure());
                 result.ec = failed ? login_.failure() : make_error_code(errc::timed_out);
                 result.text = failed ? login_.text() : "there was no login in time";
@@ -165,7 +167,7 @@ public:
                 spawn(*env_, log_in(shared_from_this()));
                 continue; // it may be over already
             }
-            (void)co_await login_changed_.wait(std::min(deadline, login_.not_before()));
+            (void)co_await login_changed_.wait(std::min(how.deadline, login_.not_before()));
         }
     }
     bool logs_in() const { return login_.needed(); }
@@ -289,14 +291,6 @@ private:
     static constexpr std::chrono::seconds look_interval{30};
     static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint, at least
 
-    /// One endpoint is asked, once.
-    call_request look_at(logic::endpoint where, rpc what, std::string body) const {
-        const when how = within_attempt(look_timeout);
-        call_request request(std::move(where), what, std::move(body), how.deadline);
-        request.token = login_.token();
-        return request;
-    }
-
     void look_around_if_due(time_point now) {
         if (!looks_ && now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
             const auto interval = std::min<std::chrono::nanoseconds>(
@@ -321,13 +315,9 @@ private:
             std::weak_ptr<router> by;
         };
         const looking until_the_end(of); // one at a time
+        co_await refresh_if_due(of, world);
         std::vector<logic::endpoint> all;
         if (const auto self = of.lock()) {
-            const time_point now = world->now();
-            if (self->options_.member_refresh && now >= self->next_refresh_) {
-                self->next_refresh_ = after(now, *self->options_.member_refresh);
-                co_await refresh(self);
-            }
             all = self->choice_.all();
         }
         for (const logic::endpoint& where : all) {
@@ -337,13 +327,7 @@ private:
                 how.count_only = true;
                 const range_request any(std::string(1, '\0'), how);
                 const time_point sent = world->now();
-                std::optional<call_request> request;
-                if (const auto self = of.lock()) {
-                    request = self->look_at(where, rpc::range, wire::encode(any));
-                } else {
-                    co_return;
-                }
-                const reply r = co_await world->call(std::move(*request));
+                const reply r = co_await look_at(of, world, where, rpc::range, wire::encode(any));
                 const auto self = of.lock();
                 if (!self) {
                     co_return;
@@ -366,15 +350,26 @@ private:
 
     /// The endpoints that were named are asked first, one by one, and perhaps alone: no list has
     /// its way for longer than until the next one of theirs.
-    static asio::awaitable<void> refresh(std::shared_ptr<router> self) {
+    static asio::awaitable<void> refresh_if_due(std::weak_ptr<router> of,
+                                                std::shared_ptr<env> world) {
+        std::vector<logic::endpoint> named;
+        if (const auto self = of.lock()) {
+            const time_point now = world->now();
+            if (!self->options_.member_refresh || now < self->next_refresh_) {
+                co_return;
+            }
+            self->next_refresh_ = after(now, *self->options_.member_refresh);
+            named = self->choice_.named();
+        }
         std::optional<wire::member_list_response> list;
-        for (const logic::endpoint& where : self->choice_.named()) {
-            list = co_await members_by(self, where);
+        for (const logic::endpoint& where : named) {
+            list = co_await members_by(of, world, where);
             if (list) {
                 break;
             }
         }
-        if (!list && self->options_.lists_from_learned) {
+        const auto self = of.lock();
+        if (self && !list && self->options_.lists_from_learned) {
             const when how = self->within(self->options_.login_timeout);
             outcome<wire::member_list_response> any =
                 co_await detail::call(self, wire::member_list_request(), how);
@@ -382,7 +377,7 @@ private:
                 list = std::move(any.response);
             }
         }
-        if (!list) {
+        if (!self || !list) {
             co_return; // what was known before still serves
         }
         const std::vector<logic::endpoint> usable =
@@ -392,13 +387,35 @@ private:
             self->env_->keep_only(self->choice_.all());
         }
     }
+    /// Asks one endpoint, once, unless the router has gone.
+    static asio::awaitable<reply> look_at(std::weak_ptr<router> of,
+                                          std::shared_ptr<env> world,
+                                          logic::endpoint where,
+                                          rpc what,
+                                          std::string body) {
+        std::optional<call_request> request;
+        if (const auto self = of.lock()) {
+            const when how = self->within_attempt(look_timeout);
+            request.emplace(std::move(where), what, std::move(body), how.deadline);
+            request->token = self->login_.token();
+        }
+        reply r;
+        r.ec = asio::error::operation_aborted;
+        if (request) {
+            r = co_await world->call(std::move(*request));
+        }
+        co_return r;
+    }
     /// Asks one endpoint for the members, once.
     /// @returns Nothing if that fails, for whatever reason.
     static asio::awaitable<std::optional<wire::member_list_response>>
-    members_by(std::shared_ptr<router> self, logic::endpoint where) {
-        call_request request = self->look_at(
-            std::move(where), rpc::member_list, wire::encode(wire::member_list_request()));
-        const reply r = co_await self->env_->call(std::move(request));
+    members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where) {
+        const wire::member_list_request which;
+        const reply r = co_await look_at(std::move(of),
+                                         std::move(world),
+                                         std::move(where),
+                                         rpc::member_list,
+                                         wire::encode(which));
         std::optional<wire::member_list_response> list;
         if (!r.ec && r.status == 200) {
             try {

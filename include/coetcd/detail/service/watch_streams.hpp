@@ -86,7 +86,7 @@ protected:
             on->ask();
         }
         authorization who =
-            co_await router_->authorize(after(env_.now(), stream_state::long_patience));
+            co_await router_->authorize(router_->within(stream_state::long_patience));
         if (who.ec || on->closed) {
             if (who.ec && !logic::is_passing(who.ec)) {
                 end_all(*on, who.ec, who.text);

@@ -624,6 +624,27 @@ TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
     check_done(parts[2], true);
 }
 
+TEST_CASE("what is withdrawn under way is repeated only for those who share its request",
+          "[service][lane]") {
+    const bool shared = GENERATE(false, true);
+    lane_fixture f;
+    f.lose_answers(2);
+    const part_ptr a = put_new("a");
+    const part_ptr b = put_new("b");
+    f.submit(a);
+    if (shared) {
+        f.submit(b);
+    }
+    f.go();
+    f.lane->withdraw(a);
+    f.w.env->pass(attempt_timeout - 1ms);
+    CHECK_FALSE(a->over); // it may still be answered
+    f.finish();
+    CHECK(f.requests() == (shared ? strings{"a b", "a b", "a b", "(b)", "b else ?b"} : strings{"a"}));
+    CHECK(a->over);
+    CHECK(a->left == effect::unresolved);
+}
+
 TEST_CASE("who shares a request with what something before etcd refuses is not refused with it",
           "[service][lane]") {
     lane_fixture f;
