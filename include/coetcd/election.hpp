@@ -94,8 +94,9 @@ public:
     /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
     ///   term is over: the value may have been proclaimed in its last moment. With
     ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses: nothing was
-    ///   changed. With `errc::outcome_unknown` if it refuses, after an answer was lost, to tell
-    ///   what became of that.
+    ///   changed. With `errc::outcome_unknown` if etcd refuses after an answer was lost, and what
+    ///   it tells of the key does not settle it: the value may have been proclaimed, or may still
+    ///   be, but not after that of a later call has been.
     /// @par Cancellation
     /// `terminal`, at once. The value may be proclaimed all the same, but not after that of a
     /// later call has been.

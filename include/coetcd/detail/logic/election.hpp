@@ -100,9 +100,11 @@ inline txn proclaim(const std::string& key,
 
 struct proclaimed {
     enum class state {
-        done,  ///< The value is there, and no copy of an earlier request can change it.
-        moved, ///< The key has changed since. Ask again, with `last`.
-        gone,  ///< The term is over.
+        done,    ///< The value is there, and no copy of an earlier request can change it.
+        moved,   ///< The key has changed since. Ask again, with `last`.
+        refused, ///< No copy was applied, and none will be.
+        unknown, ///< A copy may have been applied, or may still be.
+        gone,    ///< The term is over.
     };
     state now = state::gone;
     std::int64_t last = 0; ///< The mod_revision of the key.
@@ -144,12 +146,15 @@ inline txn read_proclaimed(const claim& c, const std::string& key, std::int64_t 
     return t;
 }
 
-/// What the answer to that means. `moved`: no copy was applied.
+/// What the answer to that means. A read holds up no copy that is still under way. And if somebody
+/// else has changed the key since `last`, a copy may have been applied before.
+/// @param left By the copies, together.
 inline proclaimed after_reading(const txn_response& response,
                                 const std::string& key,
                                 std::int64_t term,
                                 std::int64_t last,
-                                const std::string& value) {
+                                const std::string& value,
+                                effect left) {
     using state = proclaimed::state;
     const range_response& read = answers::range_at(response, response.succeeded ? 1 : 0);
     if (!response.succeeded && is_gone(response.header, read, key, term)) {
@@ -159,8 +164,11 @@ inline proclaimed after_reading(const txn_response& response,
         throw error(errc::protocol_error, "txn: the answer contradicts itself");
     }
     const std::int64_t now = read.kvs.front().mod_revision;
-    const bool there = last != 0 && now > last && read.kvs.front().value == value;
-    return {there ? state::done : state::moved, now};
+    if (now > last && read.kvs.front().value == value) {
+        return {state::done, now};
+    }
+    const bool untouched = now == last && left == effect::settled;
+    return {untouched ? state::refused : state::unknown, now};
 }
 
 /// Whether a campaign that failed so is to be made again, with another session if need be.

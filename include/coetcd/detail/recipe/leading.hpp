@@ -11,6 +11,7 @@
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -58,7 +59,8 @@ public:
             self->require_leading();
             (void)co_await mine.changed.wait(mine.session->certain_until());
         }
-        std::shared_ptr<lane_part> refused; // although a copy of it may have been applied
+        std::shared_ptr<lane_part> refused;       // although a copy may have been applied
+        logic::effect left = logic::effect::none; // by all copies so far
         for (;;) {
             self->require_leading();
             const std::string& key = mine.key();
@@ -73,31 +75,35 @@ public:
                 self->require_leading();
                 (void)co_await mine.changed.wait(mine.session->certain_until());
             }
+            if (!refused && self->last_ != 0) { // else etcd applies none of its copies
+                left = std::max(left, part->left);
+            }
             if (part->ec) {
                 if (logic::is_passing(part->ec)) {
                     continue;
                 }
-                if (refused) {
-                    self->throw_refused(errc::outcome_unknown, refused->text);
-                }
-                if (part->left == logic::effect::none) {
-                    self->throw_refused(part->ec, part->text);
+                if (refused || left == logic::effect::none) {
+                    self->throw_refused(refused ? *refused : *part, refused != nullptr);
                 }
                 refused = part;
                 continue;
             }
-            const logic::proclaimed now = (refused ? logic::after_reading : logic::after_proclaim)(
-                part->response, key, term, self->last_, value);
+            const logic::proclaimed now =
+                refused ? logic::after_reading(part->response, key, term, self->last_, value, left)
+                        : logic::after_proclaim(part->response, key, term, self->last_, value);
             if (now.now == logic::proclaimed::state::gone) {
                 co_await lose_key(self->held);
                 continue; // and say so
             }
             self->last_ = now.last;
-            if (refused && now.now == logic::proclaimed::state::moved) {
-                self->throw_refused(refused->ec, refused->text);
-            }
             if (now.now == logic::proclaimed::state::done) {
                 co_return;
+            }
+            if (refused) {
+                self->throw_refused(*refused, now.now == logic::proclaimed::state::unknown);
+            }
+            if (left != logic::effect::none) {
+                left = logic::effect::unresolved; // what a copy put may be overwritten already
             }
         }
     }
@@ -137,12 +143,14 @@ private:
         throw held->loss();
     }
 
-    [[noreturn]] void throw_refused(const error_code& ec, const std::string& text) const {
-        if (ec == server_errc::not_found) { // the lease
+    /// @param in_doubt A copy may have been applied, or may still be.
+    [[noreturn]] void throw_refused(const lane_part& part, bool in_doubt) const {
+        if (part.ec == server_errc::not_found) { // the lease
             held->session->lose(session_end::expired);
             throw held->loss();
         }
-        throw error(ec, held->title() + ", proclaim: " + text);
+        throw error(in_doubt ? make_error_code(errc::outcome_unknown) : part.ec,
+                    held->title() + ", proclaim: " + part.text);
     }
 
     static asio::awaitable<bool> nothing() { co_return false; }

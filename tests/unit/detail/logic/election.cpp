@@ -215,23 +215,34 @@ TEST_CASE("what a refused proclaim() has left is read through etcd's consensus",
         txn_response response;
         std::int64_t last;
         std::string value;
+        effect left;
         state now;
         std::int64_t then;
     } rows[] = {
-        {"a copy has put it", found(at_15), 12, "v15", state::done, 15},
-        {"nobody has", found(at_15), 15, "v15", state::moved, 15},
-        {"somebody else has put something", found(at_15), 12, "v", state::moved, 15},
-        {"no copy of ours can have put it", found(at_15), 0, "v15", state::moved, 15},
-        {"there is no key", answer(20, none), 12, "v", state::gone, 0},
+        {"a copy has put it", found(at_15), 12, "v15", effect::settled, state::done, 15},
+        {"and others are void", found(at_15), 12, "v15", effect::unresolved, state::done, 15},
+        {"nobody has", found(at_15), 15, "v", effect::settled, state::refused, 15},
+        {"it was there before", found(at_15), 15, "v15", effect::settled, state::refused, 15},
+        {"a copy may come yet", found(at_15), 15, "v", effect::unresolved, state::unknown, 15},
+        {"or put the same", found(at_15), 15, "v15", effect::unresolved, state::unknown, 15},
+        {"somebody may have overwritten it",
+         found(at_15),
+         12,
+         "v",
+         effect::settled,
+         state::unknown,
+         15},
+        {"the store has gone back", found(at_15), 17, "v15", effect::settled, state::unknown, 15},
+        {"there is no key", answer(20, none), 12, "v", effect::unresolved, state::gone, 0},
     };
     for (const auto& row : rows) {
         INFO(row.what);
-        const proclaimed p = after_reading(row.response, "e/a", 10, row.last, row.value);
+        const proclaimed p = after_reading(row.response, "e/a", 10, row.last, row.value, row.left);
         CHECK(p.now == row.now);
         CHECK(p.last == row.then);
     }
     for (const txn_response& r : {found(none), answer(20, at_15), answer(9, none)}) {
-        CHECK_THROWS_AS(after_reading(r, "e/a", 10, 12, "v"), coetcd::error);
+        CHECK_THROWS_AS(after_reading(r, "e/a", 10, 12, "v", effect::settled), coetcd::error);
     }
 }
 
