@@ -42,8 +42,10 @@ std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
             delete object;
             return;
         }
-        // Whatever becomes of the handler, the object ends. Nobody gets hold of it any more.
-        std::shared_ptr<void> last(object, [](void* o) { delete static_cast<T*>(o); });
+        // Whatever becomes of the handler, the object ends. Nobody gets hold of it any more, not by
+        // `shared_from_this` either: that would be renewed here, away from home, for a `T*`.
+        std::shared_ptr<void> last(static_cast<void*>(object),
+                                   [](void* o) { delete static_cast<T*>(o); });
         const asio::any_io_executor home = world->executor();
         post(home, [w = std::move(world), o = std::move(last)]() mutable { o.reset(); });
     };
