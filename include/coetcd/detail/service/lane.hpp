@@ -88,13 +88,13 @@ public:
         wake();
     }
 
-    /// Nobody wants it any more. What is in flight goes on, and is not sent again.
+    /// Nobody wants it any more. What is in flight goes on, and is not sent again. What is queued
+    /// is left out by the next request, so that a crowd is withdrawn as fast as it came.
     void withdraw(const std::shared_ptr<lane_part>& part) {
         part->wanted_ = false;
         if (!part->in_flight && !part->over) {
             part->on_end = nullptr;
             end(*part);
-            std::erase(queue_of(*part), part);
         }
     }
 
@@ -164,6 +164,9 @@ private:
         while (!from.empty()) {
             std::shared_ptr<lane_part> part = std::move(from.front());
             from.pop_front();
+            if (part->over) {
+                continue; // it was withdrawn
+            }
             if (now >= part->not_after) {
                 late.push_back(std::move(part));
             } else if (batch.size() < room && g.add(part->what, part->puts, part->form())) {

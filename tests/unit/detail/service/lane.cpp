@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <new>
@@ -610,6 +611,29 @@ TEST_CASE("patient ones alone never take all that may be under way", "[service][
     CHECK(f.requests().back() == "p4");
 }
 
+TEST_CASE("a crowd is withdrawn in less time than it took to come", "[service][lane]") {
+    lane_fixture f;
+    f.occupy();
+    std::vector<part_ptr> crowd;
+    const std::clock_t first = std::clock();
+    for (int i = 0; i != 20'000; ++i) {
+        crowd.push_back(put_new("k" + std::to_string(i)));
+        f.submit(crowd.back());
+    }
+    const std::clock_t then = std::clock();
+    for (const part_ptr& part : crowd) {
+        f.lane->withdraw(part);
+    }
+    CHECK(std::clock() - then < then - first);
+    f.submit(put_new("late"));
+    f.finish();
+    CHECK(f.requests() == strings{"late"});
+    for (const part_ptr& part : crowd) {
+        CHECK(part->over);
+        CHECK(part.use_count() == 1);
+    }
+}
+
 TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
     lane_fixture f;
     f.w.etcd->write("b", "");
@@ -640,7 +664,8 @@ TEST_CASE("what is withdrawn under way is repeated only for those who share its 
     f.w.env->pass(attempt_timeout - 1ms);
     CHECK_FALSE(a->over); // it may still be answered
     f.finish();
-    CHECK(f.requests() == (shared ? strings{"a b", "a b", "a b", "(b)", "b else ?b"} : strings{"a"}));
+    CHECK(f.requests() ==
+          (shared ? strings{"a b", "a b", "a b", "(b)", "b else ?b"} : strings{"a"}));
     CHECK(a->over);
     CHECK(a->left == effect::unresolved);
 }
