@@ -69,8 +69,9 @@ public:
             }
             if (self->is_due()) {
                 asked = true;
+                asio::awaitable<void> looking = look(self);
                 self->looking_ = true;
-                spawn(self->world(), look(self));
+                spawn(self->world(), std::move(looking));
             }
             const time_point until = self->looking_ ? time_point::max() : self->due();
             (void)co_await self->changed_.wait(until);

@@ -109,13 +109,14 @@ private:
     }
 
     void wake() {
-        if (!std::exchange(awake_, true)) {
+        if (!awake_) {
             defer(env_, [weak = weak_from_this()] {
                 if (const auto self = weak.lock()) {
                     self->awake_ = false;
                     self->depart();
                 }
             });
+            awake_ = true;
         }
     }
 
@@ -128,9 +129,10 @@ private:
             const bool patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
                 return part->order == lane_part::rank::patient;
             });
+            asio::awaitable<void> flight = fly(shared_from_this(), std::move(batch), patient);
             ++in_flight_;
             patient_in_flight_ = patient_in_flight_ || patient;
-            spawn(env_, fly(shared_from_this(), std::move(batch), patient));
+            spawn(env_, std::move(flight));
         }
     }
 
@@ -196,34 +198,34 @@ private:
             }
         };
         const flight until_the_end{*self, patient};
-        logic::group g;
-        for (const auto& part : batch) {
-            (void)g.add(part->what, part->puts, part->form());
-        }
-        when how{self->deadline(batch), self->attempt_timeout_};
-        how.way = detail::lane::locks;
-        how.known = impact::idempotent;
-        how.can_be_split = batch.size() > 1;
-        const std::function<bool()> wanted = [&batch] {
-            return std::any_of(
-                batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
-        };
-        how.wanted = &wanted;
         std::optional<std::vector<txn_response>> answers;
-        decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
-            answers = g.split(wire::decode<txn_response>(body));
-            return std::nullopt;
-        };
-        std::string body = g.body();
         answer a;
         std::exception_ptr defect;
         try {
+            logic::group g;
+            for (const auto& part : batch) {
+                (void)g.add(part->what, part->puts, part->form());
+            }
+            when how{self->deadline(batch), self->attempt_timeout_};
+            how.way = detail::lane::locks;
+            how.known = impact::idempotent;
+            how.can_be_split = batch.size() > 1;
+            const std::function<bool()> wanted = [&batch] {
+                return std::any_of(
+                    batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
+            };
+            how.wanted = &wanted;
+            decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
+                answers = g.split(wire::decode<txn_response>(body));
+                return std::nullopt;
+            };
+            std::string body = g.body();
             auto carrying = carry(self->router_, rpc::txn, how, std::move(body), std::move(decode));
             a = co_await std::move(carrying);
         } catch (...) { // a lack of memory: nobody is to wait for ever
             defect = std::current_exception();
             a.ec = errc::outcome_unknown;
-            a.text = "txn: it has failed in the midst";
+            a.text = "it has failed"; // short: it takes no memory
             a.left = logic::effect::unresolved;
             answers.reset();
         }

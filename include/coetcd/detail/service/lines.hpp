@@ -73,13 +73,13 @@ public:
          const std::vector<std::string>& names,
          turn_taker& taker,
          const std::vector<bool>& shares = {})
-        : lines_(of)
-        , taker_(taker) {
+        : turn(of, taker) { // from here on the destructor undoes what is done
+        joined_.reserve(names.size());
         for (const std::string& name : names) {
             line& l = lines_.join(name);
             const bool shared = !shares.empty() && shares[joined_.size()];
-            ++l.turns;
             joined_.push_back({&l, l.queue.insert(l.queue.end(), this), shared});
+            ++l.turns;
         }
     }
     ~turn() {
@@ -128,6 +128,10 @@ public:
 
 private:
     friend class lines;
+
+    turn(lines& of, turn_taker& taker)
+        : lines_(of)
+        , taker_(taker) {}
 
     struct joined {
         line* of;

@@ -139,8 +139,9 @@ private:
                 together.push_back(std::move(gathered_.front()));
                 gathered_.pop_front();
             }
+            asio::awaitable<void> sending = send(shared_from_this(), std::move(together));
             ++under_way_;
-            spawn(env_, send(shared_from_this(), std::move(together)));
+            spawn(env_, std::move(sending));
         }
     }
 

@@ -163,8 +163,9 @@ public:
                 co_return result;
             }
             if (next == step::log_in) {
+                asio::awaitable<void> logging_in = log_in(shared_from_this());
                 login_.begin();
-                spawn(*env_, log_in(shared_from_this()));
+                spawn(*env_, std::move(logging_in));
                 continue; // it may be over already
             }
             (void)co_await login_changed_.wait(std::min(how.deadline, login_.not_before()));
@@ -257,7 +258,7 @@ private:
             } catch (...) { // a lack of memory: nobody is to wait for ever
                 defect = std::current_exception();
                 granted.ec = errc::timed_out;
-                granted.text = "authenticate: it has failed in the midst";
+                granted.text = "it has failed"; // short: it takes no memory
             }
         } else {
             granted.ec = errc::login_failed;
@@ -296,8 +297,9 @@ private:
             const auto interval = std::min<std::chrono::nanoseconds>(
                 look_interval, options_.member_refresh.value_or(look_interval));
             next_look_ = after(now, interval);
+            asio::awaitable<void> looking = look_around(weak_from_this(), env_);
             looks_ = true;
-            spawn(*env_, look_around(weak_from_this(), env_));
+            spawn(*env_, std::move(looking));
         }
     }
 

@@ -191,8 +191,9 @@ private:
     void begin_to_revoke() {
         const bool there = gives_lease_up() && reason_ != session_end::expired;
         if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
+            asio::awaitable<void> revoking = revoke(shared_from_this());
             revocation_ = revocation::under_way;
-            spawn(world, revoke(shared_from_this()));
+            spawn(world, std::move(revoking));
         }
     }
     void renewed(time_point sent, std::chrono::seconds ttl) {

@@ -50,8 +50,9 @@ public:
             place(added, link_);
         }
         if (!running_) {
+            asio::awaitable<void> running = run(shared());
             running_ = true;
-            spawn(env_, run(shared()));
+            spawn(env_, std::move(running));
         }
         wanted_.notify_all();
         return id;

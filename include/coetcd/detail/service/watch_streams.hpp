@@ -265,8 +265,10 @@ protected:
     /// The member where this watch was created has not got as far as it has told.
     void doubt(const watch& one) {
         doubted_ = true;
-        if (!std::exchange(looks_back_, true)) {
-            spawn(env_, check_revision(shared_from_this(), wire::least_of(one.request)));
+        if (!looks_back_) {
+            auto looking = check_revision(shared_from_this(), wire::least_of(one.request));
+            looks_back_ = true;
+            spawn(env_, std::move(looking));
         }
     }
 
