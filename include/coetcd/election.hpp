@@ -173,9 +173,10 @@ public:
     boost::asio::awaitable<leadership> campaign(std::string value);
 
     /// Leads if nobody does, and nobody waits. One round trip; none if this session leads, or
-    /// campaigns.
+    /// campaigns; two if it is still resigning: it waits for the end of that. A term from `resume`
+    /// counts as another session's. See `mutex::try_lock`.
     /// @returns Nothing if somebody does. Nothing is left in etcd.
-    /// @throws error Also as `client`, if no endpoint answers in time.
+    /// @throws error Also as `mutex::try_lock`.
     boost::asio::awaitable<std::optional<leadership>> try_campaign(std::string value);
 
     /// As `campaign`, for at most `patience`; if that is not positive, as `try_campaign`.

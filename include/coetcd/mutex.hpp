@@ -226,9 +226,11 @@ public:
     boost::asio::awaitable<void> lock();
 
     /// Takes the lock if it is free right now. One round trip; none if this session has it, or
-    /// waits for it. If the session is still giving it back it waits for the end of that.
+    /// waits for it. If the session is still giving it back it waits for the end of that: two. A
+    /// hold from `resume` counts as another session's, until etcd has confirmed its end.
     /// @returns False if it is held, or waited for. Nothing is left in etcd.
-    /// @throws error Also as `client`, if no endpoint answers in time.
+    /// @throws error Also as `client`, if no endpoint answers in time, and with `errc::timed_out`
+    ///   if what the session gives back is not confirmed by then.
     boost::asio::awaitable<bool> try_lock();
 
     /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.

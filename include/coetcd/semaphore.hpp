@@ -103,8 +103,9 @@ private:
 /// How a semaphore is doing.
 struct semaphore_state {
     std::int64_t limit = 0;
-    /// More than `limit` after that was lowered, and for a moment when somebody took too many: the
-    /// last of these are given up at once.
+    /// More than `limit` after that was lowered, and for a moment when somebody took too many. The
+    /// last of these are given up at once; but a `try_acquire` keeps them until etcd has what its
+    /// session gave back before, for `client_options::request_timeout` at most.
     std::int64_t used = 0;
     std::int64_t waiting = 0; ///< Sessions with a waiter.
 };
@@ -178,10 +179,12 @@ public:
     boost::asio::awaitable<permit> acquire(std::int64_t n = 1);
 
     /// Takes `n` permits if there is room right now, and nobody waits. One round trip, two if there
-    /// is no room; none if this session has a waiter. Others that ask at the same time may keep
-    /// each other out, if there is not room for all of them.
+    /// is no room; none if this session has a waiter. If there is no room while this session is
+    /// still giving permits back it waits for the end of that: up to four. Others that ask at the
+    /// same time may keep each other out, if there is not room for all of them.
     /// @returns Nothing if there is no room, or somebody waits. Nothing is left in etcd.
-    /// @throws error As `acquire`; also as `client`, if no endpoint answers in time.
+    /// @throws error As `acquire`; also as `client`, if no endpoint answers in time, and with
+    ///   `errc::timed_out` if what the session gives back is not confirmed by then.
     boost::asio::awaitable<std::optional<permit>> try_acquire(std::int64_t n = 1);
 
     /// As `acquire`, for at most `patience`; if that is not positive, as `try_acquire`.
