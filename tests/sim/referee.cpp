@@ -163,9 +163,9 @@ void referee::look_at_states() {
         }
         // A leader that has been replaced may answer for some time, and renew nothing.
         const bool one_leader = world_.store.term == first_term_;
-        const std::optional<nanoseconds> end = world_.store.end_of_lease(id);
-        if (known.sound_clock && one_leader && end &&
-            known.in->to_world(s->certain_until()) > *end) {
+        const std::optional<nanoseconds> expires = world_.store.end_of_lease(id);
+        if (known.sound_clock && one_leader && expires &&
+            known.in->to_world(s->certain_until()) > *expires) {
             world_.fail("a session counts on its lease for longer than that may last");
         }
         // Else the look itself would end it.

@@ -215,6 +215,31 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         }
         cancel(w, waiting);
     }
+    SECTION("a lock whose key is to go from an etcd that is full") {
+        const coetcd::client client = w.client(o);
+        const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+        coetcd::mutex mutex(session, "m");
+        int calls = 0;
+        w.env->decide = [&](const call_request& q) {
+            calls += q.what == rpc::txn;
+            scripted_env::fate f;
+            f.breaks = calls == 1; // so that unlock() writes, too: see place_end.cpp
+            return f;
+        };
+        w.await(mutex.lock());
+        calls = 0;
+        w.etcd->no_space = true;
+        w.env->decide = [&](const call_request& q) {
+            calls += q.what == rpc::txn;
+            scripted_env::fate f;
+            f.arrives = calls == 1; // and is refused
+            return f;
+        };
+        auto unlocking = w.start(mutex.unlock());
+        w.env->pass(10ms);
+        REQUIRE(calls == 2);
+        cancel(w, unlocking);
+    }
     SECTION("the erasing of what marked a write long ago") {
         const coetcd::client client = w.client(o);
         const coetcd::session session = w.await(coetcd::session::open(client, {60s}));

@@ -4,6 +4,7 @@
 #include <coetcd/session.hpp>
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -292,6 +293,24 @@ TEST_CASE("close() that is cut off revokes the lease in the background",
             REQUIRE(w.etcd->leases() == 0);
         }
     }
+}
+
+TEST_CASE("close() ends by a lack of memory in the midst", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session s = w.await(coetcd::session::open(client));
+    w.env->decide = [](const call_request& r) -> scripted_env::fate {
+        if (r.what == rpc::lease_revoke) {
+            throw std::bad_alloc();
+        }
+        return {};
+    };
+    auto closing = w.start(s.close());
+    CHECK_THROWS_AS(w.env->pass(10ms), std::bad_alloc); // whoever runs the event loop is told
+    w.env->pass(10ms);
+    CHECK(closing.code() == errc::outcome_unknown);
+    w.env->decide = nullptr;
+    w.await(s.close());
 }
 
 TEST_CASE("close() that failed can be called again", "[session]") {

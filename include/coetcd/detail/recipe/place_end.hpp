@@ -257,7 +257,8 @@ inline asio::awaitable<void> place::erase_meanwhile(leaving& l) {
     part->likely = true;
     keep_apart(*part);
     part = submit(std::move(part));
-    while (!part->over) {
+    const withdrawn_at_end unless_over{*session->owner->transactions, part};
+    while (!part->over && !session->gives_lease_up()) {
         (void)co_await changed.wait();
     }
 }

@@ -84,8 +84,8 @@ public:
     /// It is sent at the end of the handler that is running, so that what belongs together goes
     /// together.
     void submit(std::shared_ptr<lane_part> part) {
-        queue_of(*part).push_back(std::move(part));
         wake();
+        queue_of(*part).push_back(std::move(part));
     }
 
     /// Nobody wants it any more. What is in flight goes on, and is not sent again. What is queued

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <set>
@@ -344,10 +345,22 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
 
 inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> self) {
     const auto patience = std::min<std::chrono::nanoseconds>(self->ttl(), std::chrono::seconds(5));
-    answer how_it_went = co_await end_lease(self->owner, self->lease_, patience);
+    answer how_it_went;
+    std::exception_ptr defect;
+    try {
+        auto ending = end_lease(self->owner, self->lease_, patience);
+        how_it_went = co_await std::move(ending);
+    } catch (...) { // a lack of memory: nobody is to wait for ever
+        defect = std::current_exception();
+        how_it_went.ec = errc::outcome_unknown;
+        how_it_went.text = "it has failed"; // short: it takes no memory
+    }
     self->trouble_ = std::move(how_it_went);
     self->revocation_ = self->trouble_.ec ? revocation::failed : revocation::done;
     self->changed_.notify_all();
+    if (defect) {
+        std::rethrow_exception(defect);
+    }
 }
 
 inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
