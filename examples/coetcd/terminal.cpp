@@ -38,7 +38,7 @@ bool begins_character(char c) {
 std::size_t width(const std::string& text) {
     std::size_t n = 0;
     for (const char c : text) {
-        n += begins_character(c) ? 1 : 0;
+        n += begins_character(c) ? 1U : 0U;
     }
     return n;
 }

@@ -47,7 +47,7 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
 void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
     const std::vector<std::size_t> counts =
         in_short ? std::vector<std::size_t>{8} : std::vector<std::size_t>{2, 8, 32};
-    for (const std::size_t writes : {0, 500}) {
+    for (const std::size_t writes : {0U, 500U}) {
         for (const std::size_t n : counts) {
             if (in_short && writes != 0) {
                 continue;
@@ -69,7 +69,7 @@ void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
 }
 
 void add_scale(std::vector<bench_case>& all, bool in_short) {
-    for (const std::size_t n : {1000, 10000}) {
+    for (const std::size_t n : {1000U, 10000U}) {
         if (in_short && n != 1000) {
             continue;
         }
@@ -83,7 +83,7 @@ void add_scale(std::vector<bench_case>& all, bool in_short) {
         c.seconds = in_short ? 1 : 5;
         all.push_back(c);
     }
-    for (const std::size_t n : {1, 1000, 10000}) {
+    for (const std::size_t n : {1U, 1000U, 10000U}) {
         if (in_short && n != 1000) {
             continue;
         }

@@ -730,7 +730,7 @@ TEST_CASE("leases revoked", "[faults][short]") {
         const auto locks_told = [&]() -> awaitable<bool> {
             std::size_t told_of = 0;
             for (const auto what : {operation::lock, operation::with_lock, operation::campaign}) {
-                told_of += a.seen(what, ended::lost) + a.seen(what, ended::key_lost) > 0 ? 1 : 0;
+                told_of += a.seen(what, ended::lost) + a.seen(what, ended::key_lost) > 0 ? 1U : 0U;
             }
             co_return told_of == 3;
         };

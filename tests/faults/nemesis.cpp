@@ -193,7 +193,7 @@ void run_set(const std::string& kind, bool may_lose) {
         std::set<std::string> known;
         for (const auto& w : all) {
             for (const auto& e : w->added) {
-                lost += there.contains(e) ? 0 : 1;
+                lost += there.contains(e) ? 0U : 1U;
             }
             known.insert(w->added.begin(), w->added.end());
             known.insert(w->perhaps.begin(), w->perhaps.end());

@@ -217,7 +217,7 @@ public:
     const std::string& used() const { return used_; }
 
     void on_request(const coetcd::request_report& r) override {
-        failures_ += r.outcome ? 1 : 0;
+        failures_ += r.outcome ? 1U : 0U;
         if (!r.outcome && (what_ != operation::watch || r.rpc == "range")) {
             used_ = r.endpoint;
         }

@@ -40,7 +40,7 @@ namespace {
 
 /// Counts the transactions of locks.
 struct transactions final : coetcd::observer {
-    void on_request(const coetcd::request_report& r) override { count += r.rpc == "txn" ? 1 : 0; }
+    void on_request(const coetcd::request_report& r) override { count += r.rpc == "txn" ? 1U : 0U; }
     std::size_t count = 0;
 };
 

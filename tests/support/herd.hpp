@@ -60,7 +60,7 @@ boost::asio::awaitable<void> one_of_a_herd_wakes(const etcd_server& etcd, herd<L
     for (Lock& l : locks) {
         waiting.emplace_back(executor, all.take(l));
     }
-    co_await until_count(c, all.keys, crowd + all.ours, 30s);
+    co_await until_count(c, all.keys, static_cast<std::int64_t>(crowd + all.ours), 30s);
     const auto watchers = [&]() -> boost::asio::awaitable<bool> {
         const double now = co_await metric(etcd.port(), watched);
         co_return now == others + 2 * crowd + all.more_watches;
