@@ -238,6 +238,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         auto unlocking = w.start(mutex.unlock());
         w.env->pass(10ms);
         REQUIRE(calls == 2);
+        lose_all(w);
         cancel(w, unlocking);
     }
     SECTION("the erasing of what marked a write long ago") {
