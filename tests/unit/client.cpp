@@ -60,6 +60,18 @@ bool changes(const std::string& name) {
            name != "lease_leases" && name != "status";
 }
 
+/// etcd has a user, and gives whoever logs in a token.
+void grant_logins(world& w) {
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::authenticate) {
+            r.status = 200;
+            r.body = R"({"header":{},"token":"t.1"})";
+        } else {
+            serve(q, r);
+        }
+    };
+}
+
 } // namespace
 
 TEST_CASE("keys are written, read and erased", "[client]") {
@@ -346,14 +358,7 @@ TEST_CASE("a login that ends by a lack of memory keeps nobody waiting", "[client
         }
         return {};
     };
-    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
-        if (q.what == rpc::authenticate) {
-            r.status = 200;
-            r.body = R"({"header":{},"token":"t.1"})";
-        } else {
-            serve(q, r);
-        }
-    };
+    grant_logins(w);
     const coetcd::client client = w.client(o);
     auto putting = w.start(client.put("k", "v"));
     CHECK_THROWS_AS(w.env->pass(0s), std::bad_alloc); // whoever runs the event loop is told
@@ -368,14 +373,7 @@ TEST_CASE("each attempt of a login has the time of an attempt", "[client][auth]"
     coetcd::client_options o;
     o.insecure_plain_text_credentials = true;
     o.credentials = coetcd::credentials("root", "secret");
-    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
-        if (q.what == rpc::authenticate) {
-            r.status = 200;
-            r.body = R"({"header":{},"token":"t.1"})";
-        } else {
-            serve(q, r);
-        }
-    };
+    grant_logins(w);
     SECTION("a short one, so that the next endpoint is asked in time") {
         o.request_timeout = 2s;
         o.attempt_timeout = 300ms;
