@@ -51,8 +51,8 @@ struct renewal_report {
     lease_id lease;
     std::chrono::nanoseconds latency;
     /// How much longer the session would have been certain without this renewal. The smaller, the
-    /// nearer it was to being lost. In health it is more than half of the ttl; of
-    /// a ttl of 1 s, about 0.4 s.
+    /// nearer it was to being lost. In health it is more than half of the ttl; of a ttl of 1 s,
+    /// about 0.4 s.
     std::chrono::nanoseconds margin;
     error_code outcome; ///< Clear: it was renewed, or is known to be gone.
 };

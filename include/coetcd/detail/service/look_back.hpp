@@ -20,8 +20,9 @@ namespace coetcd::detail {
 
 /// A member has not got as far as some watch has told of. It may be behind the others, and catch
 /// up; or the store is another one, restored from a snapshot, and a watch that goes on would be
-/// silent until that one is as far again. Asks more than once, a second apart: a member that stood
-/// still may answer a read with what it had then. A read that is refused tells nothing.
+/// silent until that one is as far again. One read is not enough: a member that stood still may
+/// answer it with what it had then. So several are made, a second apart. A read that is refused
+/// tells nothing.
 ///
 /// @param read Any read that is allowed.
 /// @param reads How many of them have to agree.
