@@ -1011,10 +1011,9 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
     } catch (const coetcd::error& e) {
         // It may be refused while a copy is under way; and so what it asks then. A request logs in
         // anew once: etcd refuses it if that token expires, too.
-        const bool may_stay_unknown = s_.w.count_of(fault::locked_out) != 0 ||
-                                      s_.w.count_of(fault::no_space) != 0 ||
-                                      s_.w.count_of(fault::token_expired) > 1 ||
-                                      (knows_one_ && s_.w.had_foreign_answers());
+        const bool may_stay_unknown =
+            s_.w.count_of(fault::locked_out) != 0 || s_.w.count_of(fault::no_space) != 0 ||
+            s_.w.count_of(fault::token_expired) > 1 || (knows_one_ && s_.w.had_foreign_answers());
         if ((e.code() == errc::outcome_unknown && !may_stay_unknown) ||
             e.code() == coetcd::condition::retryable) {
             s_.w.fail(std::string("proclaim() gave up: ") + e.what());
