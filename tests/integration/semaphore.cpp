@@ -118,6 +118,8 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
         task<void> following(executor, all.follow(std::move(changes)));
         grants granted;
         int refused = 0;
+        std::int64_t out = 0; // permits, now
+        std::int64_t most_out = 0;
         bool goes_on = true;
 
         const auto one = [&](unsigned seed) -> awaitable<void> {
@@ -145,7 +147,12 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
                 }
                 if (p) {
                     granted[p->token()] = n;
-                    co_await sleep_for(std::chrono::milliseconds(random() % 4));
+                    out += n;
+                    most_out = std::max(most_out, out);
+                    do { // the first ones stay until some are out at once, however long that takes
+                        co_await sleep_for(std::chrono::milliseconds(random() % 4));
+                    } while (goes_on && most_out <= 4);
+                    out -= n;
                     const bool ours = co_await p->release();
                     CHECK(ours);
                 } else {
@@ -161,7 +168,10 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
         std::mt19937 random(7);
         // Until there is enough to look at, should this machine be slow.
         const auto most_rounds = 1000;
-        for (int i = 0; i != most_rounds && (i < 60 || granted.size() < 100 || refused == 0); ++i) {
+        const auto enough = [&] {
+            return granted.size() >= 100 && refused != 0 && most_out > 4;
+        };
+        for (int i = 0; i != most_rounds && (i < 60 || !enough()); ++i) {
             co_await sleep_for(50ms);
             const std::string limit = std::to_string(2 + random() % 9);
             (void)co_await c.put(name + ".limit", limit);
@@ -179,6 +189,7 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
         CHECK(granted.size() > 50);
         CHECK(refused > 0);
         CHECK(most > 4);
+        CHECK(most >= most_out);
         co_await until_count(c, name + "/", 0);
         co_await erase_all(c, name);
     };
