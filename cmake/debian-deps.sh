@@ -1,5 +1,8 @@
-# Sourced by tests/run, examples/run and docs/run: require NEED... makes sure that all NEEDs are there.
-# What is missing is installed if apt-get can do it, else it is named and the script ends.
+# Sourced by tests/run, examples/run and docs/run, at the root of a checkout.
+#
+# require NEED... makes sure that all NEEDs are there. What is missing is installed if apt-get can do
+# it, else it is named and the script ends.
+# use_ccache, if there is one: what another checkout has compiled is not compiled again.
 
 # Succeeds if the preprocessor accepts a text.
 _preprocesses() {
@@ -125,4 +128,11 @@ require() {
     echo "Please install what is missing: ${missing[*]}" >&2
     echo "(on Debian 12: apt-get install $(for need in "${missing[@]}"; do _packages "$need"; done | xargs))" >&2
     exit 1
+}
+
+use_ccache() {
+    if command -v ccache >/dev/null; then
+        export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
+        export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-true}
+    fi
 }
