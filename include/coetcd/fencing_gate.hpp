@@ -44,8 +44,9 @@ public:
     ///
     /// @returns False if a greater one did. If an answer is lost it asks again: then it may have
     ///   come through just before the greater one.
-    /// @throws std::invalid_argument if `token` is not positive; else error as `client`, with
-    ///   `errc::outcome_unknown` if no answer came at all.
+    /// @throws std::invalid_argument if `token` is not positive.
+    /// @throws error with `errc::wrong_kind` if the key holds something else than a token; else as
+    ///   `client`, with `errc::outcome_unknown` if no answer came at all.
     /// @par Cancellation
     /// `terminal`. It may have come through.
     boost::asio::awaitable<bool> admit(std::int64_t token) const;
@@ -53,7 +54,8 @@ public:
     /// The same, and carries out a transaction if it comes through, in the same instant. It must
     /// not touch the gate's key, and is sent twice in one request: see `client_options` for limits.
     /// @returns What the transaction came to; nothing if the token was not admitted.
-    /// @throws error as `client::txn`, with `errc::outcome_unknown` if the answer is lost.
+    /// @throws error with `errc::wrong_kind` as above; else as `client::txn`, with
+    ///   `errc::outcome_unknown` if the answer is lost.
     boost::asio::awaitable<std::optional<txn_response>> admit(std::int64_t token, txn work) const;
 
 private:

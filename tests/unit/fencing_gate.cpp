@@ -91,6 +91,24 @@ TEST_CASE("a gate asks again where that does no harm", "[fencing_gate]") {
     CHECK(read->responses.at(0).range().kvs.at(0).value == "a");
 }
 
+TEST_CASE("a gate leaves alone what is none", "[fencing_gate]") {
+    world w;
+    const coetcd::fencing_gate gate(w.client(), "gate");
+    for (const std::string text :
+         {"", "7", "\"text\"", "{}", "a text that is longer than a token"}) {
+        CAPTURE(text);
+        w.etcd->write("gate", text);
+        auto asking = w.start(gate.admit(9));
+        auto working = w.start(gate.admit(9, put("a")));
+        w.env->pass(10ms);
+        CHECK(asking.code() == errc::wrong_kind);
+        CHECK(working.code() == errc::wrong_kind);
+        CHECK_THROWS_WITH(working.get(), Catch::Contains("fencing_gate \"gate\": the key holds"));
+        CHECK(w.etcd->keys.at("gate").value == text);
+        CHECK_FALSE(w.etcd->keys.contains("stock"));
+    }
+}
+
 TEST_CASE("what is no token and no key is refused", "[fencing_gate]") {
     world w;
     CHECK_THROWS_WITH(coetcd::fencing_gate(w.client(), ""), "key: is empty");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
@@ -9,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -33,7 +35,13 @@ inline std::string hex16(std::uint64_t value) {
     return text;
 }
 
-/// Lets a token through that is not below the greatest one so far, and does `work` then.
+/// Whether it is what a gate keeps.
+inline bool is_hex16(std::string_view text) {
+    return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+/// Lets a token through that is not below the greatest one so far, and does `work` then. Else reads
+/// what is there.
 inline txn pass(const std::string& key, std::int64_t token, const std::optional<txn>& work) {
     const auto number = static_cast<std::uint64_t>(token);
     txn t;
@@ -45,16 +53,19 @@ inline txn pass(const std::string& key, std::int64_t token, const std::optional<
         }
     };
     t.compares.push_back(compare::value(key) < hex16(number + 1));
+    t.compares.push_back(compare::value(key) > hex16(0)); // most of what is no token is below that
     let_through(t);
     first.compares.push_back(compare::create_revision(key) == 0);
     let_through(first);
+    first.failure.push_back(op::range(key));
     t.failure.push_back(op::nested(std::move(first)));
     return t;
 }
 
 struct passage {
     bool through = false;
-    txn_response did{}; ///< What `work` came to, if there was any.
+    bool is_gate = true; ///< Else what is there is none, and nothing was done.
+    txn_response did{};  ///< What `work` came to, if there was any.
 };
 
 /// What the answer means.
@@ -72,7 +83,12 @@ inline passage after_pass(const txn_response& response, bool works) {
     }
     passage result;
     result.through = taken->succeeded;
-    if (result.through) {
+    if (!result.through) {
+        require(taken->responses.size() == 1);
+        const range_response& there = answers::range_at(*taken, 0);
+        require(there.kvs.size() == 1);
+        result.is_gate = is_hex16(there.kvs.front().value);
+    } else {
         require(taken->responses.size() == (works ? 2U : 1U));
         if (works) {
             require(std::holds_alternative<txn_response>(taken->responses.back()));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/sequence.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/client.hpp>
@@ -15,27 +17,36 @@
 
 namespace coetcd::detail {
 
-/// The version of a key at some time; 0 if it did not exist.
-inline std::int64_t version_in(const range_response& r) {
-    return r.kvs.empty() ? 0 : r.kvs.front().version;
+inline std::int64_t require_sequence(const named_recipe& by, const range_response& read) {
+    const std::optional<std::int64_t> last = logic::last_drawn(read);
+    if (!last) {
+        throw error(errc::wrong_kind, by.title + ": the key holds a value; a sequence's is empty");
+    }
+    return *last;
 }
 
 /// Puts the key of a sequence: its version is the number, and no two puts have the same.
 inline asio::awaitable<std::int64_t> next_number(std::shared_ptr<const named_recipe> by) {
     once_writer writer(by->session, by->name, by->title);
     const when in_time = by->within();
-    txn what = txn().then(op::put(by->name, std::string()), op::range(by->name));
-    const once_end end = co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
+    once_end end;
+    for (bool exists = true; !end.applied;) {
+        txn what = logic::draw(by->name, exists);
+        end = co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
+        if (!end.applied) { // it is erased, or put, in between
+            exists = require_sequence(*by, logic::answers::range_at(*end.answered, 0)) != 0;
+        }
+    }
     std::int64_t number = 0;
     std::string why = "the answer lacks it";
     if (end.answered) {
-        number = version_in(logic::answers::range_at(*end.answered, 1));
+        number = logic::last_drawn(logic::answers::range_at(*end.answered, 1)).value_or(0);
     } else { // the history has it
         range_options then;
         then.revision = end.revision;
         const range_request request(by->name, then);
         const outcome<range_response> a = co_await call(by->session->owner, request, in_time);
-        number = a.ec ? 0 : version_in(a.response);
+        number = a.ec ? 0 : logic::last_drawn(a.response).value_or(0);
         why = a.ec ? a.text : why;
     }
     if (number <= 0) {
@@ -49,7 +60,7 @@ inline asio::awaitable<std::int64_t> last_number(std::shared_ptr<const named_rec
     const range_request request(by->name);
     const outcome<range_response> a = co_await call(by->session->owner, request, by->within());
     a.check();
-    co_return version_in(a.response);
+    co_return require_sequence(*by, a.response);
 }
 
 } // namespace coetcd::detail

@@ -29,6 +29,12 @@ txn_response inner(bool succeeded, std::vector<op_response> responses) {
     return r;
 }
 
+op_response there(const std::string& value) {
+    range_response r;
+    r.kvs.emplace_back().value = value;
+    return r;
+}
+
 bool refused(const std::function<void()>& read) {
     try {
         read();
@@ -57,11 +63,14 @@ TEST_CASE("a token comes through where none above it has", "[logic][fencing]") {
         CAPTURE(token);
         const txn t = pass("gate", token, std::nullopt);
         const std::string text = hex16(static_cast<std::uint64_t>(token));
-        REQUIRE(t.compares.size() == 1);
+        REQUIRE(t.compares.size() == 2);
         CHECK(t.compares.front().what == compare::target::value);
         CHECK(t.compares.front().how == compare::result::less);
         CHECK(std::get<std::string>(t.compares.front().operand) ==
               hex16(static_cast<std::uint64_t>(token) + 1));
+        CHECK(t.compares.back().what == compare::target::value);
+        CHECK(t.compares.back().how == compare::result::greater);
+        CHECK(std::get<std::string>(t.compares.back().operand) == hex16(0));
         REQUIRE(t.success.size() == 1);
         CHECK(std::get<put_request>(t.success.front()).value == text);
         REQUIRE(t.failure.size() == 1);
@@ -72,7 +81,8 @@ TEST_CASE("a token comes through where none above it has", "[logic][fencing]") {
         REQUIRE(first.success.size() == 1);
         CHECK(std::get<put_request>(first.success.front()).value == text);
         CHECK(std::get<put_request>(first.success.front()).key == "gate");
-        CHECK(first.failure.empty());
+        REQUIRE(first.failure.size() == 1);
+        CHECK(std::get<range_request>(first.failure.front()).range.key == "gate");
     }
     const std::optional<txn> work(txn().then(op::put("k", "v")));
     const txn t = pass("gate", 5, work);
@@ -86,8 +96,16 @@ TEST_CASE("the answer tells whether a token came through, and what was done", "[
     const op_response did(inner(true, {put}));
     CHECK(after_pass(answer(true, {put}), false).through);
     CHECK(after_pass(answer(false, {inner(true, {put})}), false).through); // the first one
-    CHECK_FALSE(after_pass(answer(false, {inner(false, {})}), false).through);
-    CHECK_FALSE(after_pass(answer(false, {inner(false, {})}), true).through);
+    for (const bool works : {false, true}) {
+        const passage late = after_pass(answer(false, {inner(false, {there(hex16(9))})}), works);
+        CHECK_FALSE(late.through);
+        CHECK(late.is_gate);
+        for (const std::string text : {"", "9", "000000000000000x", "{}"}) {
+            const passage p = after_pass(answer(false, {inner(false, {there(text)})}), works);
+            CHECK_FALSE(p.through);
+            CHECK_FALSE(p.is_gate);
+        }
+    }
     for (const txn_response& r :
          {answer(true, {put, did}), answer(false, {inner(true, {put, did})})}) {
         const passage p = after_pass(r, true);
@@ -97,7 +115,12 @@ TEST_CASE("the answer tells whether a token came through, and what was done", "[
         CHECK(p.did.responses.size() == 1);
     }
     // what is no answer to it
-    for (const txn_response& r : {answer(false, {}), answer(false, {put}), answer(true, {})}) {
+    for (const txn_response& r : {answer(false, {}),
+                                  answer(false, {put}),
+                                  answer(true, {}),
+                                  answer(false, {inner(false, {})}),
+                                  answer(false, {inner(false, {put})}),
+                                  answer(false, {inner(false, {range_response()})})}) {
         CHECK(refused([&] { (void)after_pass(r, false); }));
     }
     for (const txn_response& r : {answer(true, {put}), answer(true, {put, put})}) {
