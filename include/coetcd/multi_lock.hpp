@@ -24,6 +24,8 @@ namespace detail {
 std::shared_ptr<ownership> ownership_of_all(const held_locks& held);
 boost::asio::awaitable<std::optional<held_locks>> lock_for(multi_lock& m,
                                                            std::chrono::nanoseconds patience);
+boost::asio::any_io_executor home_of(const held_locks& held);
+held_locks another_handle(const held_locks& held);
 } // namespace detail
 
 /// One of the locks that a `multi_lock` takes.
@@ -42,7 +44,7 @@ inline lock_part shared(std::string name) {
 }
 
 /// Locks that are held together, from `multi_lock::scoped_lock`. To `multi_lock` it is what
-/// `held_lock` is to `mutex`.
+/// `held_lock` is to `mutex`, without sequencers, requests to release, and changes of the mode.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -63,18 +65,26 @@ public:
     /// Waits until one of them is lost: see `held_lock::wait_lost`.
     boost::asio::awaitable<error_code> wait_lost() const;
 
+    /// Another handle to the same ownership: see `held_lock::share`.
+    /// @throws error with `errc::not_owner` if they are not held.
+    held_locks share() const;
+
     /// See `multi_lock::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
     /// See `multi_lock::is_owner`.
     std::vector<compare> is_owner() const;
 
-    /// See `multi_lock::unlock`; only ever touches what this object held.
+    /// See `multi_lock::unlock`; only ever touches what this object held. While there are other
+    /// handles, it lets go of this one: see `held_lock::unlock`.
     boost::asio::awaitable<bool> unlock();
 
 private:
     friend class detail::access;
     friend std::shared_ptr<detail::ownership> detail::ownership_of_all(const held_locks& held);
     held_locks(std::shared_ptr<detail::holder> m, std::shared_ptr<detail::place> a);
+    explicit held_locks(held_lock all) noexcept
+        : all_(std::move(all)) {}
+    held_locks another() const;
 
     held_lock all_;
 };
@@ -162,6 +172,23 @@ template<class Body>
 auto with_lock(multi_lock& m, Body body) {
     return detail::run_guarded(
         m.get_executor(), m.scoped_lock(), &detail::ownership_of_all, std::move(body));
+}
+
+/// The same, under locks that are held already. They are given back at the end. As `with_lock` of a
+/// `held_lock`.
+template<class Body>
+auto with_lock(held_locks&& held, Body body) {
+    auto home = detail::home_of(held);
+    return detail::run_guarded(std::move(home),
+                               detail::brought(std::move(held)),
+                               &detail::ownership_of_all,
+                               std::move(body));
+}
+
+/// The same, under locks that are held already and stay so. As `with_lock` of a `held_lock`.
+template<class Body>
+auto with_lock(const held_locks& held, Body body) {
+    return with_lock(detail::another_handle(held), std::move(body));
 }
 
 /// The same, if they can be had within `patience`. As `with_lock_for` of a `mutex`.

@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -114,6 +115,10 @@ public:
     bool owns_lock_shared() const;
 
     const std::string& name() const;
+
+    /// How many are before this session in the lock's queue, whether they read or write: 0 for the
+    /// first one. Of several places of this session the first one counts. As `mutex::position`.
+    boost::asio::awaitable<std::optional<std::size_t>> position() const;
 
 private:
     friend class detail::access;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/admin.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/shared_mutex.hpp>
@@ -561,6 +562,64 @@ TEST_CASE("with_lock runs a body under several locks", "[multi_lock]") {
     r.w.env->pass(3s);
     REQUIRE(working.code() == errc::lock_lost);
     REQUIRE(r.keys() == 0);
+}
+
+TEST_CASE("several locks are shared, and a body runs under them, as one", "[multi_lock]") {
+    neighbours r;
+    coetcd::held_locks held = r.w.await(r.all.scoped_lock());
+    std::optional<coetcd::held_locks> other = held.share();
+    CHECK(other->fencing_token() == held.fencing_token());
+    auto body = [&](const coetcd::held_locks& under) -> asio::awaitable<std::size_t> {
+        CHECK(under.owns_lock());
+        co_return under.is_owner().size();
+    };
+    std::size_t calls = r.calls();
+    CHECK(r.w.await(coetcd::with_lock(held, body)) == 3);
+    CHECK(r.w.await(held.unlock())); // the other one is left
+    CHECK(r.calls() == calls);
+    CHECK(r.keys() == 5);
+    CHECK_FALSE(held.owns_lock());
+    CHECK_THROWS_AS(held.share(), coetcd::error);
+    auto late = r.w.start(coetcd::with_lock(held, body));
+    r.w.env->pass(10ms);
+    CHECK(late.code() == errc::not_owner);
+    CHECK(other->owns_lock());
+    other.reset();
+    r.w.env->pass(10ms);
+    CHECK(r.keys() == 0);
+
+    held = r.w.await(r.all.scoped_lock());
+    CHECK(r.w.await(coetcd::with_lock(std::move(held), body)) == 3);
+    CHECK(r.keys() == 0);
+
+    held = r.w.await(r.all.scoped_lock());
+    coetcd::detail::notifier never(*r.w.env);
+    auto forever = [&]() -> asio::awaitable<void> { (void)co_await never.wait(); };
+    auto working = r.w.start(coetcd::with_lock(held, forever));
+    r.w.env->pass(50ms);
+    r.w.etcd->erase(r.w.etcd->under("b/read/").front());
+    r.w.env->pass(5s);
+    CHECK(working.code() == errc::lock_lost);
+    CHECK(r.keys() == 0);
+    CHECK_THROWS_AS(coetcd::held_locks().share(), std::logic_error);
+}
+
+TEST_CASE("force_unlock() of one of several locks ends all of them", "[multi_lock][admin]") {
+    neighbours r(6s);
+    coetcd::held_locks held = r.w.await(r.all.scoped_lock());
+    auto lost = r.w.start(held.wait_lost());
+    auto waiting = r.w.start(r.a.lock());
+    r.w.env->pass(50ms);
+    const std::string name = GENERATE("a", "b");
+    CHECK(r.w.await(coetcd::force_unlock(r.client, name, held.fencing_token())));
+    r.w.env->pass(20ms);
+    CHECK(r.w.etcd->under(name + "/").size() == (name == "a" ? 1 : 0)); // of the waiter
+    r.w.env->pass(3s);                                                  // the next renewal
+    CHECK(lost.get() == errc::lock_lost);
+    CHECK(r.w.etcd->under("b/").empty());
+    CHECK(r.w.etcd->under("c/").empty());
+    waiting.get();
+    CHECK(r.a.owns_lock());
 }
 
 TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {

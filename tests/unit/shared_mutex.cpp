@@ -100,6 +100,36 @@ TEST_CASE("a reader takes the lock in one round trip, beside others, and gives i
     REQUIRE(w.etcd->keys.empty());
 }
 
+TEST_CASE("position() counts readers and writers before the session", "[shared_mutex][position]") {
+    three all;
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    CHECK_FALSE(w.await(a.position()).has_value());
+    w.await(a.lock_shared());
+    w.await(b.lock_shared());
+    auto writing = w.start(c.lock());
+    w.env->pass(50ms);
+    auto reading = w.start(a.lock_shared()); // behind the writer
+    w.env->pass(50ms);
+    const std::size_t before = all.calls();
+    CHECK(w.await(a.position()) == 0U); // the first one of its places
+    CHECK(all.calls() == before + 1);
+    CHECK(w.await(b.position()) == 1U);
+    CHECK(w.await(c.position()) == 2U);
+    CHECK(w.await(a.unlock_shared()));
+    w.env->pass(50ms);
+    CHECK(w.await(a.position()) == 2U);
+    CHECK(w.await(b.position()) == 0U);
+    CHECK(w.await(c.position()) == 1U);
+    CHECK(w.await(b.unlock_shared()));
+    w.env->pass(50ms);
+    CHECK(w.await(c.position()) == 0U);
+    CHECK(writing.succeeded());
+    auto cancelled = w.start(a.position());
+    cancelled.cancel();
+    w.env->pass(0ms);
+    CHECK(cancelled.code() == asio::error::operation_aborted);
+}
+
 TEST_CASE("a writer takes the lock in one round trip, alone", "[shared_mutex]") {
     three all;
     auto& [w, client, one, two, three_, a, b, c] = all;

@@ -62,6 +62,14 @@ lock_for(multi_lock& m, std::chrono::nanoseconds patience) {
     return go_home(m.get_executor(), holder::scoped_lock_for<held_locks>(by, patience));
 }
 
+COETCD_DECL boost::asio::any_io_executor home_of(const held_locks& held) {
+    return held.get_executor();
+}
+
+COETCD_DECL held_locks another_handle(const held_locks& held) {
+    return access::another(held);
+}
+
 } // namespace detail
 
 COETCD_DECL held_locks::held_locks(std::shared_ptr<detail::holder> m,
@@ -78,6 +86,14 @@ COETCD_DECL bool held_locks::owns_lock() const {
 
 COETCD_DECL boost::asio::awaitable<error_code> held_locks::wait_lost() const {
     return all_.wait_lost();
+}
+
+COETCD_DECL held_locks held_locks::another() const {
+    return held_locks(detail::access::another(all_));
+}
+
+COETCD_DECL held_locks held_locks::share() const {
+    return held_locks(all_.share());
 }
 
 COETCD_DECL std::int64_t held_locks::fencing_token() const {

@@ -121,4 +121,8 @@ COETCD_DECL const std::string& shared_mutex::name() const {
     return impl_->writing->name;
 }
 
+COETCD_DECL boost::asio::awaitable<std::optional<std::size_t>> shared_mutex::position() const {
+    return detail::go_home(get_executor(), detail::holder::position(impl_->writing));
+}
+
 } // namespace coetcd
