@@ -93,23 +93,37 @@ private:
         }
     };
 
+    static constexpr std::size_t overhead = 64;
+
+    static std::size_t text(const key_range& r) {
+        return (r.key.size() + r.range_end.size()) * 4 / 3 + overhead;
+    }
+    /// What is never sent, an ELSE of its own, does not count.
     static std::size_t estimate(const txn& what) {
-        constexpr std::size_t overhead = 64;
-        const auto text = [](const key_range& r) {
-            return (r.key.size() + r.range_end.size()) * 4 / 3 + overhead;
-        };
-        std::size_t bytes = 0;
+        std::size_t bytes = overhead;
         for (const compare& c : what.compares) {
-            bytes += text(c.range);
+            const auto* const value = std::get_if<std::string>(&c.operand);
+            bytes += text(c.range) + (value ? value->size() * 4 / 3 : 0);
         }
         for (const op& o : what.success) {
-            if (const auto* p = std::get_if<put_request>(&o)) {
-                bytes += (p->key.size() + p->value.size()) * 4 / 3 + overhead;
-            } else if (const auto* g = std::get_if<range_request>(&o)) {
-                bytes += text(g->range);
-            } else if (const auto* d = std::get_if<erase_request>(&o)) {
-                bytes += text(d->range);
-            }
+            bytes += estimate(o);
+        }
+        return bytes;
+    }
+    static std::size_t estimate(const op& o) {
+        if (const auto* p = std::get_if<put_request>(&o)) {
+            return (p->key.size() + p->value.size()) * 4 / 3 + overhead;
+        }
+        if (const auto* g = std::get_if<range_request>(&o)) {
+            return text(g->range);
+        }
+        if (const auto* d = std::get_if<erase_request>(&o)) {
+            return text(d->range);
+        }
+        const txn& inner = std::get<txn>(o);
+        std::size_t bytes = estimate(inner);
+        for (const op& otherwise : inner.failure) {
+            bytes += estimate(otherwise);
         }
         return bytes;
     }

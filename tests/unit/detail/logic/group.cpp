@@ -211,7 +211,12 @@ TEST_CASE("a request has 256 KiB at the most, or one transaction", "[logic][grou
     const txn erased = txn().then(op::erase({"k", std::string(95 * kib, 'k')}));
     CHECK(room(large, form::flat) == 1);
     CHECK(room(large, form::nested) == 1);
-    for (const txn& t : {half, key, got, erased}) {
+    const txn same =
+        txn().when(compare::value("k") == std::string(95 * kib, 'v')).then(op::range("k"));
+    const txn within = txn().then(op::nested(half));
+    const txn otherwise =
+        txn().then(op::nested(txn().otherwise(op::put("k", std::string(95 * kib, 'v')))));
+    for (const txn& t : {half, key, got, erased, same, within, otherwise}) {
         CHECK(room(t, form::flat) == 2);
         CHECK(room(t, form::nested) == 2);
     }
