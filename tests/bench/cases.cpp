@@ -104,7 +104,7 @@ void add_scale(std::vector<bench_case>& all, bool in_short) {
     million.kind = "million";
     million.subjects = {"coetcd"};
     million.count = in_short ? 20000 : 1000000;
-    million.slice = in_short ? 2000 : 20000;
+    million.slice = in_short ? 2000 : 10000;
     million.seconds = in_short ? 15 : 900;
     million.once = true;
     all.push_back(million);
@@ -129,7 +129,7 @@ void add_scale(std::vector<bench_case>& all, bool in_short) {
         crowd.count = 5000;
         crowd.ttl = 60;
         crowd.seconds = 30;
-        crowd.limit = 120;
+        crowd.limit = 120 + 12 * delay; // each hand-over takes two round trips
         all.push_back(names);
         all.push_back(crowd);
     }

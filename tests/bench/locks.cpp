@@ -61,14 +61,17 @@ awaitable<json> hand_over(task t, coetcd::session& session) {
 
 struct history {
     std::vector<clock::time_point> ends;
+    durations each;
     std::size_t acquisitions;
     clock::time_point until;
 };
 
 awaitable<void> make_history(coetcd::mutex& m, history& all) {
     while (all.ends.size() < all.acquisitions && clock::now() < all.until) {
+        const auto began = clock::now();
         co_await lock_and_unlock_once(m);
         all.ends.push_back(clock::now());
+        all.each.add(all.ends.back() - began);
     }
 }
 
@@ -100,6 +103,8 @@ awaitable<json> million(task t, coetcd::session& session) {
     result["first_rate"] = rate(0, slice);
     result["last_rate"] = rate(n - slice, n);
     result["last_to_first"] = rate(n - slice, n) / rate(0, slice);
+    result["p50_ms"] = all.each.milliseconds_at(0.5);
+    result["p99_ms"] = all.each.milliseconds_at(0.99);
     result["client_us"] = measured.client_cpu() * 1e6 / static_cast<double>(n);
     result["server_us"] = measured.server_cpu() * 1e6 / static_cast<double>(n);
     co_return result;

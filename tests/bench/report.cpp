@@ -42,6 +42,8 @@ std::vector<column> columns_of(const std::string& kind) {
         return {{"operations", "made", 0},
                 {"first_rate", "first/s", 0},
                 {"last_rate", "last/s", 0},
+                {"p50_ms", "p50 ms", 2},
+                {"p99_ms", "p99 ms", 2},
                 {"client_us", "client us", 0},
                 {"server_us", "server us", 0}};
     }
@@ -50,11 +52,14 @@ std::vector<column> columns_of(const std::string& kind) {
                 {"client_percent", "client %", 1},
                 {"server_percent", "server %", 1},
                 {"p50_ms", "p50 ms", 1},
+                {"p99_ms", "p99 ms", 1},
                 {"longest_ms", "longest ms", 0},
                 {"unlock_ms", "unlock ms", 0},
                 {"rate", "rate/s", 0},
                 {"drain_s", "ended s", 1},
-                {"had_it", "had it", 0},
+                {"client_us", "client us", 0},
+                {"server_us", "server us", 0},
+                {"missed", "missed", 0},
                 {"failed", "failed", 0},
                 {"lost", "lost", 0}};
     }
@@ -78,9 +83,8 @@ const char* legend_of(const std::string& kind) {
         return "One name, locked again and again: its first and last acquisitions";
     }
     if (kind == "names" || kind == "crowd") {
-        return "Hand-overs at scale, and the longest unlock; failed: locks lost and calls failed, "
-               "lost: "
-               "sessions";
+        return "Hand-overs at scale, and the longest unlock; missed: waiters that never had it, "
+               "failed: locks lost and calls failed, lost: sessions";
     }
     return "Lock and unlock by that many coroutines; hand-overs between that many processes. "
            "Processor time is per operation";
@@ -100,6 +104,17 @@ bool is_from_3_6_on(const std::string& version) {
     return major > 3 || (major == 3 && minor >= 6);
 }
 
+std::vector<double> all_of(const std::vector<sample>& rounds, const std::string& name) {
+    std::vector<double> values;
+    for (const sample& each : rounds) {
+        const auto found = each.find(name);
+        if (found != each.end()) {
+            values.push_back(found->second);
+        }
+    }
+    return values;
+}
+
 /// Collects the bounds of what was measured.
 class bound_list {
 public:
@@ -114,7 +129,8 @@ public:
             all_.push_back({ours->what.title + ": rate, against " + other,
                             ours->median_of("rate") / theirs->median_of("rate"),
                             limit,
-                            true});
+                            true,
+                            false});
         }
     }
     /// A number of coetcd's own.
@@ -127,7 +143,14 @@ public:
         const row* ours = results_.find(id, "coetcd");
         if (ours != nullptr && !ours->rounds.empty()) {
             const double value = ours->median_of(name) * scale;
-            all_.push_back({ours->what.title + ": " + text, value, limit, at_least});
+            all_.push_back({ours->what.title + ": " + text, value, limit, at_least, false});
+        }
+    }
+    /// What there must be none of, in any round.
+    void none(const std::string& id, const std::string& name, const std::string& text) {
+        const row* ours = results_.find(id, "coetcd");
+        if (ours != nullptr && !ours->rounds.empty()) {
+            all_.push_back({ours->what.title + ": " + text, ours->most(name), 0, false, true});
         }
     }
 
@@ -141,14 +164,12 @@ private:
 } // namespace
 
 double row::median_of(const std::string& name) const {
-    std::vector<double> values;
-    for (const sample& each : rounds) {
-        const auto found = each.find(name);
-        if (found != each.end()) {
-            values.push_back(found->second);
-        }
-    }
-    return median(std::move(values));
+    return median(all_of(rounds, name));
+}
+
+double row::most(const std::string& name) const {
+    const std::vector<double> values = all_of(rounds, name);
+    return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 const row* results::find(const std::string& id, const std::string& subject) const {
@@ -177,11 +198,21 @@ std::vector<bound> bounds_of(const results& r) {
     }
     all.own("waiters-10000", "waiter_kib", "memory each, KiB", 4);
     all.own("million", "last_to_first", "the last ones' rate, against the first ones'", 0.9, true);
+    for (const std::string id : {"waiters-1000", "waiters-10000"}) {
+        all.none(id, "lost", "locks lost and calls failed");
+    }
+    for (const std::string id : {"sessions-1", "sessions-1000", "sessions-10000"}) {
+        all.none(id, "lost", "sessions lost");
+    }
     for (const std::string id : {"names-0ms", "crowd-0ms", "names-20ms", "crowd-20ms"}) {
-        all.own(id, "lost", "sessions lost", 0);
-        all.own(id, "failed", "locks lost and calls failed", 0);
+        all.none(id, "lost", "sessions lost");
+        all.none(id, "failed", "locks lost and calls failed");
+        all.none(id, "missed", "waiters that never had it");
         all.own(id, "longest_ms", "longest hand-over, s", 1, false, 1e-3);
         all.own(id, "unlock_ms", "longest unlock, s", 5, false, 1e-3); // client_options' default
+    }
+    for (const std::string id : {"names-0ms", "names-20ms"}) {
+        all.own(id, "longest_at_once_ms", "longest of all at once, s", 1, false, 1e-3);
     }
     return all.take();
 }

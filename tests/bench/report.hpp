@@ -19,6 +19,7 @@ struct row {
 
     /// Of all rounds; 0 if it was not measured.
     double median_of(const std::string& name) const;
+    double most(const std::string& name) const;
 };
 
 /// Everything measured with one etcd.
@@ -35,6 +36,7 @@ struct bound {
     double value;
     double limit;
     bool at_least;
+    bool anywhere; ///< However slow the machine is: what breaks it is a defect.
     bool holds() const { return at_least ? value >= limit : value <= limit; }
 };
 

@@ -73,10 +73,11 @@ struct account {
     std::string failure;      ///< The first.
     clock::time_point last_release{};
 
-    void failed(const coetcd::error& e) {
+    void failed(const coetcd::error& e) { failed(e.what()); }
+    void failed(const char* why) {
         ++failures;
         if (failure.empty()) {
-            failure = e.what();
+            failure = why;
         }
     }
 };
@@ -92,14 +93,23 @@ clock::time_point after(double seconds) {
     return clock::now() + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-/// Returns once all are queued, or after `limit`: then the result says so.
-awaitable<void> until_queued(key_count& keys, const task& t, json& result) {
+/// Returns once all are queued, or after `limit`: then the account says so.
+awaitable<void> until_queued(key_count& keys, const task& t, account& all) {
     crew one(co_await asio::this_coro::executor);
     one.start(keys.reach(t.count));
     const bool queued = co_await one.joined(after(t.limit));
     if (!queued) {
-        result["failure"] = "not all were queued in time";
+        all.failed("not all were queued in time");
     }
+}
+
+/// What the end of a case took, for each that had it, and who had not.
+void add_ending(json& result, const stretch& draining, std::size_t count, std::size_t had_it) {
+    const auto n = static_cast<double>(std::max<std::size_t>(had_it, 1));
+    result["drain_s"] = draining.seconds();
+    result["client_us"] = draining.client_cpu() * 1e6 / n;
+    result["server_us"] = draining.server_cpu() * 1e6 / n;
+    result["missed"] = count - had_it;
 }
 
 double per_item_kib(std::size_t before, std::size_t count) {
@@ -334,7 +344,7 @@ awaitable<json> names(task t, const client& c) {
     for (contested& name : all.names) {
         members.start(wait_for(name, all));
     }
-    co_await until_queued(queues, t, result);
+    co_await until_queued(queues, t, all.in_turn);
     result["queue_s"] = queueing.seconds();
     result["waiter_kib"] = per_item_kib(empty, t.count);
     co_await measure_waiting(t, result);
@@ -348,8 +358,8 @@ awaitable<json> names(task t, const client& c) {
         members.start(release_rest(all));
     }
     (void)co_await members.joined(after(t.limit));
-    result["drain_s"] = draining.seconds();
     result["rate"] = rest / draining.seconds();
+    add_ending(result, draining, t.count - all.in_turn.had_it, all.at_once.had_it);
     result["failed"] = all.in_turn.failures + all.at_once.failures + all.theirs.failures;
     result["lost"] = (holders.state() == coetcd::session_state::lost ? 1 : 0) +
                      (mine.state() == coetcd::session_state::lost ? 1 : 0);
@@ -357,9 +367,9 @@ awaitable<json> names(task t, const client& c) {
     result["p99_ms"] = all.in_turn.hand_overs.milliseconds_at(0.99);
     result["longest_ms"] = all.in_turn.hand_overs.milliseconds_at(1);
     result["longest_at_once_ms"] = all.at_once.hand_overs.milliseconds_at(1);
-    result["unlock_ms"] =
-        std::max(all.in_turn.unlocks.milliseconds_at(1), all.at_once.unlocks.milliseconds_at(1));
-    result["had_it"] = all.in_turn.had_it + all.at_once.had_it;
+    result["unlock_ms"] = std::max({all.in_turn.unlocks.milliseconds_at(1),
+                                    all.at_once.unlocks.milliseconds_at(1),
+                                    all.theirs.unlocks.milliseconds_at(1)});
     add_failure(result, all.in_turn.failure);
     add_failure(result, all.at_once.failure);
     add_failure(result, all.theirs.failure);
@@ -385,7 +395,7 @@ awaitable<json> crowd(task t, const client& c) {
     for (const session& s : all_sessions) {
         members.start(wait_in_line(s, t.name, all));
     }
-    co_await until_queued(queue, t, result);
+    co_await until_queued(queue, t, all);
     result["queue_s"] = queueing.seconds();
     result["waiter_kib"] = per_item_kib(empty, t.count);
     co_await measure_waiting(t, result);
@@ -395,7 +405,7 @@ awaitable<json> crowd(task t, const client& c) {
     co_await give_back(held, all);
     (void)co_await members.joined(clock::now() +
                                   std::chrono::milliseconds(static_cast<long>(t.limit * 1000)));
-    result["drain_s"] = draining.seconds();
+    add_ending(result, draining, t.count, all.had_it);
     result["rate"] = static_cast<double>(all.had_it) / draining.seconds();
     result["failed"] = all.failures;
     result["lost"] = count_lost(all_sessions);
@@ -403,7 +413,6 @@ awaitable<json> crowd(task t, const client& c) {
     result["p99_ms"] = all.hand_overs.milliseconds_at(0.99);
     result["longest_ms"] = all.hand_overs.milliseconds_at(1);
     result["unlock_ms"] = all.unlocks.milliseconds_at(1);
-    result["had_it"] = all.had_it;
     add_failure(result, all.failure);
     all_sessions.clear(); // ends those that still wait
     (void)co_await members.joined();
