@@ -19,13 +19,15 @@ namespace faults {
 
 namespace {
 
-// Leads in turn, proclaims, and asks who leads; a feed of its own tells it, too.
+// Leads in turn, proclaims, and asks who leads; a feed of its own tells it, too. The control does
+// not look whether it leads still.
 class election_party : public party {
 public:
     election_party(client c, const session& owner, const writer_options& how)
         : client_(std::move(c))
         , election_(owner, how.lock)
         , own_(how.number)
+        , believes_(how.kind == "judged_pretender")
         , feed_(election_.observe()) {}
 
     awaitable<void> turn(recorder& told, int n) override {
@@ -55,7 +57,7 @@ public:
         held.owns = "leads";
         held.give_back = "resign";
         held.guard = led->is_leader();
-        held.is_held = [&led] { return led->leads(); };
+        held.is_held = [this, &led] { return believes_ || led->leads(); };
         held.leave = [&led] { return led->resign(); };
         co_await use_grant(told, client_, std::move(held), n);
     }
@@ -98,11 +100,13 @@ private:
     client client_;
     election election_;
     const std::string own_;
+    const bool believes_;
     coetcd::leader_feed feed_;
     std::optional<support::task<std::optional<coetcd::leader>>> telling_;
 };
 
 const judged_kind judged_election("judged_election", &make_party<election_party>);
+const judged_kind judged_pretender("judged_pretender", &make_party<election_party>);
 
 } // namespace
 
@@ -111,4 +115,9 @@ const judged_kind judged_election("judged_election", &make_party<election_party>
 TEST_CASE("judged_election: what clients saw of an election can have happened",
           "[nemesis][judge][short]") {
     faults::run_judged("judged_election");
+}
+
+TEST_CASE("judged_pretender: what leaders saw that do not look cannot, as a control",
+          "[nemesis][judge]") {
+    faults::run_judged("judged_pretender", false);
 }

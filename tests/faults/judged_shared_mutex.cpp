@@ -16,12 +16,14 @@ namespace faults {
 
 namespace {
 
-// Reads two times of three; a writer goes on reading at times, and a reader tries to write.
+// Reads two times of three; a writer goes on reading at times, and a reader tries to write. The
+// control does not look whether it has the lock still.
 class shared_mutex_party : public party {
 public:
     shared_mutex_party(client c, const session& owner, const writer_options& how)
         : client_(std::move(c))
-        , lock_(owner, how.lock) {}
+        , lock_(owner, how.lock)
+        , believes_(how.kind == "judged_squatter") {}
 
     awaitable<void> turn(recorder& told, int n) override {
         const bool reads = n % 3 != 0;
@@ -50,7 +52,7 @@ public:
         what.token = held.fencing_token();
         what.shared = held.mode() == coetcd::lock_mode::shared;
         what.guard = held.is_owner();
-        what.is_held = [&held] { return held.owns_lock(); };
+        what.is_held = [this, &held] { return believes_ || held.owns_lock(); };
         what.leave = [&held] { return held.unlock(); };
         co_await use_grant(told, client_, std::move(what), n);
     }
@@ -66,9 +68,11 @@ private:
 
     client client_;
     coetcd::shared_mutex lock_;
+    const bool believes_;
 };
 
 const judged_kind judged_shared_mutex("judged_shared_mutex", &make_party<shared_mutex_party>);
+const judged_kind judged_squatter("judged_squatter", &make_party<shared_mutex_party>);
 
 } // namespace
 
@@ -77,4 +81,9 @@ const judged_kind judged_shared_mutex("judged_shared_mutex", &make_party<shared_
 TEST_CASE("judged_shared_mutex: what clients saw of a shared_mutex can have happened",
           "[nemesis][judge][short]") {
     faults::run_judged("judged_shared_mutex");
+}
+
+TEST_CASE("judged_squatter: what readers and writers saw that do not look cannot, as a control",
+          "[nemesis][judge]") {
+    faults::run_judged("judged_squatter", false);
 }
