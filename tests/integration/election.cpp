@@ -380,7 +380,14 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
             server.start();
         };
         co_await in_thread(std::move(outage));
-        co_await eventually(leads(3), 15s, "somebody leads after a restart");
+        const auto asked = [&]() -> awaitable<bool> { // whoever that is, in etcd and here
+            const auto now = co_await coetcd::leader_of(c, name);
+            co_return now && now->term == seen.terms.back() && now->lease == seen.lease;
+        };
+        co_await eventually(asked, 15s, "somebody leads after a restart");
+        const std::size_t before = seen.terms.size();
+        revoke_by_hand(server, seen.lease);
+        co_await eventually(leads(before + 1), 15s, "somebody leads after a restart, and a loss");
         CHECK(seen.most == 1);
         for (task<void>& one : both) {
             one.cancel();
