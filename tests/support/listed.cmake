@@ -1,6 +1,17 @@
-# Fails if a source file in DIRECTORIES is not in LISTED, and says WHERE to add it.
+# Fails if a source file in DIRECTORIES is not in LISTED, and says WHERE to add it; or if it has more
+# than MOST lines, if that is given.
 list(TRANSFORM DIRECTORIES APPEND "/*.[ch]pp")
 file(GLOB_RECURSE found ${DIRECTORIES})
+if(MOST)
+    foreach(file IN LISTS found)
+        file(READ "${file}" text)
+        string(REGEX MATCHALL "\n" lines "${text}")
+        list(LENGTH lines count)
+        if(count GREATER MOST)
+            message(FATAL_ERROR "${file} has ${count} lines: no more than ${MOST}, please")
+        endif()
+    endforeach()
+endif()
 foreach(file IN LISTS LISTED)
     get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_LIST_DIR}/..")
     list(REMOVE_ITEM found "${file}")
