@@ -109,13 +109,16 @@ TEST_CASE("sec.supply_chain: the library includes what its documentation names",
     }
     CHECK(from ==
           std::set<std::string>{"boost", "coetcd", "netinet", "nlohmann", "openssl", "sys"});
-    // OpenSSL in one place, so that others do without it.
+    // OpenSSL in one place, so that others do without it. And the system's headers: none of those
+    // of C++ ends with .h.
     for (const fs::path& file : files({"include"}, is_cpp)) {
         const fs::path name = fs::relative(file, root / "include/coetcd");
         const bool tls =
             name == "tls.hpp" || name == "impl/tls.hpp" || name.parent_path() == "detail/tls";
+        const auto of_c = found(text_of(file), "# *include *[<\"](?!openssl/)([^>\"]*[.]h)[>\"]");
         INFO(name);
         CHECK((tls || found(text_of(file), "<openssl/|asio/ssl") == nothing));
+        CHECK((of_c != nothing) == (name == "detail/net/system.hpp"));
     }
 }
 
