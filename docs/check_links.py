@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""check_links.py SITE: fails if a link within a site leads nowhere, or if a page loads something from elsewhere."""
+"""Fails if a link leads nowhere.
+
+check_links.py SITE          links within a site; and fails if a page loads something from elsewhere
+check_links.py FILE.md...    links of files of Markdown to other files, and to headings in them
+"""
 import html.parser
 import pathlib
+import re
 import sys
 import urllib.parse
 
@@ -23,7 +28,33 @@ class Page(html.parser.HTMLParser):
             self.loads.append(a["href"])
 
 
-def main(site):
+def anchors_of(text):
+    headings = re.findall(r"^#+ +(.*?) *$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_files(files):
+    checked, wrong = 0, []
+    for path in files:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for url in re.findall(r"\[[^]]*\]\(([^()\s]+)\)", text):
+            parts = urllib.parse.urlsplit(url)
+            if parts.scheme or parts.netloc:
+                continue
+            checked += 1
+            target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+            known = not parts.fragment or (
+                target.suffix == ".md" and target.exists() and
+                parts.fragment in anchors_of(target.read_text(encoding="utf-8")))
+            if not target.exists() or not known:
+                wrong.append((path, url))
+    for path, url in wrong:
+        print(f"{path} links to {url}")
+    print(f"{len(files)} files, {checked} links, {len(wrong)} of them wrong")
+    return bool(wrong) or not checked
+
+
+def check_site(site):
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
     checked, wrong = 0, []
     for path, page in pages.items():
@@ -50,4 +81,5 @@ def main(site):
     return bool(wrong) or not checked
 
 
-sys.exit(main(pathlib.Path(sys.argv[1]).resolve()))
+places = [pathlib.Path(argument).resolve() for argument in sys.argv[1:]]
+sys.exit(check_files(places) if places[0].suffix == ".md" else check_site(*places))
