@@ -13,7 +13,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
     "libboost1.81-dev | libboost-dev (>= 1.81), nlohmann-json3-dev (>= 3.11)")
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libssl-dev (>= 3)")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libssl-dev (>= 3), python3") # TLS; check-gcc12
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "distributed locks on etcd for C++20 coroutines\n Sessions, mutexes, elections, semaphores and transactions on etcd, as awaitables\n on the caller's own Boost.Asio executor. These are its headers.")
 
