@@ -481,6 +481,54 @@ TEST_CASE("Each thread may have a context and a client of its own", "[threads]")
     CHECK(total == threads * rounds);
 }
 
+TEST_CASE("One Prometheus observer serves the clients of all threads", "[threads][prometheus]") {
+    const std::string url = shared_etcd().url();
+    const std::string name = unique_name("metrics");
+    const auto observer = std::make_shared<coetcd::prometheus_observer>();
+    constexpr int reports = 1000;
+    std::atomic<int> inside{0};
+    std::atomic<int> total{0};
+    std::atomic<int> at_work{threads};
+    std::vector<std::future<void>> ends;
+    for (int i = 0; i < threads; ++i) {
+        ends.push_back(std::async(std::launch::async, [&] {
+            for (int n = 0; n < reports; ++n) { // what clients report, and more of it
+                observer->on_request({"txn", "http://a:1", 1, 2ms, {}});
+                observer->on_connection({coetcd::connection_report::opened, "http://a:1", 1ms, {}});
+                observer->on_renewal({1, 1ms, 500ms, coetcd::errc::timed_out});
+                observer->on_session_end({1, coetcd::session_end::expired});
+                observer->on_lock_wait({"m", 1ms, false, {}});
+                observer->on_lock_hold({"m", 1ms, true});
+                observer->on_watch_stream({"http://a:1", true, 1});
+            }
+            asio::io_context context(1);
+            auto end =
+                asio::co_spawn(context, work(url, name, observer, inside, total), asio::use_future);
+            context.run();
+            --at_work;
+            end.get();
+        }));
+    }
+    while (at_work != 0) {
+        (void)observer->text();
+        std::this_thread::yield();
+    }
+    for (auto& e : ends) {
+        e.get();
+    }
+    CHECK(total == threads * rounds);
+    const std::string text = observer->text();
+    const auto line = [](const std::string& metric, int value) {
+        return contains('\n' + metric + ' ' + std::to_string(value) + '\n');
+    };
+    CHECK_THAT(text, line("coetcd_lock_hold_seconds_count", threads * (reports + rounds)));
+    CHECK_THAT(text, line("coetcd_locks_lost_total", threads * reports));
+    CHECK_THAT(text, line("coetcd_renewals_failed_total", threads * reports));
+    CHECK_THAT(text, line("coetcd_connections{endpoint=\"http://a:1\"}", threads * reports));
+    CHECK_THAT(text, line("coetcd_watch_streams{endpoint=\"http://a:1\"}", threads * reports));
+    CHECK_THAT(text, line("coetcd_sessions_ended_total{reason=\"closed\"}", threads));
+}
+
 TEST_CASE("Several coroutines of one client run on its strand, whichever thread has it",
           "[threads]") {
     asio::io_context context;
