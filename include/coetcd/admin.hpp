@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-// What others than its holder can do about a lock.
+// What programs other than its holder can do about a lock.
 
 namespace coetcd {
 
@@ -18,8 +18,8 @@ namespace coetcd {
 /// token, and never the next one, however late the request arrives: of a mutex, a shared_mutex, an
 /// election, or a permit of a semaphore. Two round trips; one if there is no such ownership.
 ///
-/// The holder is told as if its key was deleted by hand: with the next renewal, or at once with
-/// `lock_options::watch_while_held`. Until then it goes on, and what it does is not undone; its
+/// The holder notices it as if its key was deleted by hand: with the next renewal, or at once with
+/// `lock_options::watch_while_held`. Until then it continues, and what it does is not undone; its
 /// fencing token and its guarded writes are refused. It cannot come back, even if a request of its
 /// own is still on its way. The token of a waiter, from `mutex::waiters`, ends that wait with
 /// `errc::lock_lost`.
@@ -38,8 +38,8 @@ boost::asio::awaitable<bool> force_unlock(const client& by, std::string name, st
 
 /// Asks the holder of a lock to give it back. Two round trips; one if nobody holds it.
 ///
-/// It is heard by a holder that waits for `held_lock::release_requested`, which may have begun to
-/// do so before or after. Nothing forces a holder: see `force_unlock`.
+/// A holder receives it by awaiting `held_lock::release_requested`, before or after the request.
+/// Nothing forces a holder: see `force_unlock`.
 ///
 /// The request is meant for one ownership. In etcd it is one key for each session and name, which
 /// the next request of the session replaces. It blocks nobody, and goes when the session ends.

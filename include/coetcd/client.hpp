@@ -56,9 +56,8 @@ class client_impl;
 /// A client, and its sessions, mutexes and watchers, may be used from any thread if its executor is
 /// a strand. If it is that of an `io_context`, one thread has to run that; the others may await.
 /// Distinct objects, and `const` functions of shared ones: safe. Other functions of shared objects:
-/// unsafe. What takes effect at the call, as a destructor, does so at once on the client's
-/// executor; elsewhere what can be seen of it changes at once, and the rest as soon as the client's
-/// executor gets to it.
+/// unsafe. Calls that take effect at once, such as destructors, do so completely on the client's
+/// executor. From another executor the visible state changes at once; the rest follows there.
 class client {
 public:
     using executor_type = boost::asio::any_io_executor;
@@ -116,7 +115,7 @@ public:
     boost::asio::awaitable<std::optional<lease_keep_alive_response>>
     lease_keep_alive_once(lease_id id) const;
 
-    /// Tells how long a lease still lasts. One round trip.
+    /// How long a lease still lasts. One round trip.
     /// @returns Nothing if there is no such lease.
     boost::asio::awaitable<std::optional<lease_time_to_live_response>>
     lease_time_to_live(lease_id id, bool keys = false) const;
@@ -124,7 +123,7 @@ public:
     /// Lists all leases. One round trip.
     boost::asio::awaitable<lease_leases_response> lease_leases() const;
 
-    /// Asks a member how it is, also one that has no leader. Which member answers is open, unless
+    /// The status of a member, also of one that has no leader. Which member answers is open, unless
     /// the client has one endpoint only. One round trip.
     boost::asio::awaitable<member_status> status() const;
 

@@ -19,7 +19,8 @@ namespace detail {
 class password_source;
 }
 
-/// Whom to trust, and who we are: what `make_tls` makes. Clients and threads may share it.
+/// Which servers to trust, and our certificate: what `make_tls` makes. Clients and threads may
+/// share it.
 class tls_context;
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, whose scheme and

@@ -41,7 +41,7 @@ public:
     const std::string& name() const;
 
     /// Adds to the number. One round trip while nobody else writes it; one more for the first time,
-    /// if the number exists already, and for each time that somebody was faster, after a pause.
+    /// if the number exists already, and one for each time that somebody was faster, after a pause.
     ///
     /// @returns The sum.
     /// @throws error with

@@ -59,9 +59,9 @@ class [[nodiscard]] leadership {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No term, as one that was moved from: `leads` and `resign` tell false, and it can be assigned
-    /// to; all else throws `std::logic_error`. Default-constructible because `co_spawn` requires it
-    /// of results.
+    /// No term, as one that was moved from: `leads` and `resign` return false, and it can be
+    /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
+    /// requires it of results.
     leadership() noexcept = default;
     leadership(leadership&&) noexcept = default;
     leadership& operator=(leadership&&) noexcept;
@@ -83,10 +83,10 @@ public:
     /// key: `is_leader` tells them apart.
     const std::string& key() const;
 
-    /// Changes what those who observe are told. One round trip; two in a term that was resumed, and
+    /// Changes the value that observers see. One round trip; two in a term that was resumed, and
     /// whenever somebody else has changed the value.
     ///
-    /// Goes on through network failures for as long as the term lasts: so the outcome is known,
+    /// Retries through network failures for as long as the term lasts, so the outcome is known
     /// unless etcd refuses. Several calls take effect in their order, each once; no late copy of a
     /// request undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
     /// `errc::not_owner`.
@@ -94,9 +94,9 @@ public:
     /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
     ///   term is over: the value may have been proclaimed in its last moment. With
     ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses: nothing was
-    ///   changed. With `errc::outcome_unknown` if etcd refuses after an answer was lost, and what
-    ///   it tells of the key does not settle it: the value may have been proclaimed, or may still
-    ///   be, but not after that of a later call has been.
+    ///   changed. With `errc::outcome_unknown` if etcd refuses after an answer was lost, and
+    ///   reading the key does not settle it: the value may have been proclaimed, or may still be,
+    ///   but not after that of a later call has been.
     /// @par Cancellation
     /// `terminal`, at once. The value may be proclaimed all the same, but not after that of a
     /// later call has been.
@@ -126,17 +126,17 @@ private:
     detail::handle<detail::leading> impl_;
 };
 
-/// Tells who leads, and then each change of that: of the leader, or of what it proclaims. See
-/// `feed`. It makes one request for a change of the leader, and none for what the leader proclaims.
+/// Delivers the leader, and then each change of the leader or of its value; an empty optional while
+/// there is no leader. See `feed`. A change of the leader takes one request, a change of its value
+/// none.
 using leader_feed = feed<std::optional<leader>>;
 
-/// An election: of the candidates for a name the first one leads, in the whole etcd cluster; then
-/// the next one.
+/// An election: the first candidate for a name leads, in the whole etcd cluster; then the next one
+/// does.
 ///
 /// It is a queue as that of a `mutex`. All candidates for one name take turns: coroutines that
 /// share one object or one session, other processes, the Go client's `concurrency.Election`,
-/// `etcdctl elect`; and those who lock a `mutex` of that name. So the names, and the keys that
-/// belong to them, are as there.
+/// `etcdctl elect`, and every `mutex` of that name. Names and keys are those of a `mutex`.
 ///
 /// It holds nothing, and may be destroyed at any moment; calls under way complete.
 ///
@@ -165,7 +165,7 @@ public:
     /// One round trip if nobody leads; otherwise one after hand-over. In the background, a watch of
     /// the key and one round trip more.
     ///
-    /// @param value What those who observe are told, at first: an address, say.
+    /// @param value What observers see at first: an address, say.
     /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue; else
     ///   see above.
     /// @par Cancellation
@@ -180,10 +180,10 @@ public:
     boost::asio::awaitable<std::optional<leadership>> try_campaign(std::string value);
 
     /// As `campaign`, for at most `patience`; if that is not positive, as `try_campaign`.
-    /// @returns Nothing if others lead: etcd has told us a place behind them, or another coroutine
-    ///   of this session is before us.
-    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
-    ///   left in etcd in either case, and the session goes on.
+    /// @returns Nothing if others lead: etcd has given us a place behind theirs, or another
+    ///   coroutine of this session is before us.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
+    ///   in etcd in either case, and the session lives on.
     boost::asio::awaitable<std::optional<leadership>>
     campaign_for(std::string value, std::chrono::nanoseconds patience);
 
@@ -194,9 +194,9 @@ public:
         return campaign_for(std::move(value), detail::logic::time_left(deadline, Clock::now()));
     }
 
-    /// Goes on with a term that the session's lease has already, for a session that was adopted:
-    /// see `mutex::resume`, which is the same for a lock. It may have been Go's client that
-    /// campaigned. Two round trips; one if the lease does not lead.
+    /// Resumes a term that the session's lease has already, for a session that was adopted: see
+    /// `mutex::resume`, which is the same for a lock. Go's client may have campaigned for it. Two
+    /// round trips; one if the lease does not lead.
     ///
     /// @returns Nothing if the lease does not lead, or this session has resumed that term before.
     /// @throws error Also as `client`, if no endpoint answers in time.
@@ -204,7 +204,7 @@ public:
     /// `terminal`, at once. The term stays as it is.
     boost::asio::awaitable<std::optional<leadership>> resume();
 
-    /// Goes on with one term, which was written down: `leadership::key` and `leadership::term`. One
+    /// Resumes one term, which was written down: `leadership::key` and `leadership::term`. One
     /// round trip. Other keys of the lease are left as they are.
     ///
     /// @returns Nothing if that term is over or does not lead yet, if the key is not the session's
@@ -251,8 +251,8 @@ auto lead(election& e, std::string value, Body body) {
 }
 
 /// Runs `body` whenever it leads: opens a session of its own, campaigns, awaits `body()` or
-/// `body(const leadership&)`, which returns `awaitable<void>`, and resigns. Then it goes on as
-/// `how.again` says, and at last closes the session.
+/// `body(const leadership&)`, which returns `awaitable<void>`, and resigns. Then it campaigns again
+/// if `how.again` says so, and closes the session at last.
 ///
 /// A session that is lost is replaced, and a campaign that fails is made again, whatever may pass:
 /// an outage, a lost session, a key deleted by hand. If the term is lost, `body` is cancelled

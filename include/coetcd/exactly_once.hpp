@@ -21,9 +21,10 @@ struct named_recipe;
 /// Carries out transactions once each, also when their answers are lost. `client::txn` would throw
 /// `errc::outcome_unknown` then.
 ///
-/// Each transaction also puts a key of the session, `<name>.<lease>-<nonce>-w<number>`, which tells
-/// whether it was carried out, and how it ended. The key is used again; it goes with the lease. A
-/// user needs to read and write the keys from `<name>.` up to, but not including, `<name>0`.
+/// Each transaction also puts a key of the session, `<name>.<lease>-<nonce>-w<number>`, which
+/// records whether it was carried out, and how it ended. The key is used again; it goes with the
+/// lease. A user needs to read and write the keys from `<name>.` up to, but not including,
+/// `<name>0`.
 ///
 /// @par Thread safety
 /// As `client`. Several transactions may be under way; their order is not that of the calls.

@@ -16,12 +16,13 @@ template<class T>
 class feed;
 } // namespace detail
 
-/// Tells what something is, and then each change of it: see `election::observe`, `value::changes`.
+/// Delivers the state of something, and then each change of it: see `election::observe`,
+/// `value::changes`.
 ///
 /// It survives compaction, restarts of members and the loss of any of them; it never ends by
-/// itself. A reader that is slow, or does not call, costs nothing: it is told the newest state, and
-/// what was in between it misses. It is never told an older state after a newer one. Destroying it
-/// leaves nothing in etcd.
+/// itself. A reader that is slow, or does not call, costs nothing: it gets the newest state, and
+/// misses what was in between. It never gets an older state after a newer one. Destroying it leaves
+/// nothing in etcd.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -41,16 +42,16 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// The first call tells the present state; later ones wait until it differs from the one that
-    /// was told last.
+    /// The first call returns the present state; later ones wait until it differs from the one that
+    /// was returned last.
     ///
     /// To begin, a watch on the client's shared connection and one round trip. Then at most one for
-    /// each change, and one about every 10 s in which somebody waits here, since servers have lost
-    /// events. One call at a time. This object may be destroyed before it completes; it then throws
+    /// each change, and one about every 10 s while a call waits, since servers have lost events.
+    /// One call at a time. This object may be destroyed before it completes; it then throws
     /// `operation_aborted`.
     ///
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
-    ///   older than what was told. The next call begins anew, with what is there then.
+    ///   older than what was returned. The next call begins anew, with what is there then.
     /// @throws error with a `server_errc` if etcd refuses; the next call asks again. Not for an
     ///   outage: that it waits out.
     /// @par Cancellation

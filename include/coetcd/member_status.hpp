@@ -9,7 +9,7 @@
 
 namespace coetcd {
 
-/// What a member of the cluster tells of itself.
+/// What a member of the cluster reports about itself.
 struct member_status {
     response_header header;          ///< Its `member_id` is the member's.
     std::string version;             ///< As "3.6.5".

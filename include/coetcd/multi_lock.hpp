@@ -91,15 +91,14 @@ private:
 
 /// Several locks at once, each of them exclusive or shared. They are held all together, or none is.
 ///
-/// One transaction takes a place in all their queues. So they have one age everywhere, and a
-/// waiter waits for older ones only: there is no deadlock, nobody starves, and each lock is granted
-/// in order of arrival, also among those who want only one of them. They may use a `mutex`, a
+/// One transaction takes a place in all their queues. So they have one age everywhere, and a waiter
+/// waits for older ones only: there is no deadlock, nobody starves, and each lock is granted in
+/// order of arrival, also among waiters that want only one of them. These may use a `mutex`, a
 /// `shared_mutex`, Go's client or `etcdctl lock`, and do not need to know.
 ///
 /// While it waits for one of its locks, those behind it wait, in the queues of all of them. What a
 /// program holds already does not take part in this: one that holds `a`, and then waits for `b`,
-/// can still lock itself up with another one that holds `b` and waits for `a`. Ask for both at
-/// once.
+/// can still deadlock with another program that holds `b` and waits for `a`. Ask for both at once.
 ///
 /// What is said of `mutex` holds here, too: of what ends a lock, of names and their keys, of
 /// executors, cancellation and errors. If one of the locks is lost all of them are, and what is
@@ -111,9 +110,8 @@ class multi_lock {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// Names the locks; no I/O. Their order does not matter. A name that is there twice counts
-    /// once, as exclusive if one of both is. `owner` may be destroyed first: that loses the
-    /// session.
+    /// Names the locks; no I/O. Their order does not matter. A name that occurs twice counts once,
+    /// as exclusive if either is. `owner` may be destroyed first: that loses the session.
     /// @param options `max_hold`. The others are not of a `multi_lock`.
     /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
     ///   a name is empty or longer than 512 bytes, a mode is none, or an option is out of its
@@ -128,7 +126,7 @@ public:
     executor_type get_executor() const;
 
     /// As `mutex::lock`, for all of them: one round trip if they are free. Else it waits for the
-    /// one ahead that came last, of all queues; each time that this one goes and others are left,
+    /// latest place ahead of ours, of all queues. Each time that this place goes and others remain,
     /// it takes one more round trip.
     boost::asio::awaitable<void> lock();
     /// Takes all of them if they are free right now. One round trip; none if this session has one

@@ -48,8 +48,8 @@ boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
 /// happened.
 ///
 /// A function that needs the lock takes a `const held_lock&`: coroutines have no identity that
-/// would let a lock know that it is taken again. One that goes on by itself takes a handle of its
-/// own, from `share`.
+/// would let a lock know that it is taken again. A coroutine that outlives the call takes a handle
+/// of its own, from `share`.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -57,7 +57,7 @@ class [[nodiscard]] held_lock {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No lock, as one that was moved from: `owns_lock` and `unlock` tell false, and it can be
+    /// No lock, as one that was moved from: `owns_lock` and `unlock` return false, and it can be
     /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
     /// requires it of results.
     held_lock() noexcept = default;
@@ -112,35 +112,35 @@ public:
 
     /// `exclusive`, unless a `shared_mutex` was locked to be shared.
     lock_mode mode() const;
-    /// Goes on reading, with the place in the queue and the fencing token that it has: so nobody
-    /// writes in between, and writers who wait do not lose their turn. One round trip; none if it
-    /// is shared already.
+    /// Downgrades to reading. Keeps the place in the queue and the fencing token: nobody writes in
+    /// between, and waiting writers keep their turn. One round trip; none if it is shared already.
     ///
     /// It takes effect at the call: `mode` is `shared`, whatever happens then, and other readers of
-    /// this session may enter in the same request. Await the result to know that etcd lets those
-    /// of others in.
+    /// this session may enter in the same request. Await the result to know that etcd lets in
+    /// readers of other sessions.
     ///
     /// @throws std::logic_error if this is the lock of a `mutex`.
     /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
-    ///   `mutex::unlock`. It is then lowered in the background.
+    ///   `mutex::unlock`. It is then downgraded in the background.
     /// @par Cancellation
-    /// `terminal`. It is lowered in the background.
+    /// `terminal`. It is downgraded in the background.
     boost::asio::awaitable<void> downgrade();
-    /// Goes on writing, if nobody else reads or waits to read, and nobody who is still there came
-    /// before us. Those who wait to write go on waiting. One round trip; none if it is exclusive
-    /// already. One change of the mode at a time: it waits for the end of an earlier one.
+    /// Upgrades to writing if there is no other reader, no waiting reader, and no older place in
+    /// the queue. Waiting writers keep waiting. One round trip; none if it is exclusive already.
+    /// One change of the mode at a time: it waits for the end of an earlier one.
     ///
-    /// The fencing token stays the same: it is smaller than those of writers who wait. A reader
-    /// that came and went meanwhile may have had a greater one: let a resource remember those of
+    /// The fencing token stays the same: it is smaller than those of waiting writers. A reader that
+    /// came and went meanwhile may have had a greater one: let a resource remember the tokens of
     /// writers only.
     ///
-    /// @returns False if it cannot be, or `downgrade` was called meanwhile. It is still shared.
+    /// @returns False if that is impossible, or `downgrade` was called meanwhile. The lock is still
+    ///   shared.
     /// @throws std::logic_error if this is the lock of a `mutex`.
     /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
-    ///   `mutex::try_lock`. It is still shared, and what may still be under way is made void in the
+    ///   `mutex::try_lock`. The lock stays shared; an upgrade under way is undone in the
     ///   background.
     /// @par Cancellation
-    /// `terminal`, likewise.
+    /// `terminal`. The lock stays shared; an upgrade under way is undone in the background.
     boost::asio::awaitable<bool> try_upgrade();
 
     /// See `mutex::unlock`; only ever touches what this object held. While there are other handles
@@ -167,9 +167,9 @@ private:
 /// after a loss.
 ///
 /// **A lock on a network is a strong hint, not a proof**: a process can stall for longer than its
-/// ttl and go on as if it still held the lock. Where something must not happen twice, write by a
-/// transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller than
-/// one it has seen.
+/// ttl and then continue as if it still held the lock. Where something must not happen twice, write
+/// by a transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller
+/// than one it has seen.
 ///
 /// A lock ends when it is unlocked, when the session is lost, when somebody deletes its key, which
 /// is noticed with the next renewal, or when `lock_options::max_hold` has passed. See `owns_lock`.
@@ -234,10 +234,10 @@ public:
     boost::asio::awaitable<bool> try_lock();
 
     /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.
-    /// @returns False if the lock was not acquired by then, because others have it: etcd has told
-    ///   us a place behind them, or another coroutine of this session is before us.
-    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
-    ///   left in etcd in either case, and the session goes on.
+    /// @returns False if the lock was not acquired by then, because others have it: etcd has given
+    ///   us a place behind theirs, or another coroutine of this session is before us.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
+    ///   in etcd in either case, and the session lives on.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.
@@ -249,9 +249,9 @@ public:
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
 
-    /// Goes on with a lock that the session's lease holds already, for a session that was adopted:
-    /// its earlier owner was orphaned or has died. It may have been Go's client. Two round trips;
-    /// one if the lease does not hold the lock.
+    /// Resumes a lock that the session's lease holds already, for a session that was adopted: its
+    /// earlier owner was orphaned or has died. It may have been Go's client. Two round trips; one
+    /// if the lease does not hold the lock.
     ///
     /// Call it before `lock`, which would wait for that hold. It is the same ownership, with the
     /// same fencing token. Other keys of the lease in the lock's queue are deleted in the
@@ -270,7 +270,7 @@ public:
     ///
     /// It gives back what this object holds now, whichever coroutine took it. Coroutines that share
     /// an object use `scoped_lock` or `with_lock`: after a loss, after `max_hold`, or when an
-    /// `unlock` is repeated, the object may hold the lock for another one already.
+    /// `unlock` is repeated, the object may hold the lock for another coroutine already.
     ///
     /// It takes effect at the call: `owns_lock` is false, and the next coroutine of this session
     /// may enter, in the same request. Await the result to know that etcd has done it.
@@ -361,7 +361,7 @@ private:
 
 /// The same; `body` is also cancelled if somebody asks for the lock, which is given back when it
 /// has ended. What `body` returns or throws then is the outcome: `operation_aborted`, unless it
-/// catches that. A `body` that does not heed cancellation goes on as if nobody had asked.
+/// catches that. A `body` that does not heed cancellation continues as if nobody had asked.
 ///
 /// Costs a look and a watch besides.
 template<class Body>

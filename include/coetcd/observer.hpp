@@ -63,8 +63,8 @@ struct session_report {
     session_end reason;
 };
 
-/// The end of `lock`, `try_lock`, `resume` or the like. Of each that `acquired` is true for there
-/// will be one `lock_hold_report`.
+/// The end of `lock`, `try_lock`, `resume` or the like. Each report with `acquired` true is
+/// followed by one `lock_hold_report`.
 struct lock_wait_report {
     std::string_view name;
     std::chrono::nanoseconds waited;

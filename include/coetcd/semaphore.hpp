@@ -41,8 +41,8 @@ class [[nodiscard]] permit {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// None, as one that was moved from: `owns` and `release` tell false, `weight` tells 0, and it
-    /// can be assigned to; all else throws `std::logic_error`. Default-constructible because
+    /// None, as one that was moved from: `owns` and `release` return false, `weight` returns 0, and
+    /// it can be assigned to; all else throws `std::logic_error`. Default-constructible because
     /// `co_spawn` requires it of results.
     permit() noexcept = default;
     permit(permit&& other) noexcept;
@@ -69,11 +69,11 @@ public:
     std::int64_t weight() const { return weight_; }
 
     /// A number that grows from one permit that is granted to the next. There may be several owners
-    /// at a time: a resource cannot tell by the greatest number that it has seen who is late.
-    /// Also available after a loss.
+    /// at a time, so a resource cannot find out by the greatest number that it has seen which of
+    /// them is late. Also available after a loss.
     std::int64_t token() const;
-    /// A condition for a transaction, true only as long as these permits are ours. If somebody has
-    /// deleted one of several keys by hand, it may look at another one, and still be true.
+    /// A condition for a transaction, true only as long as these permits are ours. If one of
+    /// several keys was deleted by hand, the condition may look at another key, and still be true.
     compare is_owner() const;
     /// A key in etcd that stands for them. Later permits of the same session may have the same key:
     /// `is_owner` tells them apart.
@@ -103,22 +103,23 @@ private:
 /// How a semaphore is doing.
 struct semaphore_state {
     std::int64_t limit = 0;
-    /// More than `limit` after that was lowered, and for a moment when somebody took too many. The
-    /// last of these are given up at once; but a `try_acquire` keeps them until etcd has what its
-    /// session gave back before, for `client_options::request_timeout` at most.
+    /// May exceed `limit` after the limit was lowered, or briefly when concurrent requests
+    /// overshoot. After an overshoot the last permits are given up at once; a `try_acquire` keeps
+    /// them until etcd has what its session gave back before, for `client_options::request_timeout`
+    /// at most.
     std::int64_t used = 0;
     std::int64_t waiting = 0; ///< Sessions with a waiter.
 };
 
-/// Permits that are limited in number, in the whole etcd cluster, and had in order of arrival.
+/// A limited number of permits for the whole etcd cluster, granted in order of arrival.
 ///
-/// One that asks for many waits until there is room for all of them; nobody who came later is let
-/// past, even if there is room for that one. Of one session only one coroutine at a time stands in
-/// that queue; the others wait behind it in the process.
+/// A waiter for several permits waits until there is room for all of them; no later waiter
+/// overtakes it, even if a smaller request would fit. One coroutine of each session at a time
+/// stands in that queue; the others wait behind it in the process.
 ///
 /// **The limit is kept in etcd**, and may be changed at any time: all users of the name follow.
-/// While there are more permits than the limit allows no other one is granted. A limit of 0 lets
-/// nobody in.
+/// While there are more permits than the limit allows, no further permit is granted. With a limit
+/// of 0 there are none.
 ///
 /// A permit ends when it is given back, when the session is lost, or when somebody deletes its
 /// keys. As with a `mutex`, that it is held is a strong hint, not a proof: see `permit::is_owner`.
@@ -151,8 +152,8 @@ public:
     static constexpr std::int64_t max_limit = std::int64_t{1} << 40;
 
     /// Names a semaphore; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @param initial_limit Stored by the first who acquires, if no limit is stored. From then on
-    ///   what is stored counts, whatever others name here.
+    /// @param initial_limit Stored by the first `acquire`, if no limit is stored. Later
+    ///   constructors do not change it.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if
     ///   `initial_limit` is negative or over `max_limit`.
     semaphore(const session& owner, std::string name, std::int64_t initial_limit);
@@ -167,11 +168,11 @@ public:
     /// Waits until there is room for `n` permits, and takes them, retrying through network failures
     /// for as long as the session lives. One round trip if there is room and nobody waits.
     /// Otherwise one or two to queue up; then one to learn that it is our turn, and one to be
-    /// admitted. One permit that is given back wakes one waiter, and that one the next.
+    /// admitted. A permit that is given back wakes one waiter, and this waiter the next.
     ///
     /// @throws std::invalid_argument if `n` is not from 1 to `max_weight`.
-    /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if it is
-    ///   lowered while we wait: once etcd tells us. With `errc::lock_lost` if somebody else
+    /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if the limit is
+    ///   lowered while we wait, as soon as we learn of it. With `errc::lock_lost` if somebody else
     ///   deleted our place in the queue; else see above.
     /// @par Cancellation
     /// `terminal`, at once. As `mutex::lock`: nothing is left in etcd, and permits that are granted
@@ -180,8 +181,8 @@ public:
 
     /// Takes `n` permits if there is room right now, and nobody waits. One round trip, two if there
     /// is no room; none if this session has a waiter. If there is no room while this session is
-    /// still giving permits back it waits for the end of that: up to four. Others that ask at the
-    /// same time may keep each other out, if there is not room for all of them.
+    /// still giving permits back it waits for the end of that: up to four. Concurrent requests may
+    /// keep each other out if there is not room for all of them.
     /// @returns Nothing if there is no room, or somebody waits. Nothing is left in etcd.
     /// @throws error As `acquire`; also as `client`, if no endpoint answers in time, and with
     ///   `errc::timed_out` if what the session gives back is not confirmed by then.
@@ -189,8 +190,8 @@ public:
 
     /// As `acquire`, for at most `patience`; if that is not positive, as `try_acquire`.
     /// @returns Nothing if there was no room by then, or others were before us.
-    /// @throws error Also with `errc::timed_out` if etcd has told us nothing by then. Nothing is
-    ///   left in etcd in either case, and the session goes on.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
+    ///   in etcd in either case, and the session lives on.
     boost::asio::awaitable<std::optional<permit>> acquire_for(std::int64_t n,
                                                               std::chrono::nanoseconds patience);
 
@@ -207,10 +208,10 @@ public:
     boost::asio::awaitable<semaphore_state> state() const;
 
     /// Changes the limit, for all users of the name. Two round trips, more if others change it,
-    /// too. Raised, it lets waiters in; lowered, it takes nothing from those who have permits.
+    /// too. Raised, it lets waiters in; lowered, it takes no permits away.
     /// @throws std::invalid_argument if `limit` is negative or over `max_limit`.
-    /// @throws error Also as `client`: `errc::outcome_unknown` tells that it may have been changed.
-    ///   Each call changes it once, or not at all, whatever happens to its requests. With
+    /// @throws error Also as `client`: with `errc::outcome_unknown` the limit may have been
+    ///   changed. Each call changes it once, or not at all, whatever happens to its requests. With
     ///   `errc::conflict` if others change it all the time.
     /// @par Cancellation
     /// `terminal`. It may have been changed.
@@ -222,7 +223,7 @@ public:
     ///   over `max_limit`.
     boost::asio::awaitable<std::int64_t> adjust_limit(std::int64_t by);
 
-    /// Those who have permits, in order of their tokens. One round trip.
+    /// The permits that are held, in order of their tokens. One round trip.
     boost::asio::awaitable<std::vector<permit_entry>> holders() const;
 
     /// The waiters, next first. One round trip.

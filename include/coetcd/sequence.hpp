@@ -44,7 +44,7 @@ public:
     ///
     /// @throws error with
     /// - `errc::outcome_unknown` if it was sent and no answer came in time, the session was lost
-    ///   meanwhile, or the history that would tell is compacted: one number may be left out;
+    ///   meanwhile, or the history that would show it is compacted: one number may be left out;
     /// - `errc::session_lost` or `errc::session_closed` if the session has ended before;
     /// - `errc::wrong_kind` if the key holds a value: it is something else's;
     /// - else as `client`. No number was drawn.

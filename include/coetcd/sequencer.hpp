@@ -23,7 +23,7 @@ namespace coetcd {
 ///
 /// It may end as soon as this has returned: for what is written to etcd, `guard` leaves no gap.
 ///
-/// etcd wants a user who may read and write the lock's keys.
+/// Needs a user of etcd that may read and write the lock's keys.
 ///
 /// @returns False also for a text that is no sequencer.
 /// @throws error as `client`.
@@ -31,8 +31,8 @@ namespace coetcd {
 /// `terminal`.
 boost::asio::awaitable<bool> verify(const client& by, std::string_view sequencer);
 
-/// The same, of the lock `name` alone. Any lock will do for the other one: use this where the text
-/// comes from a caller that may hold a lock of its own.
+/// Accepts only sequencers of lock `name`. The overload without a name accepts those of any lock:
+/// use this one where the text comes from a caller that may hold a lock of its own.
 boost::asio::awaitable<bool>
 verify(const client& by, std::string_view name, std::string_view sequencer);
 
@@ -40,7 +40,7 @@ verify(const client& by, std::string_view name, std::string_view sequencer);
 /// @throws std::invalid_argument if it is no sequencer.
 compare guard(std::string_view sequencer);
 
-/// The same, of the lock `name` alone.
+/// The same; accepts only sequencers of lock `name`.
 /// @throws std::invalid_argument also if it is one of another lock.
 compare guard(std::string_view name, std::string_view sequencer);
 

@@ -30,8 +30,8 @@ class session_impl;
 /// margin of 10 % (at least 250 ms) after the last successful renewal was *sent*, on a clock that
 /// runs through a suspend of the machine. A lost session stays lost: open a new one.
 ///
-/// The renewals run on the client's executor: a program whose event loop is stuck for half the ttl
-/// may lose its locks, and for nine tenths it does, as it should.
+/// The renewals run on the client's executor. Blocking the event loop for half the ttl may lose its
+/// locks; for 90 % of the ttl it always does, as it should.
 ///
 /// Destroying it closes it: its locks are lost at once, and a request to revoke the lease is sent
 /// in the background. If that fails, the keys go when the lease expires.
@@ -50,7 +50,7 @@ public:
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
 
     /// Takes over an existing lease: of a session that was orphaned, or of a program that has died.
-    /// One round trip. `options.ttl` has no effect. `mutex::resume` goes on with the locks that it
+    /// One round trip. `options.ttl` has no effect. `mutex::resume` resumes the locks that it
     /// holds.
     /// @returns Nothing if there is no such lease.
     /// @throws std::invalid_argument if `lease` cannot be one; else as `client`.

@@ -42,12 +42,12 @@ public:
     std::chrono::milliseconds max_pause = std::chrono::seconds(5);
 };
 
-/// A session whenever there can be one: it opens a session, and another one whenever that is lost.
+/// A session whenever there can be one: it opens a session, and a new one whenever that is lost.
 /// For programs that outlive a session, as servers do.
 ///
 /// It never stops trying. Each attempt takes at most the client's `request_timeout`; then it
-/// pauses. Calls that wait for a session go on waiting through an outage. An error that will hardly
-/// pass by itself, such as a password that etcd refuses, they throw at once: see `wait_live`.
+/// pauses. Calls that wait for a session wait through an outage. An error that will hardly pass by
+/// itself, such as a password that etcd refuses, they throw at once: see `wait_live`.
 ///
 /// Destroying it closes it: its session and the locks of that are lost at once, and calls that wait
 /// throw `errc::session_closed`. The lease is revoked in the background.
@@ -82,7 +82,7 @@ public:
     /// @throws error with `errc::session_closed` if the keeper is closed, before or meanwhile.
     /// @throws error as `session::open`, at once, if the last attempt failed for a reason that will
     ///   hardly pass by itself: a `server_errc` such as `unauthenticated`, `errc::tls_failed`,
-    ///   `errc::login_failed` or `errc::cn_auth_unsupported`. The keeper goes on trying.
+    ///   `errc::login_failed` or `errc::cn_auth_unsupported`. The keeper keeps trying.
     /// @par Cancellation
     /// `terminal`, without effect on the keeper.
     boost::asio::awaitable<std::shared_ptr<const session>>
@@ -97,7 +97,8 @@ public:
     ///         log(now ? "there is a session" : trouble ? trouble->what() : "there is none yet");
     ///     }
     ///
-    /// Changes that follow each other quickly may be told as one; the last one is always told.
+    /// Changes that follow each other quickly may be delivered as one; the last one is always
+    /// delivered.
     /// @returns What is current then; null if there is none.
     /// @throws error with `errc::session_closed` if the keeper is closed, and `seen` is null.
     /// @par Cancellation
@@ -130,8 +131,8 @@ private:
 /// Runs `body` under a lock, as `with_lock(mutex&, Body)`, in whichever session there is: waits for
 /// a session, takes the lock in it, awaits `body()` or `body(const held_lock&)`, gives it back.
 ///
-/// If the session is lost before the lock is acquired it goes on in the next one, at the end of
-/// the queue. Once `body` has begun it is not run again: if the session is lost then, `body` is
+/// If the session is lost before the lock is acquired, it queues up again in the next session, at
+/// the end. Once `body` has begun it is not run again: if the session is lost then, `body` is
 /// cancelled, awaited to its end, and the loss is thrown.
 ///
 /// @throws std::invalid_argument as the constructor of `mutex`.
@@ -151,8 +152,8 @@ auto with_lock(const session_keeper& keeper, std::string name, Body body) {
 /// if that is not positive, if both can be had now. The body may take longer.
 /// @returns An optional of what `body` returns, empty if others have the lock; for a `body` that
 ///   returns nothing, whether it ran.
-/// @throws error Also with `errc::timed_out` if by then there is no session, or etcd has told
-///   nothing of the lock. `body` has not begun, and nothing is left in etcd.
+/// @throws error Also with `errc::timed_out` if by then there is no session, or etcd has not
+///   answered about the lock. `body` has not begun, and nothing is left in etcd.
 template<class Body>
 auto with_lock_for(const session_keeper& keeper,
                    std::string name,

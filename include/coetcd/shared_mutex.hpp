@@ -26,14 +26,13 @@ boost::asio::awaitable<std::optional<held_lock>> lock_shared_for(shared_mutex& m
                                                                  std::chrono::nanoseconds patience);
 } // namespace detail
 
-/// A lock that in the whole etcd cluster either one owner holds at a time, to write, or any number
-/// of owners, to read. Strictly in order of arrival: readers who come after a waiting writer wait
-/// behind it, and nobody starves.
+/// A cluster-wide lock, held by one writer or any number of readers, in order of arrival. A reader
+/// that arrives after a waiting writer waits behind it, so that nobody starves.
 ///
-/// It is to `mutex` what `std::shared_mutex` is to `std::mutex`: what is said there holds here, of
-/// what ends a lock, of names and their keys, of executors, cancellation and errors. The Go
-/// client's `recipe.RWMutex` of the same name takes turns with it. A `mutex` and a writer of the
-/// same name exclude each other, but a reader does not see a `mutex`: give them different names.
+/// It is to `mutex` what `std::shared_mutex` is to `std::mutex`: the same rules hold for what ends
+/// a lock, names and their keys, executors, cancellation and errors. The Go client's
+/// `recipe.RWMutex` of the same name takes turns with it. A `mutex` and a writer of the same name
+/// exclude each other, but a reader does not see a `mutex`: give them different names.
 ///
 /// One object can hold the lock once to write, or several times to read. Readers of one session
 /// hold it together; each has a key of its own in etcd. A `held_lock` goes from writing to reading
@@ -63,8 +62,8 @@ public:
 
     // To write.
 
-    /// As `mutex::lock`. Behind readers, it waits for the one that came last; each time that this
-    /// one goes and others are left, it takes one more round trip.
+    /// As `mutex::lock`. Behind readers, it waits for the last one to arrive. Each time that this
+    /// reader leaves and others remain, it takes one more round trip.
     boost::asio::awaitable<void> lock();
     /// As `mutex::try_lock`. One round trip also where this session itself reads.
     boost::asio::awaitable<bool> try_lock();
@@ -81,8 +80,7 @@ public:
     boost::asio::awaitable<bool> unlock();
     /// Whether it is held to write. As `mutex::owns_lock`.
     bool owns_lock() const;
-    /// As `mutex::fencing_token`, of who writes. Readers who hold the lock together have tokens
-    /// that say nothing about each other.
+    /// The writer's fencing token. Tokens of concurrent readers cannot be compared.
     /// @throws error with `errc::not_owner` if it is not held to write.
     std::int64_t fencing_token() const;
     /// As `mutex::is_owner`.
@@ -94,8 +92,8 @@ public:
     /// Waits until no writer is before it. One round trip if there is none; else one after
     /// hand-over, whatever number of readers it is handed over to. As `mutex::lock`.
     boost::asio::awaitable<void> lock_shared();
-    /// Takes the lock to read if nobody writes, or waits to write, right now. One round trip; none
-    /// if this session writes or waits to. As `mutex::try_lock`.
+    /// Takes the lock to read if there is no writer, and no waiting writer, right now. One round
+    /// trip; none if this session writes or waits to. As `mutex::try_lock`.
     boost::asio::awaitable<bool> try_lock_shared();
     /// As `mutex::try_lock_for`.
     boost::asio::awaitable<bool> try_lock_shared_for(std::chrono::nanoseconds patience);
@@ -108,8 +106,8 @@ public:
     /// As `lock_shared`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock_shared();
     /// Gives one of this object's locks back that `lock_shared`, `try_lock_shared` and the like
-    /// have taken. As `mutex::unlock`. Call it once for each of them, also after a loss: one that
-    /// is lost goes first, so that the others are held for as long as anybody reads.
+    /// have taken. As `mutex::unlock`. Call it once for each of them, also after a loss: a lost one
+    /// goes first, so that the others are held for as long as anybody reads.
     boost::asio::awaitable<bool> unlock_shared();
     /// Whether it is held to read, at least once. As `mutex::owns_lock`.
     bool owns_lock_shared() const;

@@ -93,8 +93,8 @@ private:
 ///     };
 ///     co_await coetcd::stm(session, transfer);
 ///
-/// It is applied once, however often the commit is sent: a key of the session tells whether it was,
-/// if an answer is lost.
+/// It is applied once, however often the commit is sent: a key of the session records whether it
+/// was, if an answer is lost.
 ///
 /// Costs one round trip for each key or range that is read and was not prefetched, and one for the
 /// commit. One that reads only needs no commit, except at `repeatable_reads`, if it has read more

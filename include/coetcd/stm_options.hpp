@@ -58,9 +58,9 @@ public:
     /// chance; 0 for none.
     std::chrono::milliseconds max_pause{500};
 
-    /// What begins the name of the key in etcd that tells whether a commit was applied, if its
-    /// answer is lost: `marker`, a dot, and what is the session's own. The key has the session's
-    /// lease. A user needs to read and write such keys.
+    /// Prefix of the key in etcd that records whether a commit was applied, for when its answer is
+    /// lost: `marker`, a dot, and what is the session's own. The key has the session's lease. A
+    /// user needs to read and write such keys.
     std::string marker = "coetcd.stm";
 };
 

@@ -58,7 +58,7 @@ public:
     ///
     /// @returns How many were cancelled.
     /// @par Cancellation
-    /// `terminal`. No more are taken, those that run go on.
+    /// `terminal`. No more are taken; the others keep running.
     boost::asio::awaitable<std::size_t> shutdown(std::chrono::nanoseconds patience);
 
 private:

@@ -22,20 +22,20 @@ namespace coetcd::testing {
 
 struct cluster_options {
     int members = 3; ///< 1 to 3.
-    /// Decides what comes first of what happens at the same time, and all chance: the same seed
-    /// gives the same test. With other seeds, other orders are tried.
+    /// Decides the order of simultaneous events, and all chance: the same seed gives the same test.
+    /// Other seeds try other orders.
     std::uint64_t seed = 1;
     std::chrono::nanoseconds round_trip = std::chrono::milliseconds(2);
 };
 
-/// Code that runs in a process of a `cluster`. A handle; the code goes on without it.
+/// Code that runs in a process of a `cluster`. A handle; the code keeps running without it.
 template<class T>
 using task = detail::testing::task<T>;
 
-/// An etcd cluster in memory, a network, and processes with a client each, all on a clock that goes
-/// on only in `pass` and `run`, as fast as the test can: ten minutes take milliseconds, a test is
-/// the same each time, and no thread, socket or file is used. What is hard to have with a real
-/// etcd, such as a lease that is lost at a chosen moment, is a call.
+/// An etcd cluster in memory, a network, and processes with a client each, all on a clock that
+/// advances only in `pass` and `run`, as fast as the test can: ten minutes take milliseconds, a
+/// test is the same each time, and no thread, socket or file is used. What is hard to have with a
+/// real etcd, such as a lease that is lost at a chosen moment, is a call.
 ///
 ///     coetcd::testing::cluster etcd;
 ///     const coetcd::client client = etcd.make_client();
@@ -48,8 +48,8 @@ using task = detail::testing::task<T>;
 /// The etcd speaks the bytes of the JSON gateway, and does what etcd 3.4 to 3.7 do with keys,
 /// transactions, leases and watches.
 ///
-/// Timers of Asio tell real time and stand still here: code that waits should be given what it
-/// waits with, in a test `sleep`.
+/// Asio timers use real time, which does not pass in this world, so they never fire. Pass what code
+/// waits with as a parameter: in a test, `sleep`.
 ///
 /// @par Thread safety
 /// None: one thread for it, its clients and what they make. It must outlive all of them but tasks.
@@ -101,7 +101,7 @@ public:
     void cut(const client& one);
     void join(const client& one);
     /// The process of a client stands still for so long, as one that is stopped, swapped out, or on
-    /// a machine that sleeps: its code does not run, while time and all else go on.
+    /// a machine that sleeps: its code does not run, while time and everything else continue.
     void stall(const client& one, std::chrono::nanoseconds time);
     /// Ends the process of a client where it stands, as `kill -9`: none of its code runs any more.
     /// Its tasks never end. Its leases end when their time is over. Called by that code itself, as
@@ -110,10 +110,10 @@ public:
     /// The next request of a client that may change something is done, and the connection breaks
     /// before its answer comes.
     void lose_answer(const client& of);
-    /// The leader of the cluster is gone; another one is elected after one to two seconds. All
+    /// The leader of the cluster is gone; a new leader is elected after one to two seconds. All
     /// leases have their whole time again, as in etcd.
     void change_leader();
-    /// A member answers nothing, and its watches are told nothing, until `start_member`.
+    /// A member answers nothing, and its watches deliver nothing, until `start_member`.
     /// @param member 0 to `members` - 1.
     void stop_member(int member);
     void start_member(int member);

@@ -95,7 +95,7 @@ try_claim(const client& by, std::string name, std::chrono::seconds hold);
 /// and several waiters of this kind come in any order. It watches one key, and tries after a random
 /// moment of up to 50 ms, so that an end is no stampede.
 /// @returns Nothing if others had it all the time.
-/// @throws As `try_claim`; error also with `errc::timed_out` if etcd has told nothing by then.
+/// @throws As `try_claim`; error also with `errc::timed_out` if etcd has not answered by then.
 /// @par Cancellation
 /// As of `try_claim`.
 boost::asio::awaitable<std::optional<timed_claim>> claim_for(const client& by,

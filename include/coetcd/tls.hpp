@@ -16,7 +16,7 @@ namespace coetcd {
 /// an authority that is trusted, and have the endpoint's host among its subject alternative names;
 /// a common name does not count. Sessions of TLS are not resumed: each connection verifies anew.
 ///
-/// Reads all files now, and never again: for new files make another one, and another client.
+/// Reads all files now, and never again: for new files make another context, and another client.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
 std::shared_ptr<const tls_context> make_tls(tls_options options = {});

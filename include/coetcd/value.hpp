@@ -21,8 +21,8 @@ namespace detail {
 struct value_impl;
 } // namespace detail
 
-/// Tells a value, and then each change of it; nothing while there is none. See `feed`. A change
-/// takes no request.
+/// Delivers the value, and then each change of it; an empty optional while there is none. See
+/// `feed`. A change takes no request.
 using value_feed = feed<std::optional<key_value>>;
 
 /// A value that the whole cluster shares: the key `<name>`, without a lease.
@@ -61,7 +61,7 @@ public:
     /// @returns The revision at which it was written.
     boost::asio::awaitable<std::int64_t> set(std::string desired);
 
-    /// Writes a value, if nobody has since a revision. One round trip.
+    /// Writes the value only if its mod_revision is still `expected`. One round trip.
     /// @param expected `mod_revision` of what was read; 0: there is none.
     /// @returns The revision at which it was written; nothing if somebody else has written, or
     ///   erased it.
