@@ -1,8 +1,8 @@
 // A write that is refused because it comes too late.
 //
-// A holder stands still for longer than its lock lasts, and then goes on. Here its lease is revoked
-// instead, behind its back. It still believes that it has the lock. What it writes is guarded by
-// is_owner(): etcd refuses it.
+// A holder stands still for longer than its lock lasts, and then continues. Here its lease is
+// revoked instead, behind its back. It still believes that it has the lock. What it writes is
+// guarded by is_owner(): etcd refuses it.
 //
 // Run: 03_guard [http://127.0.0.1:2379]
 #include <coetcd.hpp>

@@ -1,4 +1,4 @@
-// Many read together, one writes alone. A writer that goes on as a reader lets nobody write in
+// Many read together, one writes alone. A writer that becomes a reader lets nobody write in
 // between.
 //
 // Run: 05_readers_and_writers [http://127.0.0.1:2379]

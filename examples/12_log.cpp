@@ -74,3 +74,17 @@ int main(int argc, char** argv) {
     context.run();
     ended.get();
 }
+
+// Prints:
+//   etcd: http://127.0.0.1:*: connection opened
+//   ...
+//   etcd: got lock locks/log after * ms
+//   ...
+//   etcd: did not get lock locks/log after * ms
+//   ...
+//   etcd: session * has ended: its lease expired or was revoked
+//   etcd: LOST lock locks/log after * ms
+//   ...
+//   etcd: gave back lock locks/log after * ms
+//   etcd: session * has ended: it was closed
+//   ...

@@ -87,3 +87,9 @@ int main(int argc, char** argv) {
                    }));
     context.run();
 }
+
+// Prints:
+//   listening on 127.0.0.1:*
+// and serves such lines:
+//   coetcd_lock_hold_seconds_bucket{le="0.25"} 42
+//   coetcd_lock_hold_seconds_count 42

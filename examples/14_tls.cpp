@@ -46,3 +46,6 @@ int main(int argc, char** argv) {
         return 1;
     }
 }
+
+// Prints:
+//   order 42 is ours, and nobody has overheard it

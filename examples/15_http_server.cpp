@@ -122,3 +122,6 @@ int main(int argc, char** argv) {
     context.run();
     ended.get();
 }
+
+// Prints:
+//   listening on 127.0.0.1:*

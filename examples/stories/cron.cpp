@@ -1,7 +1,7 @@
 // A job that is to run once a minute, on exactly one of three servers.
 //
 // The servers elect a leader, which runs the jobs. In the story the leader is killed in the middle
-// of a job; the next one is stopped there for longer than its lease lasts, and then goes on; the
+// of a job; the next one is stopped there for longer than its lease lasts, and then continues; the
 // one after that is cut off from etcd. Each time another one takes over.
 //
 // What a job does it does by a transaction that names the term of the leader, and so at most once:
@@ -207,7 +207,7 @@ public:
         wait_for_leader_after(late);
         run_jobs(2);
         all_->resume(late);
-        all_->note(late, "SIGCONT: it goes on where it stood");
+        all_->note(late, "SIGCONT: it continues where it stood");
         wait_until_it_stops(late); // and is refused before that
         run_jobs(1);
 
@@ -336,3 +336,23 @@ int main(int argc, char** argv) {
         return 1;
     }
 }
+
+// Prints:
+//   ...
+//     * s  * leads, term *
+//   ...
+//     * s  * SIGKILL
+//   ...
+//     * s  * SIGSTOP
+//   ...
+//     * s  * SIGCONT: it continues where it stood
+//     * s  * etcd refuses its job of minute *: its term is over
+//   ...
+//     * s  * is cut off from etcd
+//   ...
+//     * s  * can reach etcd again, and waits for its turn
+//   ...
+//   The log in etcd:
+//   ...
+//   * jobs ran, 0 of them twice; * that came too late were refused; *
+//   minutes passed while no server could know that it led.

@@ -5,7 +5,7 @@
 //     GET  /health      200 if there is a session, else 503, and why not
 //     GET  /metrics     numbers
 //
-// While etcd is away requests wait for as long as their patience lasts, and the service goes on.
+// While etcd is away requests wait for as long as their patience lasts; the service keeps running.
 //
 // Run: service [http://127.0.0.1:2379 [PORT]]
 //
@@ -190,3 +190,6 @@ int main(int argc, char** argv) {
     }
     pool.join();
 }
+
+// Prints:
+//   listening on 127.0.0.1:*

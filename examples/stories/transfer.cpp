@@ -258,3 +258,14 @@ int main(int argc, char** argv) {
         return 1;
     }
 }
+
+// Prints:
+//                                                       tried again   coetcd::stm
+//     orders, of 1 each                                          60            60
+//     paid                                                       *            60
+//     sum of both accounts                                     1000          1000
+//     times that the sum was looked at meanwhile             *          *
+//     times that it was wrong                                     0             0
+//     answers that were lost                                 *          *
+//   ...
+//   tried again: paid some orders twice. coetcd::stm: paid each order once.
