@@ -43,7 +43,7 @@ asio::awaitable<void> election_own_session(coetcd::session& session) {
 
 asio::awaitable<void> election_term(coetcd::election& election) {
     coetcd::leadership leadership = co_await election.campaign("10.0.0.7"); // waits its turn
-    co_await leadership.proclaim("10.0.0.7, ready"); // what the others are told
+    co_await leadership.proclaim("10.0.0.7, ready");                        // what observers see
     co_await leadership.resign();
 }
 
