@@ -17,7 +17,7 @@ foreach(header IN LISTS HEADERS)
         separate_arguments(flags UNIX_COMMAND "${CMAKE_MATCH_2}")
         set(message "${CMAKE_MATCH_3}")
         execute_process(
-            COMMAND "${compiler}" ${flags} "-I${INCLUDE}" -E -x c++ "${INCLUDE}/${header}"
+            COMMAND "${compiler}" ${flags} "-I${INCLUDE}" -Wfatal-errors -E -x c++ "${INCLUDE}/${header}"
             OUTPUT_QUIET ERROR_VARIABLE said RESULT_VARIABLE result)
         string(REGEX MATCH "error:[^\n]*" first "${said}")
         if(result EQUAL 0 OR NOT first MATCHES "${message}")
