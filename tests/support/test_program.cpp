@@ -11,6 +11,7 @@
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 #endif
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -36,6 +37,12 @@ public:
         if (!stats.totals.assertions.allOk() && !logs.empty()) {
             std::cerr << "What the etcd servers of this test logged:\n" << logs << std::flush;
         }
+        ++ended_;
+        const auto now = clock::now();
+        if (now - told_ >= std::chrono::seconds(30)) { // for whoever wonders
+            told_ = now;
+            std::cout << ended_ << " tests so far" << std::endl;
+        }
     }
 
     // For tests/run. Not written by a process that crashed.
@@ -45,6 +52,11 @@ public:
             std::ofstream(file) << cases.passed << ' ' << cases.failed << '\n';
         }
     }
+
+private:
+    using clock = std::chrono::steady_clock;
+    clock::time_point told_ = clock::now();
+    int ended_ = 0;
 };
 
 CATCH_REGISTER_LISTENER(listener)
