@@ -3,7 +3,7 @@
 """What a file costs to compile that takes a lock.
 
 measure.py INCLUDE COMPILER...: compares locks.cpp with awaits.cpp, which only awaits: the library
-compiled elsewhere, and header-only. Prints the processor's seconds, the compiler's memory and the
+compiled elsewhere, and header-only; and with requests.cpp, which does without it. Prints the processor's seconds, the compiler's memory and the
 size of the object, and ends with status 1 if one takes too long."""
 
 import os
@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # What is compiled, with what, and how many times as long as awaits.cpp it may take.
 CASES = (
     ("only awaits", "awaits.cpp", [], None),
+    ("one request by hand", "requests.cpp", [], None),
     ("locks, compiled once", "locks.cpp", ["-DCOETCD_SEPARATE_COMPILATION"], 1.3),
     ("locks, header-only", "locks.cpp", [], 2.6),
 )
