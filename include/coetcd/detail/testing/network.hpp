@@ -384,7 +384,7 @@ COETCD_DECL void world::send(nanoseconds wait,
                              std::shared_ptr<const letter> what,
                              std::function<void(etcd::answer)> answered) {
     ++in_flight_;
-    grants_in_flight_ += what->request.what == rpc::lease_grant ? 1 : 0;
+    grants_in_flight_ += what->request.what == rpc::lease_grant ? 1U : 0U;
     after(wait, [this, member, what = std::move(what), answered = std::move(answered)] {
         deliver(member, what, answered);
     });
