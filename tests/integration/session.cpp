@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +40,31 @@ using coetcd::session_state;
 using integration::connect;
 
 namespace {
+
+/// Answers whatever comes with a page of its own, and keeps its connections.
+awaitable<void> serve_page(asio::ip::tcp::socket client) {
+    const std::string page = "HTTP/1.1 404 Not Found\r\nContent-Length: 6\r\n\r\nwhat?\n";
+    std::string piece(64 * 1024, ' '); // a request comes whole
+    coetcd::error_code ec;
+    while (!ec) {
+        const std::size_t n = co_await client.async_read_some(
+            asio::buffer(piece), asio::redirect_error(asio::use_awaitable, ec));
+        if (n != 0) {
+            co_await asio::async_write(
+                client, asio::buffer(page), asio::redirect_error(asio::use_awaitable, ec));
+        }
+    }
+}
+awaitable<void> serve_pages(std::shared_ptr<asio::ip::tcp::acceptor> at) {
+    coetcd::error_code ec;
+    while (!ec) {
+        asio::ip::tcp::socket client =
+            co_await at->async_accept(asio::redirect_error(asio::use_awaitable, ec));
+        if (!ec) {
+            asio::co_spawn(at->get_executor(), serve_page(std::move(client)), asio::detached);
+        }
+    }
+}
 
 /// Waits until etcd has no such lease any more.
 awaitable<void> until_gone(client c, coetcd::lease_id lease, std::chrono::milliseconds within) {
@@ -339,5 +375,45 @@ TEST_CASE("Waiting for the loss of a session can be cancelled without effect on 
         CHECK(e.code == asio::error::operation_aborted);
         CHECK(s.state() == session_state::active);
         co_await s.close();
+    });
+}
+
+TEST_CASE("One address of a name that does not lead to etcd costs no session", "[session]") {
+    run_test([]() -> awaitable<void> {
+        namespace net = coetcd::detail::net;
+        const auto executor = co_await asio::this_coro::executor;
+        const auto bad = asio::ip::make_address("127.0.0.2");
+        const asio::ip::tcp::endpoint where(bad, shared_etcd().port());
+        const auto stranger = std::make_shared<asio::ip::tcp::acceptor>(executor, where);
+        asio::co_spawn(executor, serve_pages(stranger), asio::detached);
+        net::net_options how;
+        how.lookup = [bad](const std::string&,
+                           std::function<void(coetcd::error_code, net::addresses)> tell) {
+            net::addresses both;
+            both.push_back(bad);
+            both.push_back(asio::ip::make_address("127.0.0.1"));
+            tell({}, both);
+        };
+        {
+            const auto world = std::make_shared<net::default_env>(executor, how);
+            const std::string url = "http://two.example:" + std::to_string(shared_etcd().port());
+            const client c =
+                coetcd::detail::access::make<client>(world, url, coetcd::client_options());
+            session s = co_await session::open(c, {5s});
+            coetcd::mutex m(s, "session/address");
+            for (int i = 0; i != 3; ++i) {
+                co_await m.lock();
+                const bool held = co_await m.unlock();
+                CHECK(held);
+            }
+            coetcd::watcher w = co_await c.watch("session/address/key");
+            (void)co_await c.put("session/address/key", "1");
+            const auto seen = co_await w.next();
+            CHECK(seen.events.size() == 1);
+            (void)co_await c.erase("session/address/key");
+            CHECK(s.state() == session_state::active);
+            co_await s.close();
+        }
+        stranger->close();
     });
 }

@@ -7,8 +7,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/address.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -84,6 +86,8 @@ struct reply {
     bool crowded = false;
     unsigned status = 0; ///< HTTP; 0 if it is not known.
     std::string body;
+    asio::ip::address by;      ///< Who answered, and may be rated; unspecified if nobody may.
+    std::size_t addresses = 1; ///< So many of the endpoint's may answer.
 };
 
 /// A request that stays open, with messages in both directions. Destruction closes it.
@@ -132,6 +136,9 @@ public:
     virtual asio::awaitable<reply> call(call_request request) = 0;
     /// Opens a stream with its first message. It has no deadline, but the request's patience.
     virtual asio::awaitable<open_result> open(call_request request) = 0;
+    /// Whether an answer was of use. If not, its address is left for another one of that endpoint.
+    virtual void
+    rate(const logic::endpoint& /*of*/, const asio::ip::address& /*by*/, bool /*serves*/) {}
     /// No other endpoints will be used, for now: what is kept for them may go.
     virtual void keep_only(const std::vector<logic::endpoint>& /*used*/) {}
 };

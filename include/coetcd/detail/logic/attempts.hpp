@@ -58,7 +58,8 @@ public:
     }
 
     /// After each attempt.
-    /// @param endpoints How many there are. Each is tried once before the first pause.
+    /// @param endpoints How many there are; each address of one that has several counts for one.
+    ///   Each is tried once before the first pause.
     step ended(const attempt_end& how, std::string_view where, std::size_t endpoints) {
         ++made_;
         if (!how.code) {

@@ -43,6 +43,7 @@ public:
     virtual void close() = 0;
 
     asio::ip::address peer;          ///< Where it leads to.
+    std::size_t addresses = 1;       ///< Of so many that its host had.
     time_point heard{};              ///< When it was made, or brought its last answer.
     std::shared_ptr<const void> end; ///< Goes with the connection.
 };

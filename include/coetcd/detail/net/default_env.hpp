@@ -61,6 +61,7 @@ public:
     std::unique_ptr<sleeper> make_sleeper() override;
     asio::awaitable<reply> call(call_request request) override;
     asio::awaitable<open_result> open(call_request request) override;
+    void rate(const logic::endpoint& of, const asio::ip::address& by, bool serves) override;
     void keep_only(const std::vector<logic::endpoint>& used) override;
 
 private:
@@ -173,7 +174,12 @@ public:
         const error_code ec = co_await connection_->write(std::move(bytes));
         co_return limit.fired() ? error_code(errc::timed_out) : ec;
     }
-    asio::awaitable<reply> read() override { return connection_->read_line(); }
+    asio::awaitable<reply> read() override {
+        reply r = co_await connection_->read_line();
+        r.by = connection_->peer;
+        r.addresses = connection_->addresses;
+        co_return r;
+    }
     std::uint64_t received() const override { return connection_->received(); }
     void close() override { connection_->close(); }
 
@@ -244,10 +250,13 @@ inline asio::awaitable<connect_result> default_env::make_connection(logic::endpo
         connect_result made = co_await connect_to(address, to, until);
         if (!made.ec) {
             made.connected->peer = address.address();
-            resolver_.prefer(to.host, address.address());
+            made.connected->addresses = found.addresses.size();
             co_return made;
         }
         const bool cancelled = made.ec == asio::error::operation_aborted;
+        if (!cancelled) {
+            resolver_.avoid(to.host, address.address());
+        }
         if (cancelled || result.ec != errc::tls_failed) { // which tells more than the others
             result = std::move(made);
         }
@@ -333,6 +342,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     watchdog limit(executor_, request.deadline, [&used] { used.close(); });
     std::string text = http_request(request, framing::whole, request.deadline - sent);
     result = co_await used.exchange(std::move(text));
+    result.addresses = used.addresses;
     if (limit.fired()) {
         result.ec = errc::timed_out;
         result.text.clear();
@@ -344,12 +354,28 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     if (result.ec && result.ec != asio::error::operation_aborted) {
         resolver_.avoid(request.to.host, used.peer);
     }
+    if (!result.ec || result.ec == errc::too_large) {
+        result.by = used.peer;
+    }
     if (result.ec) {
         place.connection.reset();
     } else {
         used.heard = now();
     }
     co_return result;
+}
+
+inline void default_env::rate(const logic::endpoint& of, const asio::ip::address& by, bool serves) {
+    if (serves) {
+        resolver_.prefer(of.host, by);
+        return;
+    }
+    resolver_.avoid(of.host, by);
+    // Nor by what is kept: that leads to the same one. What is in use is rated by its own answer.
+    for (const lane way : {lane::shared, lane::renewal, lane::locks}) {
+        pool_.drop(detail_env::pool_key(of, way),
+                   [&](const connection& c) { return c.peer == by; });
+    }
 }
 
 inline void default_env::keep_only(const std::vector<logic::endpoint>& used) {
@@ -373,12 +399,15 @@ inline asio::awaitable<open_result> default_env::open(call_request request) {
         result.text = std::move(fresh.text);
         co_return result;
     }
+    const asio::ip::address peer = fresh.connected->peer;
     auto opened = std::make_unique<http_stream>(executor_, std::move(fresh.connected));
     const framing how = request.how == sending::once ? framing::whole : framing::chunked;
     std::string text = http_request(request, how, std::nullopt);
     result.ec = co_await opened->send(std::move(text), after(now(), request.patience));
     if (!result.ec) {
         result.opened = std::move(opened);
+    } else if (result.ec != asio::error::operation_aborted) {
+        resolver_.avoid(request.to.host, peer);
     }
     co_return result;
 }

@@ -147,6 +147,13 @@ public:
         co_return loan(place, nullptr, waits);
     }
 
+    /// Drops those idle connections of a key that are `unwanted`.
+    template<class Unwanted>
+    void drop(const std::string& key, Unwanted unwanted) {
+        if (const auto found = buckets_.find(key); found != buckets_.end()) {
+            std::erase_if(found->second->idle, [&](const auto& c) { return unwanted(*c); });
+        }
+    }
     /// Drops the connections of all keys that are not `wanted`: those in use when they are given
     /// back.
     template<class Wanted>

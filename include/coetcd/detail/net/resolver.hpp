@@ -99,6 +99,9 @@ public:
     void prefer(const std::string& host, const asio::ip::address& one) {
         if (const auto found = records_.find(host); found != records_.end()) {
             addresses& all = found->second->known;
+            if (!all.empty() && all.front() == one) {
+                return; // as a rule
+            }
             std::stable_partition(all.begin(), all.end(), [&](const auto& a) { return a == one; });
         }
     }

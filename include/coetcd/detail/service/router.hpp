@@ -117,14 +117,15 @@ public:
             }
             const logic::attempt_end end = assess(r, decode);
             report(what, where, tries.made(), now, end.code);
-            next = tries.ended(end, where.text(), choice_.size());
-            learn_from(end, where, who.number);
+            const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
+            next = tries.ended(end, where.text(), places);
+            learn_from(end, where, r.by, who.number);
             if (next == step::succeed) {
                 result.sent = now;
                 result.by = where;
                 look_around_if_due(now);
             } else if (next == step::pause) {
-                const auto moment = tries.pause(choice_.size(), env_->random());
+                const auto moment = tries.pause(places, env_->random());
                 notifier pause(*env_);
                 (void)co_await pause.wait(std::min(after(env_->now(), moment), how.deadline));
             }
@@ -181,8 +182,15 @@ public:
     void accepted(std::uint64_t token_number) { login_.accepted(token_number); }
 
     logic::endpoint pick() const { return choice_.pick(env_->now()); }
-    void succeeded(const logic::endpoint& where) { choice_.succeeded(where); }
-    void failed(const logic::endpoint& where) { choice_.failed(where, env_->now()); }
+    /// @param by See `reply`.
+    void succeeded(const logic::endpoint& where, const asio::ip::address& by = {}) {
+        choice_.succeeded(where);
+        rate(where, by, true);
+    }
+    void failed(const logic::endpoint& where, const asio::ip::address& by = {}) {
+        choice_.failed(where, env_->now());
+        rate(where, by, false);
+    }
 
 private:
     void report(rpc what,
@@ -199,17 +207,24 @@ private:
         }
     }
 
+    void rate(const logic::endpoint& where, const asio::ip::address& by, bool serves) {
+        if (!by.is_unspecified()) {
+            env_->rate(where, by, serves);
+        }
+    }
+
     /// What an attempt tells of the endpoint, and of the token that it was made with.
     void learn_from(const logic::attempt_end& end,
                     const logic::endpoint& where,
+                    const asio::ip::address& by,
                     std::uint64_t token_number) {
         if (!end.code) {
-            choice_.succeeded(where);
+            succeeded(where, by);
             login_.accepted(token_number);
             return;
         }
         if (end.meaning.blame) {
-            choice_.failed(where, env_->now());
+            failed(where, by);
         }
         if (end.wants_token) {
             rejected(token_number);
@@ -337,7 +352,7 @@ private:
                 // That it may not be read does not matter: the member was asked, and answered.
                 const logic::attempt_end end = assess(r, is_range);
                 if (end.code && end.meaning.blame) {
-                    self->choice_.failed(where, world->now());
+                    self->failed(where, r.by);
                     break;
                 }
                 if (r.crowded) {

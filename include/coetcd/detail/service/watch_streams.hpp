@@ -100,7 +100,7 @@ protected:
         request.token = std::move(who.token);
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
-            router_->failed(on->where);
+            router_->failed(on->where); // the env knows of its addresses
             co_return !on->closed;
         }
         on->channel = std::move(opened.opened);
@@ -108,13 +108,15 @@ protected:
         on->state.opened(env_.now());
         spawn(env_, attend(shared_from_this(), on));
 
+        asio::ip::address by;
         while (!on->closed) {
             reply r = co_await on->channel->read();
+            by = r.by;
             on->state.heard_something(env_.now(), on->channel->received());
             if (!dispatch(*on, r)) {
                 break;
             }
-            router_->succeeded(on->where);
+            router_->succeeded(on->where, by);
             if (on->is_for(kind::question)) {
                 on->close(); // it has its answer
             }
@@ -122,7 +124,7 @@ protected:
         const bool broke = !on->closed;
         report(*on, false);
         if (broke && !on->token_refused) {
-            router_->failed(on->where);
+            router_->failed(on->where, by);
         }
         on->close();
         co_return broke;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/net/default_env.hpp>
+#include <coetcd/detail/service/router.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -780,6 +782,153 @@ TEST_CASE("an address that accepts connections and answers nothing is left for a
         co_await call.done();
         CHECK_FALSE(call.take().ec);
     });
+}
+
+TEST_CASE("an address whose answer was of no use is left for another, with what is kept to it",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        const asio::ip::address bad = asio::ip::make_address("127.0.0.2");
+        net_options o;
+        o.lookup = always({"127.0.0.2", "127.0.0.1"});
+        world w(ex, o);
+        tcp::acceptor other(ex, tcp::endpoint(bad, w.port()));
+        const auto ask = [&](lane way) {
+            call_request r = w.request();
+            r.to.host = "two.example";
+            r.way = way;
+            return background<reply>(w.env, w.env->call(std::move(r)));
+        };
+        std::vector<std::shared_ptr<peer>> kept;
+        for (const lane way : {lane::shared, lane::locks}) {
+            background<reply> call = ask(way);
+            tcp::socket socket = co_await other.async_accept(asio::use_awaitable);
+            kept.push_back(std::make_shared<peer>(std::move(socket)));
+            (void)co_await kept.back()->read_until(request_end);
+            co_await kept.back()->answer("<html>hello</html>");
+            co_await call.done();
+            const reply r = call.take();
+            CHECK(r.by == bad);
+            CHECK(r.addresses == 2);
+        }
+        logic::endpoint named = w.request().to;
+        named.host = "two.example";
+        w.env->rate(named, bad, false);
+        for (const auto& each : kept) {
+            const bool closed = co_await each->closes();
+            CHECK(closed);
+        }
+        for (const lane way : {lane::shared, lane::locks, lane::renewal}) {
+            background<reply> call = ask(way);
+            const std::shared_ptr<peer> server = co_await w.accept();
+            (void)co_await server->read_until(request_end);
+            co_await server->answer("{}");
+            co_await call.done();
+            const reply r = call.take();
+            CHECK(r.by == loopback::loopback());
+            w.env->rate(named, r.by, true);
+        }
+    });
+}
+
+namespace {
+
+/// A server at another address of the same port that answers each request alike.
+class stranger {
+public:
+    stranger(const asio::any_io_executor& ex, const tcp::endpoint& where, std::string answer)
+        : acceptor_(ex, where)
+        , answer_(std::move(answer)) {}
+    asio::awaitable<void> run() {
+        for (;;) {
+            error_code ec;
+            tcp::socket socket =
+                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, ec));
+            if (ec) {
+                co_return;
+            }
+            asio::co_spawn(acceptor_.get_executor(), serve(std::move(socket)), asio::detached);
+        }
+    }
+    void stop() { acceptor_.close(); }
+    int asked() const { return *asked_; }
+
+private:
+    asio::awaitable<void> serve(tcp::socket socket) {
+        const std::string answer = answer_;
+        const std::shared_ptr<int> asked = asked_;
+        peer client(std::move(socket));
+        for (;;) {
+            const std::string text = co_await client.read_until("\r\n\r\n{");
+            if (text.empty()) {
+                co_return;
+            }
+            ++*asked;
+            co_await client.send(answer);
+        }
+    }
+
+    tcp::acceptor acceptor_;
+    const std::string answer_;
+    const std::shared_ptr<int> asked_ = std::make_shared<int>(0);
+};
+
+std::string page(const std::string& status, const std::string& body) {
+    return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
+           "\r\n\r\n" + body;
+}
+
+} // namespace
+
+TEST_CASE("one bad address of a name is of no account", "[net][default_env]") {
+    const char* const none = R"({"code":5,"message":"Not Found","details":[]})";
+    const std::string pages[] = {
+        page("404 Not Found", "404 page not found\n"),
+        page("404 Not Found", none), // no member knows the call, it seems
+        page("200 OK", "<html>hello</html>"),
+        page("403 Forbidden", "<html>403 Forbidden</html>"),
+        page("503 Service Unavailable", R"({"code":14,"message":"etcdserver: no leader"})"),
+    };
+    for (const std::string& each : pages) {
+        CAPTURE(each);
+        run_test([&]() -> asio::awaitable<void> {
+            const auto ex = co_await asio::this_coro::executor;
+            net_options o;
+            o.lookup = always({"127.0.0.2", "127.0.0.3", "127.0.0.1"});
+            world w(ex, o);
+            std::vector<std::unique_ptr<stranger>> bad;
+            for (const char* address : {"127.0.0.2", "127.0.0.3"}) {
+                const tcp::endpoint where(asio::ip::make_address(address), w.port());
+                bad.push_back(std::make_unique<stranger>(ex, where, each));
+                asio::co_spawn(ex, bad.back()->run(), asio::detached);
+            }
+            std::vector<logic::endpoint> cluster;
+            cluster.push_back(w.request().to);
+            cluster.back().host = "three.example";
+            const auto way = std::make_shared<router>(w.env, cluster);
+            std::shared_ptr<peer> server;
+            for (int i = 0; i != 3; ++i) {
+                range_options few;
+                few.count_only = true;
+                const range_request read("k", few);
+                when how{after(w.env->now(), 20s)};
+                how.known = impact::none;
+                auto reading = call(way, read, how);
+                background<outcome<range_response>> got(w.env, std::move(reading));
+                if (!server) {
+                    server = co_await w.accept();
+                }
+                (void)co_await server->read_until("\r\n\r\n{");
+                co_await server->answer(R"({"header":{"revision":"7"}})");
+                co_await got.done();
+                CHECK_FALSE(got.take().ec);
+            }
+            for (const auto& one : bad) {
+                CHECK(one->asked() == 1); // and then where it worked
+                one->stop();
+            }
+        });
+    }
 }
 
 TEST_CASE("sec.token.plain_http: what must stay here goes to no name that leads elsewhere",
