@@ -42,6 +42,7 @@ const page pages[] = {{200, "<html>hello</html>"},
                       {404, R"({"code":5,"message":"Not Found","details":[]})"},
                       {429, "<html>429 Too Many Requests</html>"},
                       {502, "<html>502 Bad Gateway</html>"},
+                      {200, "<html>", true},
                       {403, "<html>", true},
                       {0, "", true}};
 

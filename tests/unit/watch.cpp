@@ -1065,6 +1065,12 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     etcd.events(2, 99, {15});
     CHECK(revisions_of(now(w, good).events) == revisions{15});
 
+    // One that is not etcd's, either.
+    etcd.fail(errc::too_large, "<html><title>\"watch_id\":\"2\", \"watch_id\":2 </title>");
+    w.env->pass(1s);
+    etcd.events(2, 99, {16});
+    CHECK(revisions_of(now(w, good).events) == revisions{16});
+
     // If nobody knows whose it is, then it is everybody's.
     etcd.fail(errc::too_large, R"({"result":{"header":{"revision":"9"},"events":[{)");
     auto ended = w.start(good.next());

@@ -38,6 +38,7 @@ public:
     enum class step {
         go,      ///< Make an attempt.
         again,   ///< Prepare another attempt, at once.
+        compare, ///< Likewise, and not where it was made: is the answer as large there, too?
         log_in,  ///< Likewise, with another token.
         pause,   ///< Likewise, after `pause`.
         succeed, ///< The last attempt has done it.
@@ -81,6 +82,10 @@ public:
         strange_ = is_strange(how.code) ? strange_ + 1 : 0;
         left_ = std::max(left_, how.meaning.left);
         const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
+        if (code_ == errc::too_large && endpoints > 1 && !compared_ && !must_not) {
+            compared_ = true;
+            return step::compare;
+        }
         if (!how.meaning.transient || strange_ > endpoints || must_not) {
             if (how.wants_token && !logs_in_) {
                 text_ += "; etcd wants a user: set client_options::credentials";
@@ -141,6 +146,7 @@ private:
     std::size_t made_ = 0;
     std::size_t strange_ = 0; // failures in a row that another attempt will hardly mend
     bool logged_in_anew_ = false;
+    bool compared_ = false;
     effect left_ = effect::none;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";

@@ -41,13 +41,20 @@ public:
         return out;
     }
 
-    const endpoint& pick(TimePoint now) const {
+    /// @param not_there Another one, if there is one; null: any.
+    const endpoint& pick(TimePoint now, const endpoint* not_there = nullptr) const {
         const state* best = &states_[preferred_];
-        if (best->shunned_until <= now) {
+        std::size_t i = 1;
+        if (not_there && best->where == *not_there && states_.size() > 1) {
+            best = &states_[(preferred_ + i++) % states_.size()];
+        } else if (best->shunned_until <= now) {
             return best->where;
         }
-        for (std::size_t i = 1; i < states_.size(); ++i) {
+        for (; i < states_.size(); ++i) {
             const state& s = states_[(preferred_ + i) % states_.size()];
+            if (not_there && s.where == *not_there) {
+                continue;
+            }
             const bool better = s.shunned_until <= now
                                     ? best->shunned_until > now || s.distance < best->distance
                                     : s.shunned_until < best->shunned_until;

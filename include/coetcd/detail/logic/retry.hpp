@@ -28,14 +28,17 @@ struct verdict {
 /// What the lack of a complete answer is to be called: etcd's own answers are too large only where
 /// it has something to say, and never in their headers.
 /// @param http_status Of the answer, as far as it came.
-inline error_code transport_code(const error_code& ec, unsigned http_status) {
-    return ec == errc::too_large && http_status != 200 ? make_error_code(errc::protocol_error) : ec;
+/// @param may_be_large Whether what etcd would say may be over the limit.
+inline error_code transport_code(const error_code& ec, unsigned http_status, bool may_be_large) {
+    const bool foreign = ec == errc::too_large && (http_status != 200 || !may_be_large);
+    return foreign ? make_error_code(errc::protocol_error) : ec;
 }
 
 /// Judges an attempt that got no complete answer.
 /// @param crowded Requests of our own were in its way, and no fault of the endpoint's.
 inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = false) {
-    // An answer that cannot be read says nothing about what the server did.
+    // An answer that cannot be read says nothing about what the server did. One that is too large
+    // may be true: see `attempts`.
     const bool transient = ec != errc::too_large;
     return {sent ? effect::unresolved : effect::none, transient, transient && !crowded};
 }

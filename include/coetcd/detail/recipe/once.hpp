@@ -40,6 +40,7 @@ ask_alone(std::shared_ptr<client_impl> by, txn what, when how) {
         }
         return std::nullopt;
     };
+    how.may_be_large = wire::may_be_large(what);
     std::string body = wire::encode(what);
     answer how_it_went =
         co_await carry(by->cluster_router, rpc::txn, how, std::move(body), std::move(decode));

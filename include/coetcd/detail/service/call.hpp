@@ -28,6 +28,7 @@ struct when {
     lane way = lane::shared;
     std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
     bool can_be_split = false;     ///< See `logic::attempts`.
+    bool may_be_large = false;     ///< The true answer may be over the limit.
     /// Whether anybody still wants it; null if that is certain. Must outlive the call.
     const std::function<bool()>* wanted = nullptr;
 
@@ -101,6 +102,7 @@ carry_for(std::shared_ptr<router> by, when how, std::string body) {
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
 call(std::shared_ptr<router> by, const Request& request, when how) {
+    how.may_be_large = wire::may_be_large(request);
     return carry_for<Request>(std::move(by), how, wire::encode(request));
 }
 

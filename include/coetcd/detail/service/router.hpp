@@ -90,6 +90,7 @@ public:
         const impact does = how.known.value_or(traits(what).usual);
         logic::attempts<time_point> tries(does, how.deadline, login_.needed(), how.can_be_split);
         answer result;
+        std::optional<logic::endpoint> doubted; // its answer is too large: true, or not etcd's
         for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
             if (login_.needed() && what != rpc::authenticate) {
@@ -102,7 +103,7 @@ public:
             if (next == step::give_up) {
                 break;
             }
-            const logic::endpoint where = choice_.pick(now);
+            const logic::endpoint where = choice_.pick(now, doubted ? &*doubted : nullptr);
             const time_point until = tries.repeatable()
                                          ? std::min(how.deadline, after(now, how.attempt_timeout))
                                          : how.deadline;
@@ -115,7 +116,7 @@ public:
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
             }
-            const logic::attempt_end end = assess(r, decode);
+            const logic::attempt_end end = assess(r, decode, how.may_be_large);
             report(what, where, tries.made(), now, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), places);
@@ -123,7 +124,12 @@ public:
             if (next == step::succeed) {
                 result.sent = now;
                 result.by = where;
+                if (doubted && where != *doubted) {
+                    failed(*doubted);
+                }
                 look_around_if_due(now);
+            } else if (next == step::compare) {
+                doubted = where;
             } else if (next == step::pause) {
                 const auto moment = tries.pause(places, env_->random());
                 notifier pause(*env_);
@@ -231,10 +237,12 @@ private:
         }
     }
 
-    static logic::attempt_end assess(const reply& r, const decoder& decode) {
-        if (const error_code ec = logic::transport_code(r.ec, r.status)) {
+    static logic::attempt_end assess(const reply& r, const decoder& decode, bool may_be_large) {
+        if (const error_code ec = logic::transport_code(r.ec, r.status, may_be_large)) {
             // What our own code for it says is for a whole call, and not for one attempt.
-            std::string text = ec == errc::timed_out ? "no answer in time" : ec.message();
+            std::string text = ec == errc::timed_out ? "no answer in time"
+                               : ec != r.ec          ? "the answer is too large to be etcd's"
+                                                     : ec.message();
             if (!r.text.empty()) {
                 text = ec == errc::tls_failed ? r.text : text + ": " + r.text;
             }
@@ -350,7 +358,7 @@ private:
                     co_return;
                 }
                 // That it may not be read does not matter: the member was asked, and answered.
-                const logic::attempt_end end = assess(r, is_range);
+                const logic::attempt_end end = assess(r, is_range, false);
                 if (end.code && end.meaning.blame) {
                     self->failed(where, r.by);
                     break;

@@ -183,7 +183,8 @@ protected:
     /// Handles one message of a stream.
     /// @returns Whether the stream may go on.
     bool dispatch(watch_link& from, reply& r) {
-        if (logic::transport_code(r.ec, r.status) == errc::too_large) {
+        const bool may_be_large = r.ec && wire::begins_message(r.body);
+        if (logic::transport_code(r.ec, r.status, may_be_large) == errc::too_large) {
             from.state.heard_etcd();
             end_oversized(from, r.body);
         }

@@ -292,6 +292,18 @@ stream_message<response_of<Request>> decode_answer(std::string_view body) {
     }
 }
 
+/// Whether a message of a stream, of which there is only the beginning, may be etcd's.
+inline bool begins_message(std::string_view beginning) {
+    for (const std::string_view part : {"{", "\"result\""}) {
+        beginning.remove_prefix(std::min(beginning.find_first_not_of(" \t\r\n"), beginning.size()));
+        if (!beginning.starts_with(part)) {
+            return false;
+        }
+        beginning.remove_prefix(part.size());
+    }
+    return true;
+}
+
 /// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id
 /// before the events.
 /// @returns Nothing if it is not there.

@@ -8,8 +8,11 @@
 #include <coetcd/lease.hpp>
 #include <coetcd/member_status.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <variant>
+#include <vector>
 
 namespace coetcd::detail::wire {
 
@@ -91,5 +94,37 @@ struct request_traits<status_request> : answered_by<rpc::status, member_status> 
 
 template<class Request>
 using response_of = typename request_traits<Request>::response;
+
+// Whether the true answer to a request may be as large as what users have stored. No other one is
+// ever over a limit that anybody would set.
+
+template<class Request>
+bool may_be_large(const Request&) {
+    return false;
+}
+inline bool may_be_large(const range_request& r) {
+    return !r.options.count_only;
+}
+inline bool may_be_large(const put_request& r) {
+    return r.options.prev_kv;
+}
+inline bool may_be_large(const erase_request& r) {
+    return r.options.prev_kv;
+}
+inline bool may_be_large(const lease_time_to_live_request& r) {
+    return r.keys;
+}
+inline bool may_be_large(const lease_leases_request&) {
+    return true;
+}
+inline bool may_be_large(const txn& t) {
+    const auto any = [](const std::vector<op>& operations) {
+        return std::any_of(operations.begin(), operations.end(), [](const op& o) {
+            return std::visit([](const auto& each) { return may_be_large(each); },
+                              static_cast<const op::variant&>(o));
+        });
+    };
+    return any(t.success) || any(t.failure);
+}
 
 } // namespace coetcd::detail::wire

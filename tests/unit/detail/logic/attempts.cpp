@@ -167,12 +167,32 @@ TEST_CASE("what may be repeated is, and the first success counts", "[logic][atte
          {step::again, step::pause, step::again, step::pause, step::succeed},
          {},
          effect::unresolved},
-        {"or is too large", {too_large()}, {step::give_up}, errc::too_large, effect::unresolved},
+        {"or is too large",
+         {too_large(), too_large()},
+         {step::compare, step::give_up},
+         errc::too_large,
+         effect::unresolved},
+        {"and cannot be compared",
+         {too_large(), lost(), too_large()},
+         {step::compare, step::pause, step::give_up},
+         errc::too_large,
+         effect::unresolved},
+        {"but not where it is true",
+         {too_large(), success()},
+         {step::compare, step::succeed},
+         {},
+         effect::unresolved},
     };
     for (const row& r : rows) {
         check(r, impact::none, false, 2);
         check(r, impact::idempotent, false, 2);
     }
+}
+
+TEST_CASE("a single endpoint has the last word on how large an answer is", "[logic][attempts]") {
+    const row large{"it is", {too_large()}, {step::give_up}, errc::too_large, effect::unresolved};
+    check(large, impact::none, false, 1);
+    check(large, impact::idempotent, false, 1);
 }
 
 TEST_CASE("what must not be repeated is not, once it may have been applied", "[logic][attempts]") {

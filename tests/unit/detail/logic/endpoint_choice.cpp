@@ -41,6 +41,10 @@ public:
         : choice_(cluster(count), chance) {}
     std::size_t size() const { return choice_.size(); }
     std::size_t pick(time_point now) const { return choice_.pick(now).port - 1U; }
+    std::size_t pick_but(std::size_t i, time_point now) const {
+        const endpoint not_there = at(i);
+        return choice_.pick(now, &not_there).port - 1U;
+    }
     void succeeded(std::size_t i) { choice_.succeeded(at(i)); }
     void failed(std::size_t i, time_point now) { choice_.failed(at(i), now); }
     void measured(std::size_t i, std::chrono::nanoseconds t) { choice_.measured(at(i), t); }
@@ -96,6 +100,21 @@ TEST_CASE("an endpoint that failed makes room for the next one", "[logic][endpoi
     CHECK(d.pick(start) == 0);
     d.failed(0, start);
     CHECK(d.pick(start) == 2);
+}
+
+TEST_CASE("another endpoint can be had, if there is one", "[logic][endpoint_choice]") {
+    choice c(3, 1);
+    CHECK(c.pick_but(1, start) == 2);
+    CHECK(c.pick_but(2, start) == 1);
+    c.measured(2, 8ms);
+    c.measured(0, 5ms);
+    CHECK(c.pick_but(1, start) == 0);
+    c.failed(0, start);
+    CHECK(c.pick_but(1, start) == 2);
+    c.failed(2, start + 1ms);
+    CHECK(c.pick_but(1, start) == 0); // sooner than the other
+    CHECK(c.pick_but(0, start) == 1);
+    CHECK(choice(1, 0).pick_but(0, start) == 0);
 }
 
 TEST_CASE("a client does not go back by itself from one that works", "[logic][endpoint_choice]") {

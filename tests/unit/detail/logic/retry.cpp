@@ -153,7 +153,7 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
     // Others of ours were in its way.
     CHECK(judge_transport(errc::timed_out, false, true).transient);
     CHECK_FALSE(judge_transport(errc::timed_out, false, true).blame);
-    // Another endpoint would give the same answer.
+    // It may be true.
     const verdict v = judge_transport(errc::too_large, true);
     CHECK(v.left == effect::unresolved);
     CHECK_FALSE(v.transient);
@@ -161,12 +161,15 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
 }
 
 TEST_CASE("what is too large is etcd's only in the body of what it has to say", "[logic][retry]") {
-    CHECK(transport_code(errc::too_large, 200) == errc::too_large);
-    for (const unsigned status : {0U, 302U, 403U, 502U}) {
-        CHECK(transport_code(errc::too_large, status) == errc::protocol_error);
+    CHECK(transport_code(errc::too_large, 200, true) == errc::too_large);
+    CHECK(transport_code(errc::too_large, 200, false) == errc::protocol_error);
+    for (const bool may_be_large : {false, true}) {
+        for (const unsigned status : {0U, 302U, 403U, 502U}) {
+            CHECK(transport_code(errc::too_large, status, may_be_large) == errc::protocol_error);
+        }
+        CHECK(transport_code(errc::timed_out, 0, may_be_large) == errc::timed_out);
+        CHECK_FALSE(transport_code(error_code(), 403, may_be_large));
     }
-    CHECK(transport_code(errc::timed_out, 0) == errc::timed_out);
-    CHECK_FALSE(transport_code(error_code(), 403));
 }
 
 TEST_CASE("a call may succeed later unless it was refused", "[logic][retry]") {

@@ -888,6 +888,7 @@ TEST_CASE("one bad address of a name is of no account", "[net][default_env]") {
         page("200 OK", "<html>hello</html>"),
         page("403 Forbidden", "<html>403 Forbidden</html>"),
         page("503 Service Unavailable", R"({"code":14,"message":"etcdserver: no leader"})"),
+        "HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n<html>",
     };
     for (const std::string& each : pages) {
         CAPTURE(each);

@@ -158,6 +158,7 @@ public:
     std::vector<std::chrono::nanoseconds> times; ///< Of the requests, since the start.
     std::chrono::nanoseconds took{0};
     lane way = lane::shared;
+    bool may_be_large = false; ///< The answers.
 
     router& cluster_router() { return *router_; }
     const std::shared_ptr<router>& shared_router() const { return router_; }
@@ -166,6 +167,7 @@ private:
     when spec(bool may_repeat, bool writes, std::chrono::nanoseconds timeout) const {
         when how = terms(*env, timeout, may_repeat, writes);
         how.way = way;
+        how.may_be_large = may_be_large;
         return how;
     }
     asio::awaitable<void> run(when how, std::optional<answer>& result) {
@@ -550,17 +552,88 @@ TEST_CASE("an error never says both that nothing was changed and that something 
     }
 }
 
-TEST_CASE("an answer over the limit is not asked for again", "[router]") {
+TEST_CASE("an answer over the limit is asked for once more, elsewhere", "[router]") {
+    for (const std::size_t count : {std::size_t{1}, size}) {
+        for (const bool writes : {false, true}) {
+            router_fixture f(count);
+            f.may_be_large = true;
+            f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
+            CHECK(f.call(idempotent, writes).ec == errc::too_large);
+            CHECK(f.env->calls.size() == std::min<std::size_t>(count, 2));
+            CHECK(f.endpoints_asked() == f.env->calls.size());
+            CHECK(f.took < 1s);
+        }
+        router_fixture f(count);
+        f.may_be_large = true;
+        f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
+        CHECK(f.call(!idempotent, changes).ec == errc::outcome_unknown);
+        CHECK(f.env->calls.size() == 1);
+    }
+}
+
+TEST_CASE("who alone gives a large answer is at fault", "[router]") {
+    router_fixture f;
+    f.may_be_large = true;
+    int bad = 0;
+    f.env->on_call = [&](const call_request& q, reply& r) {
+        bad = bad == 0 ? q.to.port : bad;
+        r.body = good(q);
+        if (q.to.port == bad) {
+            r.ec = errc::too_large;
+        }
+    };
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    CHECK(f.env->calls.size() == 2);
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    CHECK(f.env->calls.size() == 3); // it is not asked again so soon
+    // But not if the others give it, too: then it is true.
+    router_fixture g;
+    g.may_be_large = true;
+    g.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
+    CHECK(g.call(idempotent, !changes).ec == errc::too_large);
+    const int first = g.env->calls.front().to.port;
+    g.env->on_call = [](const call_request& q, reply& r) { r.body = good(q); };
+    CHECK_FALSE(g.call(idempotent, !changes).ec);
+    CHECK(g.env->calls.back().to.port == first);
+}
+
+TEST_CASE("a large answer to what has no large one is not etcd's", "[router]") {
     for (const bool writes : {false, true}) {
         router_fixture f;
         f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
-        CHECK(f.call(idempotent, writes).ec == errc::too_large);
-        CHECK(f.env->calls.size() == 1);
+        const answer a = f.call(idempotent, writes);
+        CHECK(a.ec == (writes ? errc::outcome_unknown : errc::protocol_error));
+        CHECK_THAT(a.text, support::contains("too large to be etcd's"));
+        CHECK(f.endpoints_asked() == size);
+        CHECK(f.took == 5s);
     }
     router_fixture f;
-    f.env->on_call = [](const call_request&, reply& r) { r.ec = errc::too_large; };
-    CHECK(f.call(!idempotent, changes).ec == errc::outcome_unknown);
-    CHECK(f.env->calls.size() == 1);
+    f.env->on_call = [left = 2](const call_request& q, reply& r) mutable {
+        r.body = good(q);
+        if (left-- > 0) {
+            r.ec = errc::too_large;
+        }
+    };
+    CHECK_FALSE(f.call(idempotent, changes).ec);
+    CHECK(f.endpoints_asked() == size);
+}
+
+TEST_CASE("who answers a look around at great length does not work", "[router]") {
+    router_fixture f;
+    int bad = 0;
+    f.env->on_call = [&](const call_request& q, reply& r) {
+        r.body = good(q);
+        if (q.what == rpc::range && q.to.port == bad) {
+            r.ec = errc::too_large;
+        }
+    };
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    bad = f.env->calls.back().to.port; // where all goes
+    f.env->pass(2s);
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    f.env->pass(50ms); // it has looked around
+    CHECK_FALSE(f.call(idempotent, !changes).ec);
+    CHECK(f.env->calls.back().to.port != bad);
 }
 
 TEST_CASE("the deadline is for all attempts together", "[router]") {

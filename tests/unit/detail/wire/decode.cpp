@@ -606,3 +606,14 @@ TEST_CASE("the watch of a message is found in its beginning", "[wire][decode]") 
         CHECK(find_watch_id(none) == id());
     }
 }
+
+TEST_CASE("the beginning of a message of a stream tells whether it may be etcd's",
+          "[wire][decode]") {
+    CHECK(begins_message(R"({"result":{"header":{)"));
+    CHECK(begins_message(" { \"result\" : {"));
+    CHECK_FALSE(begins_message(""));
+    CHECK_FALSE(begins_message("{"));
+    CHECK_FALSE(begins_message("<html>"));
+    CHECK_FALSE(begins_message(R"({"error":{)"));
+    CHECK_FALSE(begins_message(R"(["result")"));
+}

@@ -37,3 +37,31 @@ TEST_CASE("each request has its call and its answer", "[wire][requests]") {
     check<member_list_request, member_list_response>(rpc::member_list);
     check<status_request, coetcd::member_status>(rpc::status);
 }
+
+TEST_CASE("what users have stored makes an answer large, and nothing else does",
+          "[wire][requests]") {
+    range_options count;
+    count.count_only = true;
+    put_options old;
+    old.prev_kv = true;
+    erase_options erased;
+    erased.prev_kv = true;
+    CHECK(may_be_large(range_request("k")));
+    CHECK_FALSE(may_be_large(range_request("k", count)));
+    CHECK(may_be_large(put_request("k", "v", old)));
+    CHECK_FALSE(may_be_large(put_request("k", "v")));
+    CHECK(may_be_large(erase_request("k", erased)));
+    CHECK_FALSE(may_be_large(erase_request("k")));
+    CHECK(may_be_large(lease_leases_request()));
+    CHECK(may_be_large(lease_time_to_live_request{7, true}));
+    CHECK_FALSE(may_be_large(lease_time_to_live_request{7, false}));
+    CHECK_FALSE(may_be_large(lease_keep_alive_request{7}));
+    CHECK_FALSE(may_be_large(lease_grant_request{}));
+    CHECK_FALSE(may_be_large(member_list_request()));
+    CHECK_FALSE(may_be_large(status_request()));
+    CHECK_FALSE(may_be_large(txn().then(op::put("k", "v"), op::erase("k"))));
+    CHECK(may_be_large(txn().then(op::put("k", "v"), op::range("k"))));
+    CHECK(may_be_large(txn().otherwise(op::range("k"))));
+    CHECK(may_be_large(txn().otherwise(op::nested(txn().then(op::put("k", "v", old))))));
+    CHECK_FALSE(may_be_large(txn().otherwise(op::nested(txn().then(op::range("k", count))))));
+}
