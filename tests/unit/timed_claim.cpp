@@ -340,6 +340,40 @@ TEST_CASE("claim_for() fails if etcd has told nothing in its time", "[timed_clai
     CHECK(w.env->now() - began == 800ms);
 }
 
+TEST_CASE("a claim whose answers are lost says only that nothing was changed", "[timed_claim]") {
+    const auto what_of = [](auto& failed) -> std::string {
+        try {
+            (void)failed.get();
+        } catch (const coetcd::error& e) {
+            CHECK(e.code() == errc::timed_out);
+            return e.what();
+        }
+        return "it has not failed";
+    };
+    for (const rpc lost : {rpc::lease_grant, rpc::txn}) {
+        world w;
+        const coetcd::client client = w.client();
+        w.env->decide = [lost](const call_request& r) {
+            scripted_env::fate f;
+            f.answered = r.what != lost;
+            return f;
+        };
+        auto trying = w.start(coetcd::try_claim(client, "job", 60s));
+        auto waiting = w.start(coetcd::claim_for(client, "job", 60s, 5s));
+        w.env->pass(11s);
+        for (const std::string& what : {what_of(trying), what_of(waiting)}) {
+            CAPTURE(what);
+            CHECK_THAT(what, support::contains("nothing was changed"));
+            CHECK_THAT(what, !support::contains("may have been applied"));
+            CHECK_THAT(what, !support::contains("may have done it"));
+        }
+        w.env->decide = nullptr;
+        w.env->pass(10s);
+        CHECK(w.etcd->keys.empty());
+        CHECK(w.etcd->leases() == 0);
+    }
+}
+
 TEST_CASE("a claim that could not be given back says so, and can be asked again", "[timed_claim]") {
     world w;
     const coetcd::client client = w.client();

@@ -44,7 +44,12 @@ public:
         }
         std::string text = "no session: ";
         if (failure_) {
-            text += std::string("the last attempt to open one failed: ") + failure_->what();
+            text += "the last attempt to open one failed: ";
+            if (failure_->code() == errc::outcome_unknown) { // nothing that anybody sees
+                text += words_of(*failure_) + "; a lease that it may have left is given back";
+            } else {
+                text += failure_->what();
+            }
         } else if (end_ != session_end::none) {
             text += std::string("the last one was lost (") + describe(end_) +
                     "), the next one is not open yet";

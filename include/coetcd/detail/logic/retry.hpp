@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace coetcd::detail::logic {
@@ -111,6 +112,16 @@ inline verdict judge(const wire::status& s) {
 inline bool is_passing(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
            ec == errc::protocol_error; // etcd may be back behind what answers in its place
+}
+
+/// What an error says besides what its code does.
+inline std::string words_of(const error& e) {
+    std::string words = e.what();
+    const std::string of_code = ": " + e.code().what();
+    if (words.ends_with(of_code)) {
+        words.resize(words.size() - of_code.size());
+    }
+    return words;
 }
 
 /// Whether etcd takes no puts because its quota is used up. It still erases.

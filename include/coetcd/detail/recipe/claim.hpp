@@ -146,7 +146,8 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
     } catch (const error& e) {
         guard.pending = e.code() == errc::outcome_unknown;
         if (guard.pending) {
-            throw error(errc::timed_out, e.what()); // nothing stays of it
+            throw error(errc::timed_out, // nothing stays of it
+                        logic::words_of(e) + "; a lease that it may have left is given back");
         }
         throw;
     }

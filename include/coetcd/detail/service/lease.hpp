@@ -73,7 +73,8 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
 
 /// @throws error if it was refused: `errc::outcome_unknown` if an earlier attempt may have done it.
 inline void check_grant(const outcome<lease_grant_response>& granted) {
-    if (granted.ec && granted.left == logic::effect::unresolved) {
+    if (granted.ec && granted.ec != errc::outcome_unknown &&
+        granted.left == logic::effect::unresolved) {
         throw error(errc::outcome_unknown,
                     granted.text +
                         "; an earlier attempt, which was not answered, may have done it");

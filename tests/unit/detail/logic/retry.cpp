@@ -223,3 +223,10 @@ TEST_CASE("the pause between attempts doubles up to a limit, with a jitter of a 
     CHECK(backoff(9, 0, 10ms, 20ms) == 10ms);
     CHECK(backoff(0, 0, 0ms, 0ms) == 0ms);
 }
+
+TEST_CASE("the words of an error are what was said besides its code", "[logic][retry]") {
+    CHECK(words_of(error(errc::outcome_unknown, "grant: no answer")) == "grant: no answer");
+    CHECK(words_of(error(server_errc::not_found, "")) == "");
+    const error twice(errc::timed_out, error(errc::timed_out, "why").what());
+    CHECK(words_of(twice) == error(errc::timed_out, "why").what());
+}
