@@ -3,6 +3,7 @@
 #include <coetcd/detail/logic/once.hpp>
 #include <coetcd/exactly_once.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/shared_mutex.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -128,6 +129,64 @@ TEST_CASE("the timeout of a handle counts for its sessions and their locks", "[d
     CHECK(about(took(w.start(free.try_lock())), 700ms));
     CHECK(about(took(w.start(other.unlock())), 700ms));
     w.env->decide = nullptr;
+}
+
+TEST_CASE("the timeout of a handle counts if it is longer than the client's, too", "[deadlines]") {
+    world w;
+    coetcd::client_options o;
+    o.request_timeout = 1s;
+    const coetcd::client client = w.client(o);
+    const coetcd::client patient = client.with_timeout(30s);
+    coetcd::session session = w.await(coetcd::session::open(patient, {60s}));
+    // Nothing gets through for a time that only the handle's patience outlasts.
+    const auto rides_out = [&w](auto operation) {
+        lose(w, rpc::txn);
+        w.env->pass(10s);
+        CHECK_FALSE(operation.ended());
+        w.env->decide = nullptr;
+        w.env->pass(3s);
+        REQUIRE(operation.ended());
+        return operation.get();
+    };
+    SECTION("unlock()") {
+        coetcd::mutex m(session, "m");
+        w.await(m.lock());
+        CHECK(rides_out(w.start(m.unlock())));
+    }
+    SECTION("try_lock()") {
+        coetcd::mutex m(session, "m");
+        CHECK(rides_out(w.start(m.try_lock())));
+    }
+    SECTION("another mode") {
+        coetcd::shared_mutex m(session, "m");
+        coetcd::held_lock held = w.await(m.scoped_lock_shared());
+        CHECK(rides_out(w.start(held.try_upgrade())));
+        lose(w, rpc::txn);
+        auto lowering = w.start(held.downgrade());
+        w.env->pass(10s);
+        CHECK_FALSE(lowering.ended());
+        w.env->decide = nullptr;
+        w.env->pass(3s);
+        CHECK(lowering.succeeded());
+    }
+    SECTION("resume()") {
+        coetcd::mutex m(session, "m");
+        w.await(m.lock());
+        (void)session.orphan();
+        const coetcd::session heir =
+            w.await(coetcd::session::adopt(patient, session.lease())).value();
+        coetcd::mutex own(heir, "m");
+        CHECK(rides_out(w.start(own.resume())));
+    }
+    SECTION("but not of a handle that is no longer") {
+        const coetcd::session hasty = w.await(coetcd::session::open(client, {60s}));
+        coetcd::mutex m(hasty, "m");
+        w.await(m.lock());
+        lose(w, rpc::txn);
+        auto unlocking = w.start(m.unlock());
+        w.env->pass(1200ms);
+        CHECK(unlocking.code() == errc::outcome_unknown);
+    }
 }
 
 TEST_CASE("once all handles are gone nothing goes on for long, whatever request_timeout is",

@@ -170,6 +170,7 @@ public:
     /// A request of ours, on its way.
     std::shared_ptr<lane_part> submit(std::shared_ptr<lane_part> part) {
         part->not_after = std::min(part->not_after, not_after_);
+        part->patience = session->request_timeout;
         part->on_end = [weak = weak_from_this()] {
             if (const auto self = weak.lock()) {
                 self->changed.notify_all();

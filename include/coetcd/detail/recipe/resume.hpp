@@ -62,6 +62,7 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     const auto part = std::make_shared<lane_part>(logic::confirm_legacy(keys, create_revision));
     part->likely = true;
     part->not_after = deadline;
+    part->patience = s->request_timeout;
     part->on_end = [&answered] { answered.notify_all(); };
     const withdrawn_at_end unless_over{*s->owner->transactions, part};
     s->owner->transactions->submit(part);

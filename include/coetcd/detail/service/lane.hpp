@@ -41,6 +41,7 @@ public:
     bool likely = false;  ///< Its conditions are expected to hold.
     bool asks_why = true; ///< If they do not, do what is to be done then, at one more request.
     time_point not_after = time_point::max(); ///< It is not sent then any more.
+    std::chrono::nanoseconds patience{0};     ///< A request with it may take so long.
     std::function<void()> on_end;             ///< Called once it is over; must not wait.
 
     // The outcome.
@@ -72,7 +73,8 @@ private:
 /// others, is bounded. One of the two is never taken by patient ones alone.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
-    /// @param request_timeout How long a request may take, from when it is sent.
+    /// @param request_timeout How long a request may take, from when it is sent, unless one of its
+    ///   transactions has more patience.
     transaction_lane(std::shared_ptr<router> r,
                      std::chrono::nanoseconds request_timeout,
                      std::chrono::nanoseconds attempt_timeout)
@@ -237,10 +239,12 @@ private:
 
     time_point deadline(const parts& batch) const {
         time_point last = time_point::min();
+        std::chrono::nanoseconds patience = request_timeout_;
         for (const auto& part : batch) {
             last = std::max(last, part->not_after);
+            patience = std::max(patience, part->patience);
         }
-        return std::min(last, after(env_.now(), request_timeout_));
+        return std::min(last, after(env_.now(), patience));
     }
 
     void land(parts batch, const answer& a, std::optional<std::vector<txn_response>> answers) {
