@@ -2,6 +2,7 @@
 // Deadlines, and what is told of what did not happen in time.
 #include <coetcd/detail/logic/once.hpp>
 #include <coetcd/exactly_once.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/shared_mutex.hpp>
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -62,6 +64,23 @@ void cancel(world& w, support::background<T>& operation) {
     w.env->pass(10ms);
     operation.cancel();
     w.env->pass(10ms);
+}
+
+/// An operation that has ended, and says what the user of a lock needs.
+template<class T>
+void check_denied(support::background<T>& operation,
+                  const std::string& name,
+                  const std::string& more = "") {
+    REQUIRE(operation.ended());
+    REQUIRE(operation.code() == coetcd::server_errc::permission_denied);
+    try {
+        (void)operation.get();
+    } catch (const coetcd::error& e) {
+        CAPTURE(e.what());
+        CHECK_THAT(e.what(),
+                   support::contains("read and write the keys from \"" + name +
+                                     ".\" up to, but not including, \"" + name + "0\"" + more));
+    }
 }
 
 } // namespace
@@ -385,15 +404,73 @@ TEST_CASE("who is denied a lock is told what its user needs", "[deadlines][mutex
     };
     auto locking = w.start(mutex.lock());
     w.env->pass(1s);
-    REQUIRE(locking.code() == coetcd::server_errc::permission_denied);
-    try {
-        locking.get();
-    } catch (const coetcd::error& e) {
-        CAPTURE(e.what());
-        CHECK_THAT(e.what(),
-                   support::contains("read and write the keys from \"orders/42.\" up to, but not "
-                                     "including, \"orders/420\""));
+    check_denied(locking, "orders/42");
+}
+
+TEST_CASE("who is denied what it has is told what its user needs, too", "[deadlines][mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+    coetcd::shared_mutex mutex(session, "m");
+    coetcd::held_lock held = w.await(mutex.scoped_lock());
+    rpc denied = rpc::txn;
+    bool denies = false;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        serve(q, r);
+        if (denies && q.what == denied) {
+            r.status = 403;
+            r.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        }
+    };
+    SECTION("unlock()") {
+        denies = true;
+        auto unlocking = w.start(held.unlock());
+        w.env->pass(50ms);
+        check_denied(unlocking, "m");
     }
+    SECTION("downgrade()") {
+        denies = true;
+        auto lowering = w.start(held.downgrade());
+        w.env->pass(50ms);
+        check_denied(lowering, "m");
+    }
+    SECTION("try_upgrade()") {
+        w.await(held.downgrade());
+        denies = true;
+        auto raising = w.start(held.try_upgrade());
+        w.env->pass(50ms);
+        check_denied(raising, "m");
+    }
+    SECTION("several names") {
+        std::vector<coetcd::lock_part> names;
+        names.emplace_back("a");
+        names.emplace_back("b");
+        coetcd::multi_lock several(session, std::move(names));
+        coetcd::held_locks both = w.await(several.scoped_lock());
+        denies = true;
+        auto unlocking = w.start(both.unlock());
+        w.env->pass(50ms);
+        check_denied(unlocking, "a", ", and so on for each name");
+    }
+    SECTION("resume()") {
+        coetcd::mutex m(session, "r");
+        w.await(m.lock());
+        (void)session.orphan();
+        const coetcd::session heir =
+            w.await(coetcd::session::adopt(client, session.lease())).value();
+        coetcd::mutex own(heir, "r");
+        for (const rpc which : {rpc::range, rpc::txn}) {
+            denied = which;
+            denies = true;
+            auto resuming = w.start(own.resume());
+            w.env->pass(50ms);
+            check_denied(resuming, "r");
+        }
+        denies = false;
+        CHECK(w.await(own.resume()));
+    }
+    denies = false;
+    w.env->pass(1s);
 }
 
 TEST_CASE("the checks of ten thousand held locks delay no renewal", "[deadlines][session]") {

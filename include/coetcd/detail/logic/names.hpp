@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/error.hpp>
+
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -23,6 +25,17 @@ inline void require_name(const std::string& name) {
 inline std::string needed_permission(const std::string& name) {
     return "its user needs to read and write the keys from \"" + name +
            ".\" up to, but not including, \"" + name + "0\"";
+}
+
+/// What is to be added to an error about a lock.
+/// @param name Fit to be printed.
+/// @param first_of_many It is one of several.
+inline std::string
+if_denied(const error_code& ec, const std::string& name, bool first_of_many = false) {
+    if (ec != server_errc::permission_denied) {
+        return {};
+    }
+    return "; " + needed_permission(name) + (first_of_many ? ", and so on for each name" : "");
 }
 
 /// A key of a queue: `<name>/<line><id>`.

@@ -18,11 +18,10 @@ namespace coetcd::detail {
 /// @throws error Says also what a user needs who was denied it.
 inline void check_lock_answer(const answer& a, const std::string& name, const char* call) {
     if (a.ec) {
-        std::string text = std::string(call) + " \"" + wire::printable(name) + "\": " + a.text;
-        if (a.ec == server_errc::permission_denied) {
-            text += "; " + logic::needed_permission(wire::printable(name));
-        }
-        throw error(a.ec, text);
+        const std::string shown = wire::printable(name);
+        throw error(a.ec,
+                    std::string(call) + " \"" + shown + "\": " + a.text +
+                        logic::if_denied(a.ec, shown));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/leaving.hpp>
 #include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
@@ -103,6 +104,10 @@ public:
             text += " and " + std::to_string(names.size() - 1) + " more";
         }
         return text;
+    }
+    /// Likewise, at their ends: what the user lacks if it was denied something.
+    std::string if_denied(const error_code& ec) const {
+        return logic::if_denied(ec, wire::printable(names.front()), names.size() > 1);
     }
     /// @throws error if the session has ended.
     void require_session() const {

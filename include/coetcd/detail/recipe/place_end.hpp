@@ -298,7 +298,7 @@ inline void place::all_over() {
 inline void place::throw_trouble() const {
     for (const leaving& l : leaving_) {
         if (l.trouble) {
-            throw error(l.trouble, leaving_title() + l.trouble_text);
+            throw error(l.trouble, leaving_title() + l.trouble_text + if_denied(l.trouble));
         }
     }
 }

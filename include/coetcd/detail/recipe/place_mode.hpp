@@ -160,8 +160,10 @@ inline asio::awaitable<void> place::until_lowered(std::shared_ptr<place> self) {
     const time_point deadline = after(s.world.now(), s.request_timeout + grace);
     while (self->raise_ || self->lowering_) {
         if (self->lowering_ && self->lowering_->trouble) {
-            throw error(self->lowering_->trouble,
-                        self->title() + ", downgrade: " + self->lowering_->trouble_text);
+            const leaving& l = *self->lowering_;
+            throw error(l.trouble,
+                        self->title() + ", downgrade: " + l.trouble_text +
+                            self->if_denied(l.trouble));
         }
         const bool in_time = co_await self->changed.wait(deadline);
         self->require_held(call);
@@ -286,7 +288,7 @@ place::throw_refused(const char* call, const error_code& ec, const std::string& 
         throw loss();
     }
     const error_code told = logic::is_passing(ec) ? make_error_code(errc::timed_out) : ec;
-    throw error(told, title() + ", " + call + ": " + text);
+    throw error(told, title() + ", " + call + ": " + text + if_denied(ec));
 }
 
 } // namespace coetcd::detail

@@ -412,12 +412,7 @@ private:
         }
     }
     [[noreturn]] void fail(const error_code& ec) const {
-        std::string text = attempt_->title() + ": " + trouble_;
-        if (ec == server_errc::permission_denied) {
-            text += "; " + logic::needed_permission(wire::printable(attempt_->names.front()));
-            text += attempt_->names.size() > 1 ? ", and so on for each name" : "";
-        }
-        throw error(ec, text);
+        throw error(ec, attempt_->title() + ": " + trouble_ + attempt_->if_denied(ec));
     }
 
     const std::shared_ptr<session_impl> session_;

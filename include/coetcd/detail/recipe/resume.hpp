@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/service/call.hpp>
@@ -46,13 +47,24 @@ private:
     bool accepted_ = false;
 };
 
+/// @throws error if a request on the way to a hold has failed.
+inline void check_resumed(const error_code& ec,
+                          const std::string& text,
+                          const std::string& title,
+                          const std::string& name) {
+    if (ec) {
+        throw error(ec, title + ": " + text + logic::if_denied(ec, wire::printable(name)));
+    }
+}
+
 /// Tells whether a life of a key of the session's lease is the oldest of its queue, by a
 /// transaction that goes through etcd's consensus.
 inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
                                        logic::claim where,
                                        std::int64_t create_revision,
                                        time_point deadline,
-                                       std::string title) {
+                                       std::string title,
+                                       std::string name) {
     const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
     const asio::cancellation_type cancelled_before = stop.cancelled();
     logic::attempt_keys keys;
@@ -69,9 +81,7 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     while (!part->over) {
         (void)co_await answered.wait();
     }
-    if (part->ec) {
-        throw error(part->ec, title + ": " + part->text);
-    }
+    check_resumed(part->ec, part->text, title, name);
     const logic::standing now = logic::after_confirm(part->response, keys, create_revision);
     s->require_alive(title);
     if (stop.cancelled() != cancelled_before) {
@@ -87,7 +97,7 @@ inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string nam
     const when in_time = s->owner->within(s->request_timeout);
     const range_request queue = logic::whole_queue(name);
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
-    read.check();
+    check_resumed(read.ec, read.text, title, name);
     s->require_alive(title);
     const logic::legacy left = logic::legacy_of(read.response.kvs, name, s->lease(), s->nonce());
 
@@ -102,7 +112,7 @@ inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string nam
         }
         bool holds = i == 0 && left.owns;
         if (holds) {
-            holds = co_await is_oldest(s, claim, k.create_revision, in_time.deadline, title);
+            holds = co_await is_oldest(s, claim, k.create_revision, in_time.deadline, title, name);
         }
         claimed.accept();
         // If it is not taken it is given up here.
@@ -139,7 +149,7 @@ inline asio::awaitable<std::shared_ptr<place>> inherit_life(std::shared_ptr<sess
     }
     logic::claim claim = logic::legacy_claim(name, id, s->lease(), s->nonce());
     const when in_time = s->owner->within(s->request_timeout);
-    const bool holds = co_await is_oldest(s, claim, create_revision, in_time.deadline, title);
+    const bool holds = co_await is_oldest(s, claim, create_revision, in_time.deadline, title, name);
     if (holds) {
         claimed.accept();
         const bool has_epoch = logic::is_slot(id, s->lease());
