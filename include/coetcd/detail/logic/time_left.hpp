@@ -23,4 +23,11 @@ std::chrono::nanoseconds time_left(std::chrono::time_point<Clock, Duration> then
     return std::chrono::duration_cast<nanoseconds>(left);
 }
 
+/// Whether what is due `then`, and had to wait for others of ours since it was `asked` for, is not
+/// to be sent any more: the answer would come too late, and be in the way of others.
+template<class TimePoint>
+bool is_nearly_due(TimePoint then, TimePoint asked, TimePoint now) {
+    return now >= then || time_left(then, now) < time_left(then, asked) / 10;
+}
+
 } // namespace coetcd::detail::logic

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
@@ -313,8 +314,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     bool late = false;
     if (place.waited) { // for others of ours: that is not the endpoint's time
         request.deadline = std::min(request.latest, after(begins, allowed));
-        // The answer to what is nearly due would come too late, and be in the way of others.
-        late = request.latest - begins < (request.latest - asked) / 10;
+        late = logic::is_nearly_due(request.latest, asked, begins);
     }
     if (!place || late || begins >= request.deadline) {
         result.ec = errc::timed_out;

@@ -6,6 +6,7 @@
 #include <coetcd/detail/logic/group.hpp>
 #include <coetcd/detail/logic/landing.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/error.hpp>
@@ -40,7 +41,7 @@ public:
     rank order = rank::pressing;
     bool likely = false;  ///< Its conditions are expected to hold.
     bool asks_why = true; ///< If they do not, do what is to be done then, at one more request.
-    time_point not_after = time_point::max(); ///< It is not sent then any more.
+    time_point not_after = time_point::max(); ///< It is not sent then, or shortly before.
     std::chrono::nanoseconds patience{0};     ///< A request with it may take so long.
     std::function<void()> on_end;             ///< Called once it is over; must not wait.
 
@@ -61,6 +62,7 @@ private:
         }
         return likely && !nested_ ? logic::group::form::flat : logic::group::form::nested;
     }
+    time_point asked_{}; // when it was submitted
     bool alone_ = false;
     bool nested_ = false;
     bool doubtful_ = false; ///< See `logic::landing`.
@@ -87,6 +89,7 @@ public:
     /// together.
     void submit(std::shared_ptr<lane_part> part) {
         wake();
+        part->asked_ = env_.now();
         queue_of(*part).push_back(std::move(part));
     }
 
@@ -171,7 +174,7 @@ private:
             if (part->over) {
                 continue; // it was withdrawn
             }
-            if (now >= part->not_after) {
+            if (logic::is_nearly_due(part->not_after, part->asked_, now)) {
                 late.push_back(std::move(part));
             } else if (batch.size() < room && g.add(part->what, part->puts, part->form())) {
                 batch.push_back(std::move(part));

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 using namespace std::chrono;
+using coetcd::detail::logic::is_nearly_due;
 using coetcd::detail::logic::time_left;
 
 TEST_CASE("the time that is left is told exactly", "[logic][time_left]") {
@@ -26,4 +27,18 @@ TEST_CASE("a time beyond what can be told is as far as can be told", "[logic][ti
     CHECK(time_left(sys_seconds::max(), today) == nanoseconds::max());
     CHECK(time_left(sys_seconds::min(), today) == nanoseconds::min());
     CHECK(time_left(time_point<system_clock, hours>::max(), today) == nanoseconds::max());
+}
+
+TEST_CASE("what has less than a tenth of its time left is nearly due", "[logic][time_left]") {
+    using clock = std::chrono::steady_clock;
+    const clock::time_point asked(1000h);
+    const clock::time_point then = asked + 10s;
+    CHECK_FALSE(is_nearly_due(then, asked, asked));
+    CHECK_FALSE(is_nearly_due(then, asked, asked + 9s));
+    CHECK(is_nearly_due(then, asked, asked + 9s + 1ns));
+    CHECK(is_nearly_due(then, asked, then));
+    CHECK(is_nearly_due(then, asked, then + 1h));
+    CHECK_FALSE(is_nearly_due(asked + 1ns, asked, asked));
+    CHECK(is_nearly_due(asked, asked, asked));
+    CHECK_FALSE(is_nearly_due(clock::time_point::max(), asked, asked + 1h));
 }

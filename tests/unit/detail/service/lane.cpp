@@ -415,18 +415,35 @@ TEST_CASE("a request that fails for a while is not taken apart", "[service][lane
 TEST_CASE("what there is no time left for is not sent", "[service][lane]") {
     lane_fixture f;
     f.occupy();
-    const auto parts = put_all({"a", "b", "c"});
+    const auto parts = put_all({"a", "b", "c", "d"});
     parts[0]->not_after = f.w.env->now() + round_trip;
     parts[1]->not_after = f.w.env->now() + round_trip + 1ns;
+    // More than a tenth is left.
+    parts[2]->not_after = f.w.env->now() + std::chrono::nanoseconds(round_trip) * 10 / 9 + 1us;
     f.submit(parts);
     f.finish();
-    CHECK(f.requests() == strings{"b c"});
-    CHECK(parts[0]->over);
-    CHECK(parts[0]->ec == errc::timed_out);
-    CHECK(parts[0]->left == effect::none);
-    CHECK_FALSE(parts[0]->text.empty());
-    check_done(parts[1], true);
+    CHECK(f.requests() == strings{"c d"});
+    for (const part_ptr& late : {parts[0], parts[1]}) {
+        CHECK(late->over);
+        CHECK(late->ec == errc::timed_out);
+        CHECK(late->left == effect::none);
+        CHECK_FALSE(late->text.empty());
+    }
     check_done(parts[2], true);
+    check_done(parts[3], true);
+}
+
+TEST_CASE("what has not waited is sent, however little time is left", "[service][lane]") {
+    lane_fixture f;
+    const part_ptr hasty = put_new("a");
+    hasty->not_after = f.w.env->now() + 1ns;
+    const part_ptr late = put_new("b");
+    late->not_after = f.w.env->now();
+    f.submit({hasty, late, put_new("c")});
+    f.finish();
+    CHECK(f.requests() == strings{"a c"});
+    check_done(hasty, true);
+    CHECK(late->ec == errc::timed_out);
 }
 
 TEST_CASE("a request is repeated until the last of its transactions has no time left",
