@@ -221,6 +221,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         lose_all(w);
         auto getting = w.start(w.client(o).get("k"));
         cancel(w, getting);
+        most = o.attempt_timeout;
     }
     SECTION("a login for a transaction that nobody wants any more") {
         o.credentials = coetcd::credentials("root", "secret");

@@ -376,6 +376,56 @@ TEST_CASE("a session that could not be opened keeps nothing busy", "[session]") 
     REQUIRE(w.context->stopped()); // it has run out of work
 }
 
+TEST_CASE("a session whose user could not be logged in keeps nothing busy", "[session]") {
+    world w;
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("root", "secret");
+    o.insecure_plain_text_credentials = true;
+    o.attempt_timeout = 500ms;
+    const coetcd::client client = w.client(o);
+    w.env->decide = [](const call_request&) {
+        scripted_env::fate f;
+        f.answered = false; // it stands still
+        return f;
+    };
+    auto opening = w.start(coetcd::session::open(client.with_timeout(1s)));
+    w.env->pass(1001ms);
+    REQUIRE(opening.code() == errc::timed_out);
+    w.env->pass(500ms);
+    w.context->restart();
+    (void)w.context->run_for(1s);
+    REQUIRE(w.context->stopped()); // it has run out of work
+}
+
+TEST_CASE("a login goes on as long as anybody waits for it", "[session]") {
+    world w;
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("root", "secret");
+    o.insecure_plain_text_credentials = true;
+    w.etcd->require_user("root", "secret");
+    const coetcd::client client = w.client(o);
+    bool silent = true;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.answered = !silent;
+        return f;
+    };
+    auto hasty = w.start(client.with_timeout(100ms).get("k"));
+    w.env->pass(200ms);
+    REQUIRE(hasty.code() == errc::timed_out);
+    auto patient = w.start(client.get("k")); // joins that login
+    w.env->pass(2500ms);
+    REQUIRE_FALSE(patient.ended());
+    silent = false;
+    w.env->pass(2s);
+    REQUIRE(patient.succeeded());
+    std::size_t logins = 0;
+    for (const call_request& q : w.env->calls) {
+        logins += q.what == coetcd::detail::rpc::authenticate;
+    }
+    CHECK(logins == 3); // attempts of one
+}
+
 TEST_CASE("destroying a session revokes its lease in the background", "[session]") {
     world w;
     const coetcd::client client = w.client();

@@ -80,8 +80,8 @@ private:
         if (o.credentials) {
             r.login = password_source(*o.credentials);
         }
-        // It keeps the event loop busy, even if nobody waits for it any more: so not for long. A
-        // call that still waits then has another one made.
+        // It keeps the event loop busy, and its last attempt does even if nobody waits for it any
+        // more: so not for long. A call that still waits then has another one made.
         const std::chrono::nanoseconds enough =
             std::max<std::chrono::nanoseconds>(r.login_timeout, o.attempt_timeout);
         r.login_timeout = std::min<std::chrono::nanoseconds>(o.request_timeout, enough);

@@ -175,6 +175,7 @@ public:
                 spawn(*env_, std::move(logging_in));
                 continue; // it may be over already
             }
+            const counted waits(awaiting_login_);
             (void)co_await login_changed_.wait(std::min(how.deadline, login_.not_before()));
         }
     }
@@ -199,6 +200,17 @@ public:
     }
 
 private:
+    struct counted {
+        explicit counted(std::size_t& c)
+            : of(c) {
+            ++of;
+        }
+        counted(const counted&) = delete;
+        counted& operator=(const counted&) = delete;
+        ~counted() { --of; }
+        std::size_t& of;
+    };
+
     void report(rpc what,
                 const logic::endpoint& where,
                 std::size_t attempt,
@@ -274,7 +286,9 @@ private:
         outcome<wire::authenticate_response> granted;
         std::exception_ptr defect;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
-            const when how = self->within(self->options_.login_timeout);
+            when how = self->within(self->options_.login_timeout);
+            const std::function<bool()> wanted = [&r = *self] { return r.awaiting_login_ != 0; };
+            how.wanted = &wanted;
             try {
                 auto asking = detail::call(self, *request, how);
                 granted = co_await std::move(asking);
@@ -458,6 +472,7 @@ private:
     logic::login_state<time_point> login_;
     logic::endpoint granter_; // of the token
     notifier login_changed_;
+    std::size_t awaiting_login_ = 0; // calls
     time_point next_look_;
     bool looks_ = false;
     time_point next_refresh_ = time_point::min();
