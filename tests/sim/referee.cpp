@@ -317,7 +317,11 @@ std::list<hold>::iterator referee::resumed(hold h) {
     return std::prev(holds_.end());
 }
 
-void referee::not_resumed(const std::string& key, std::int64_t fence) {
+void referee::not_resumed(const std::string& key, std::int64_t fence, bool stays) {
+    const auto end = gone_.find({key, fence});
+    if (stays && end != gone_.end() && end->second.why == etcd::cause::request) {
+        world_.fail("what an orphaned session held was given back: " + key);
+    }
     const auto found = world_.store.keys.find(key);
     if (found != world_.store.keys.end() && found->second.create_revision == fence &&
         world_.count_of(fault::stale_read) == 0) {

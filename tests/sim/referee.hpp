@@ -179,7 +179,8 @@ public:
     /// What its lease has is held again, by who adopted that.
     std::list<hold>::iterator resumed(hold h);
     /// Or not.
-    void not_resumed(const std::string& key, std::int64_t fence);
+    /// @param stays It was held when its session was orphaned.
+    void not_resumed(const std::string& key, std::int64_t fence, bool stays);
 
     /// @param certain Every request was answered, so that the answer must be right.
     void unlocked(const std::string& key, std::int64_t fence, bool was_ours, bool certain);

@@ -467,6 +467,10 @@ public:
 
     template<class Lock>
     void granted(const Lock& l) {
+        const bool guards_body = how_ == way::with_lock || how_ == way::lead;
+        if (operation_->cancelled_at && !guards_body) { // else it is the body's to end
+            actor_.s_.w.fail("a wait that was cancelled has ended with a lock");
+        }
         key = l.key();
         fence = l.fencing_token();
         hold h{actor_.p_.get(),
@@ -477,7 +481,7 @@ public:
                session_,
                [&l] { return l.owns_lock(); },
                actor_.sound_clock_,
-               how_ == way::with_lock || how_ == way::lead};
+               guards_body};
         hold_ = actor_.s_.judge.granted(*request_, std::move(h));
         no_more();
     }
@@ -663,6 +667,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
     s_.judge.opened(coetcd::detail::access::impl(*first), *p_, sound_clock_);
     std::int64_t fence = 0;
     std::string key;
+    bool stays = false; // it is held to the end
     const bool leads = s_.elects && taste.one_in(2);
     {
         coetcd::mutex m(*first, name);
@@ -683,6 +688,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         v.give_back();
         key = v.key;
         fence = v.fence;
+        stays = leads ? own->owns_lock() : m.owns_lock();
         s_.judge.orphaned(first->orphan());
     }
     const lease_id lease = first->lease();
@@ -713,7 +719,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
             co_return;
         }
     }
-    s_.judge.not_resumed(key, fence);
+    s_.judge.not_resumed(key, fence, stays);
 }
 
 /// From the request for shared locks to the end of their use, in the referee's books.
