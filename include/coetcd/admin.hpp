@@ -16,7 +16,8 @@ namespace coetcd {
 
 /// Ends one ownership of a lock, whether it is this program's or not: the one with this fencing
 /// token, and never the next one, however late the request arrives: of a mutex, a shared_mutex, an
-/// election, or a permit of a semaphore. Two round trips; one if there is no such ownership.
+/// election, or a permit of a semaphore. Two round trips; one if there is no such ownership; three
+/// if a writer goes on as a reader in the same moment.
 ///
 /// The holder notices it as if its key was deleted by hand: with the next renewal, or at once with
 /// `lock_options::watch_while_held`. Until then it continues, and what it does is not undone; its

@@ -2,6 +2,7 @@
 #include <coetcd/admin.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/shared_mutex.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -153,6 +154,24 @@ TEST_CASE("a force_unlock() that arrives late touches nothing newer", "[admin]")
     w.env->pass(10s);
     CHECK(w.etcd->under("m/") == std::vector<std::string>{key});
     CHECK(mutex.owns_lock());
+}
+
+TEST_CASE("force_unlock() ends a writer that becomes a reader in the same moment", "[admin]") {
+    owner all(coetcd::session_options(60s));
+    auto& [w, client, session, mutex] = all;
+    coetcd::shared_mutex both(session, "s");
+    coetcd::held_lock held = w.await(both.scoped_lock());
+    w.env->decide = [](const call_request& r) {
+        scripted_env::fate f;
+        f.late = is_force(r) ? 1s : 0s;
+        return f;
+    };
+    auto forcing = w.start(coetcd::force_unlock(client, "s", held.fencing_token()));
+    w.env->pass(500ms); // it knows of both keys of the writer, and one of them goes
+    w.await(held.downgrade());
+    w.env->pass(3s);
+    CHECK(forcing.get());
+    CHECK(w.etcd->under("s/").empty());
 }
 
 TEST_CASE("force_unlock() whose answer is lost asks again", "[admin]") {

@@ -45,8 +45,9 @@ inline range_request life_of(const std::string& name, std::int64_t token) {
     return range_request(key_range::prefix(name + "/"), how);
 }
 
-/// Ends the place that has this life.
-/// @param found The answer to `life_of`.
+/// Ends the place that has this life; or else asks what is there of it now: one that has just been
+/// lowered has fewer keys than before.
+/// @param found The answer to `life_of`, or to that question.
 /// @returns Nothing if there is no such place.
 inline std::optional<txn>
 force(const std::string& name, std::int64_t token, const std::vector<key_value>& found) {
@@ -80,6 +81,8 @@ force(const std::string& name, std::int64_t token, const std::vector<key_value>&
     for (const std::string& key : erased) {
         t.success.push_back(op::erase(key));
     }
+    const range_request rest = life_of(name, token);
+    t.failure.push_back(op::range(rest.range, rest.options));
     return t;
 }
 

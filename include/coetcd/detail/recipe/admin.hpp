@@ -31,17 +31,22 @@ force_unlock(std::shared_ptr<client_impl> by, when how, std::string name, std::i
     const range_request life = logic::life_of(name, token);
     const outcome<range_response> found = co_await call(by, life, how);
     check_lock_answer(found, name, title);
-    const std::optional<txn> end = logic::force(name, token, found.response.kvs);
-    if (!end) {
-        co_return false;
+    bool in_doubt = false; // if an answer was lost, it may have been our own first copy that did it
+    std::optional<txn> end = logic::force(name, token, found.response.kvs);
+    while (end) {
+        const outcome<txn_response> ended = co_await call(by, *end, how.as(impact::idempotent));
+        if (ended.ec == server_errc::not_found) { // the lease, and the keys with it
+            co_return false;
+        }
+        check_lock_answer(ended, name, title);
+        if (ended.response.succeeded) {
+            co_return true;
+        }
+        in_doubt = in_doubt || ended.left == logic::effect::unresolved;
+        const range_response& rest = logic::answers::range_at(ended.response, 0);
+        end = logic::force(name, token, rest.kvs);
     }
-    const outcome<txn_response> ended = co_await call(by, *end, how.as(impact::idempotent));
-    if (ended.ec == server_errc::not_found) { // the lease, and the keys with it
-        co_return false;
-    }
-    check_lock_answer(ended, name, title);
-    // If an answer was lost, it may have been our own first copy that ended it.
-    co_return ended.response.succeeded || ended.left == logic::effect::unresolved;
+    co_return in_doubt;
 }
 
 inline asio::awaitable<std::optional<std::int64_t>> request_release(std::shared_ptr<session_impl> s,

@@ -116,7 +116,12 @@ TEST_CASE("force erases a life and puts an epoch with its lease", "[logic][admin
     CHECK(conditions(*t) == strings{"m/1a-3-0 50"});
     CHECK(erased(*t) == strings{"m/1a-3-0"});
     CHECK(put(*t) == strings{"m.1a-3-0 1a"});
-    CHECK(t->failure.empty());
+    REQUIRE(t->failure.size() == 1); // what is there of it now
+    const auto& rest = std::get<range_request>(t->failure.front());
+    CHECK(rest.range.key == "m/");
+    CHECK(rest.range.range_end == "m0");
+    CHECK(rest.options.min_create_revision == 50);
+    CHECK(rest.options.max_create_revision == 50);
 }
 
 TEST_CASE("force erases all keys of a slot, whatever their ages", "[logic][admin]") {
