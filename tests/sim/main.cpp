@@ -126,6 +126,10 @@ struct totals {
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;
+    std::uint64_t forced = 0;
+    std::uint64_t claims = 0;
+    std::uint64_t delays = 0;
+    std::uint64_t proofs = 0;
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
@@ -172,6 +176,10 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.upgrades += o.upgrades;
     t.downgrades += o.downgrades;
     t.permits += o.permits;
+    t.forced += o.forced;
+    t.claims += o.claims;
+    t.delays += o.delays;
+    t.proofs += o.proofs;
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
@@ -285,10 +293,11 @@ int simulate(const arguments& a) {
               << t.calls << " calls, " << t.grants << " locks granted and " << t.resumed
               << " resumed, " << t.shared_grants << " shared or several (" << t.upgrades
               << " upgrades, " << t.downgrades << " downgrades), " << t.permits << " permits, "
-              << t.told << " changes told to watchers, " << t.compactions << " compactions, "
-              << t.proclaimed << " values proclaimed, " << t.states << " states observed, "
-              << t.cancellations << " cancellations, " << t.points
-              << " points of cancellation and failure, " << t.virtual_seconds / 3600
+              << t.claims << " claims, " << t.forced << " ends by force, " << t.delays
+              << " delays, " << t.proofs << " proofs, " << t.told << " changes told to watchers, "
+              << t.compactions << " compactions, " << t.proclaimed << " values proclaimed, "
+              << t.states << " states observed, " << t.cancellations << " cancellations, "
+              << t.points << " points of cancellation and failure, " << t.virtual_seconds / 3600
               << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes

@@ -9,8 +9,10 @@ using namespace std::chrono_literals;
 
 void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why) {
     changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
+    const auto has_returned = [this](lease_id id) { return ended_.contains(id); };
+    why = tenure.changed(changes, why, has_returned);
     permits.changed(changes, why);
-    book.changed(changes, [this](lease_id id) { return ended_.contains(id); });
+    book.changed(changes, has_returned);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);
@@ -26,15 +28,15 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
         }
-        const auto slash = c.key.find('/', queue_prefix.size());
-        const std::string name = c.key.substr(0, slash);
+        const std::string name = lock_of(c.key);
+        const bool queued = c.key.size() > name.size() && c.key[name.size()] == '/';
         if (c.deleted) {
-            gone_[{c.key, c.before.create_revision}] = {why, world_.now()};
+            gone_[{c.key, c.before.create_revision}] = {why, world_.now(), tells_all()};
             if (why == etcd::cause::operator_) {
                 robbed_.insert({c.before.lease, name});
             }
         }
-        if (slash != std::string::npos) {
+        if (queued) {
             touched_[{c.deleted ? c.before.lease : c.now.lease, name}] = world_.now();
             if (c.deleted && why == etcd::cause::operator_) {
                 rob_waiter(c);
@@ -49,7 +51,8 @@ void referee::sent(const process& by,
                    std::uint64_t number,
                    const coetcd::detail::call_request& request) {
     rates.sent(by);
-    if (request.what == coetcd::detail::rpc::txn) {
+    tenure.sent(by, number, request);
+    if (request.what == coetcd::detail::rpc::txn && !tenure.is_operator(by)) {
         lock_requests what;
         what.read(request.body);
         slots.sent(number, by, what);
@@ -59,6 +62,7 @@ void referee::sent(const process& by,
 
 void referee::lease_ended(lease_id id, etcd::lease_end how) {
     ended_[id] = {how, world_.now()};
+    tenure.lease_ended(id, how);
     if (how != etcd::lease_end::expired) {
         permits.revoked(id);
         return;
@@ -302,6 +306,34 @@ void referee::look_for_another(const hold& h) {
             world_.fail("two hold a lock: " + other.key + " and " + h.key);
         }
     }
+    const std::string claim = tenure.claim_of(h.name);
+    if (!claim.empty() && !excused(h) && h.valid()) {
+        world_.fail("a lock is held, and claimed: " + h.key + " and " + claim);
+    }
+}
+
+std::list<timed_hold>::iterator referee::claimed(timed_hold h) {
+    if (!owners_.contains({h.key, h.token})) {
+        world_.fail("a claim was granted that etcd never gave: " + h.key);
+    }
+    if (!fences_.insert({h.name, h.token}).second) {
+        world_.fail("a fencing token was given twice");
+    }
+    const std::string other = tenure.claim_of(h.name);
+    const auto claim = tenure.claimed(std::move(h));
+    if (tenure.claim_of(claim->name).empty()) {
+        return claim; // it is over, or may be
+    }
+    if (!other.empty()) {
+        world_.fail("a name is claimed twice: " + other + " and " + claim->key);
+    }
+    for (const hold& held : holds_) {
+        if (held.name == claim->name && !excused(held) && held.valid()) {
+            world_.fail("a name is claimed, and its lock is held: " + claim->key + " and " +
+                        held.key);
+        }
+    }
+    return claim;
 }
 
 std::list<hold>::iterator referee::resumed(hold h) {
@@ -330,10 +362,12 @@ void referee::not_resumed(const std::string& key, std::int64_t fence, bool stays
 }
 
 void referee::gives_back(std::list<hold>::iterator h) {
-    wanted_at_[{h->lease, h->name}] = world_.now();
+    const nanoseconds until = wanted_until(*h);
+    nanoseconds& wanted = wanted_at_[{h->lease, h->name}];
+    wanted = std::max(wanted, until);
     for (auto& [name, o] : current_) {
         if (o.key == h->key && o.create_revision == h->fence) {
-            o.since = world_.now(); // its key has to go from now on
+            o.since = std::max(o.since, until); // its key has to go from then on
         }
     }
     holds_.erase(h);
@@ -358,8 +392,23 @@ void referee::lock_lost(lease_id id, const std::string& name, bool repeated) {
     }
 }
 
+nanoseconds referee::wanted_until(const hold& h) const {
+    return h.is_over() ? std::min(world_.now(), h.in->to_world(*h.until)) : world_.now();
+}
+
 void referee::look_at_holds() {
+    sharing.look_at_holds();
     for (const hold& h : holds_) {
+        if (h.is_over()) {
+            if (h.owns()) {
+                world_.fail("a lock is held for longer than it may be: " + h.key);
+            }
+            if (h.guards_body && h.in->pauses == h.pauses && !h.in->has_crashed() &&
+                h.session->world.now() > *h.until + 2ms) {
+                world_.fail("a body goes on although the time of its lock is over");
+            }
+            continue;
+        }
         const auto found = world_.store.keys.find(h.key);
         const bool there = found != world_.store.keys.end() &&
                            found->second.create_revision == h.fence &&
@@ -394,14 +443,23 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         }
     }
     for (const auto& [name, o] : current_) {
-        const nanoseconds more = orphans_.contains(o.lease) ? 2 * nanoseconds(longest_ttl) : 0s;
-        if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound + more) {
+        if (o.key.empty() || world_.now() < std::max(o.since, healed_at) + bound) {
             continue;
         }
-        const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const hold& h) {
-            return h.key == o.key && h.fence == o.create_revision;
-        });
-        if (held) {
+        const std::optional<lock_key> parts = lock_key::parse(o.key);
+        const bool claimed = parts && parts->claimed; // it lasts for its time, whatever happens
+        nanoseconds more =
+            orphans_.contains(o.lease) || claimed ? 2 * nanoseconds(longest_ttl) : 0s;
+        more += tenure.may_wait(name, o.key);
+        nanoseconds since = o.since;
+        bool held = false;
+        for (const hold& h : holds_) {
+            if (h.key == o.key && h.fence == o.create_revision) {
+                since = std::max(since, wanted_until(h));
+                held = held || !h.is_over();
+            }
+        }
+        if (held || world_.now() < std::max(since, healed_at) + bound + more) {
             continue;
         }
         const auto s = sessions_.find(o.lease);
@@ -420,7 +478,8 @@ void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
         wanted_at_[{r.lease, r.name}] = world_.now();
     }
     for (const hold& h : holds_) {
-        wanted_at_[{h.lease, h.name}] = world_.now();
+        nanoseconds& wanted = wanted_at_[{h.lease, h.name}];
+        wanted = std::max(wanted, wanted_until(h));
     }
     const nanoseconds old = world_.now() - bound;
     std::map<std::pair<lease_id, std::string>, int> kept;
@@ -428,7 +487,8 @@ void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
          k != world_.store.keys.end() && k->first.starts_with(queue_prefix) && old > healed_at;
          ++k) {
         const std::optional<lock_key> of = lock_key::parse(k->first);
-        if (of && of->queued && begun_[{k->first, k->second.create_revision}] < old &&
+        if (of && of->queued && !of->claimed &&
+            begun_[{k->first, k->second.create_revision}] < old &&
             !orphans_.contains(k->second.lease)) {
             const auto wanted = wanted_at_.find({k->second.lease, of->name});
             const bool in_use = wanted != wanted_at_.end() && wanted->second >= old;
@@ -496,9 +556,15 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
     }
     for (const hold& h : holds_) {
         const auto gone = gone_.find({h.key, h.fence});
-        if (gone != gone_.end() && h.sound_clock && h.valid() &&
-            is_late(gone->second.when, h.session->ttl())) {
+        if (gone == gone_.end() || !h.sound_clock || !h.valid()) {
+            continue;
+        }
+        if (is_late(gone->second.when, h.session->ttl())) {
             world_.fail("a holder does not notice that its key is gone: " + h.key);
+        }
+        if (h.watched && prompt && gone->second.told &&
+            world_.now() > std::max(gone->second.when, h.granted_at) + 2s) {
+            world_.fail("a holder that watches its key does not notice its end: " + h.key);
         }
     }
 }
@@ -515,7 +581,7 @@ void referee::rob_waiter(const etcd::change& c) {
     });
     if (!held && first != requests_.end()) {
         robbed_waiters_.push_back(
-            {c.before.lease, name, first->arrival, world_.now(), prompt && world_.store.tells});
+            {c.before.lease, name, first->arrival, world_.now(), prompt && tells_all()});
     }
 }
 

@@ -22,6 +22,7 @@
 #include "sim/permits.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
+#include "sim/tenure.hpp"
 #include "sim/world.hpp"
 
 namespace sim {
@@ -48,7 +49,14 @@ struct hold {
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
     bool guards_body; ///< It was taken by `with_lock`, or `lead`.
+    /// When it is to end, by its process's clock, whatever becomes of the session.
+    std::optional<coetcd::detail::time_point> until{};
+    bool watched = false; ///< Its key is watched while it is held.
+    nanoseconds granted_at{0};
+    std::uint64_t pauses = 0; ///< Of its process, until it was granted.
 
+    /// Its time is.
+    bool is_over() const { return until && session->world.now() >= *until; }
     bool valid() const {
         // The first two first: a look at a lock may end a session, and this is only a look.
         return session->reason() == session_end::none &&
@@ -91,6 +99,7 @@ public:
         , leaders(w)
         , rates(w)
         , permits(w)
+        , tenure(w)
         , book(w)
         , world_(w)
         , first_term_(w.store.term) {
@@ -104,6 +113,7 @@ public:
     leader_rules leaders;
     rate_meter rates;
     permit_rules permits;
+    tenure_rules tenure;
     ledger book; ///< Of what is written once, if anything is.
 
     // What the network does.
@@ -114,10 +124,12 @@ public:
     void arrives(std::uint64_t number) override {
         serving_ = number;
         slots.arrives(number);
+        tenure.arrives(number);
     }
     void served(std::uint64_t number) override {
         serving_ = 0;
         slots.served();
+        tenure.served();
         herd.served(number);
     }
     void answered(std::uint64_t number) override {
@@ -178,6 +190,8 @@ public:
     }
     /// What its lease has is held again, by who adopted that.
     std::list<hold>::iterator resumed(hold h);
+    /// A name was claimed for a time.
+    std::list<timed_hold>::iterator claimed(timed_hold h);
     /// Or not.
     /// @param stays It was held when its session was orphaned.
     void not_resumed(const std::string& key, std::int64_t fence, bool stays);
@@ -239,11 +253,18 @@ private:
     struct end {
         etcd::cause why;
         nanoseconds when;
+        bool told; ///< By an event.
     };
 
     /// Two may not hold one lock.
     void look_for_another(const hold& h);
     void look_for_surplus(nanoseconds healed_at, nanoseconds bound);
+    /// Whether who watches is told what happens now.
+    bool tells_all() const {
+        return world_.store.tells && world_.now_weather()[fault::event_lost] == 0;
+    }
+    /// Until when its key may be there for it.
+    nanoseconds wanted_until(const hold& h) const;
 
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const;

@@ -58,8 +58,17 @@ outcome run(const plan& p) {
     if (chance(chance::derive(p.seed, 5)).one_in(4)) {
         s.judge.book.open();
     }
-    const bool calm = above == sky::clear && p.what != plan::kind::fail_at;
-    const bool prompt = calm || above == sky::deaf || above == sky::robbed;
+    chance offers(chance::derive(p.seed, 9));
+    const bool forces = random && !s.crowded && offers.one_in(4);
+    s.limits = !s.crowded && offers.one_in(3);
+    s.claims = !s.crowded && offers.one_in(4);
+    s.proves = !s.crowded && offers.one_in(3);
+    if (!s.crowded && offers.one_in(4)) {
+        s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
+    }
+    const bool clear = above == sky::clear && p.what != plan::kind::fail_at;
+    const bool calm = clear && !forces; // nobody takes anything away from anybody
+    const bool prompt = clear || above == sky::deaf || above == sky::robbed;
     s.judge.prompt = prompt;
     s.sluggish = above == sky::sluggish;
     s.lingering = above == sky::deaf || above == sky::robbed;
@@ -131,6 +140,10 @@ outcome run(const plan& p) {
         if (luck.one_in(6)) {
             added.start_observing();
         }
+    }
+    if (forces) {
+        actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
+        actors.back()->start_operating(offers.within(1s, 8s));
     }
     w.set_weather(faults);
 
@@ -297,6 +310,10 @@ outcome run(const plan& p) {
     result.upgrades = s.judge.sharing.upgrades;
     result.downgrades = s.judge.sharing.downgrades;
     result.permits = s.judge.permits.grants;
+    result.forced = s.judge.tenure.forced_ends;
+    result.claims = s.judge.tenure.claims;
+    result.delays = s.judge.tenure.delays;
+    result.proofs = s.judge.tenure.verified;
     result.late_entries = s.judge.slots.late_entries;
     result.ends_told = s.judge.herd.events;
     result.wakes = s.judge.herd.wakes;

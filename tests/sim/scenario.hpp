@@ -40,6 +40,10 @@ struct outcome {
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;
+    std::uint64_t forced = 0; ///< Ends of ownerships.
+    std::uint64_t claims = 0;
+    std::uint64_t delays = 0;       ///< After those who have vanished.
+    std::uint64_t proofs = 0;       ///< Asked for.
     std::uint64_t told = 0;         ///< Changes, to those who watch.
     std::uint64_t compactions = 0;  ///< That they were told of.
     std::uint64_t states = 0;       ///< Of elections, to those who observe.

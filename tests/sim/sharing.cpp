@@ -173,6 +173,14 @@ void sharing_rules::gives_back(std::list<shared_hold>::iterator h) {
     holds_.erase(h);
 }
 
+void sharing_rules::look_at_holds() {
+    for (const shared_hold& h : holds_) {
+        if (h.is_over() && h.owns()) {
+            world_.fail("a shared lock is held for longer than it may be: " + h.names.front());
+        }
+    }
+}
+
 void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     for (const std::string& key : left_behind()) {
         const etcd::record& now = world_.store.keys.at(key);
@@ -184,7 +192,8 @@ void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         const held_life own{key, now.create_revision};
         const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const shared_hold& h) {
             const std::vector<held_life> all = h.keys();
-            return std::find(all.begin(), all.end(), own) != all.end();
+            const bool wanted = !h.is_over() || world_.now() < h.in->to_world(*h.until) + bound;
+            return wanted && std::find(all.begin(), all.end(), own) != all.end();
         });
         if (!held) {
             world_.fail("nobody takes the shared lock whose turn it is, or its key stays: " + key);

@@ -43,7 +43,10 @@ struct shared_hold {
 
     /// It reads, and no upgrade may still be under way.
     std::shared_ptr<bool> just_reads = std::make_shared<bool>(false);
+    /// When it is to end, by its process's clock, whatever becomes of the session.
+    std::optional<coetcd::detail::time_point> until{};
 
+    bool is_over() const { return until && session->world.now() >= *until; }
     bool valid() const {
         return session->reason() == coetcd::session_end::none &&
                session->certain_until() > session->world.now() && owns();
@@ -67,6 +70,8 @@ public:
     /// It says that it writes now.
     void raised(const shared_hold& h);
     void gives_back(std::list<shared_hold>::iterator h);
+    /// Nobody may hold anything for longer than it wanted.
+    void look_at_holds();
 
     /// Nobody may be entitled to a lock for long, and not take it; and no key may be there for long
     /// that nobody counts on.

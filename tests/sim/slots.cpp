@@ -30,7 +30,7 @@ std::optional<lock_key> lock_key::parse(std::string_view key) {
         return found;
     }
     const std::size_t mark = key.find_first_of("./", all_locks.size());
-    if (mark == key.npos) {
+    if (mark == key.npos || key.substr(mark) == ".own" || key.substr(mark).starts_with(".ask/")) {
         return found;
     }
     found.emplace();
@@ -44,6 +44,7 @@ std::optional<lock_key> lock_key::parse(std::string_view key) {
         found->object = id.substr(0, second);
         found->slot = id.substr(second + 1);
     }
+    found->claimed = first != id.npos && is_hex(id.substr(0, first)) && id.substr(first) == "-0";
     return found;
 }
 
@@ -245,6 +246,9 @@ void slot_rules::changed(const etcd::change& c, bool lease_returned) {
 void slot_rules::count(const etcd::change& c, const lock_key& k) {
     if (k.slot == "void" && !k.queued) {
         world_.fail("the key that nobody puts was put: " + c.key);
+    }
+    if (k.claimed) {
+        return;
     }
     if (k.object.empty() || !is_hex(k.slot)) {
         world_.fail("a key of a lock that is no slot's: " + c.key);

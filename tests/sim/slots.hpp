@@ -23,8 +23,10 @@ struct lock_key {
     bool queued = false; ///< In the queue.
     std::string object;  ///< `<lease>-<nonce>`: of which session object; empty if it is no slot's.
     std::string slot;
+    bool claimed = false; ///< For a time: the id is `<lease>-0`.
 
-    /// @returns Nothing if it belongs to no lock.
+    /// @returns Nothing if it belongs to no lock, or is no place in its queue: `<name>.own` and
+    /// `<name>.ask/` are notes.
     static std::optional<lock_key> parse(std::string_view key);
     /// The other key of the same id.
     static std::string beside(const std::string& queued);

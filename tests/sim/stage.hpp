@@ -90,6 +90,11 @@ struct stage {
     bool hasty = false;     ///< They are given back with a renewal, and wanted again at once;
                             ///< or change between reading and writing again and again.
     bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.
+    bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
+    bool claims = false;    ///< Some claim a name for a time, instead of locking it.
+    bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
+    /// All who lock the first one wait so long after a holder that has vanished.
+    std::optional<std::chrono::milliseconds> delay;
     bool reached = false;
     std::uint64_t cancellations = 0;
     std::uint64_t writes = 0;

@@ -199,7 +199,7 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
             ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
             ec == errc::not_owner || ec == errc::exceeds_limit ||
-            ec == asio::error::operation_aborted ||
+            (ec == errc::hold_expired && s_.limits) || ec == asio::error::operation_aborted ||
             (ec == errc::conflict && s_.judge.book.is_open()) ||
             ec == coetcd::server_errc::resource_exhausted ||
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
@@ -482,16 +482,38 @@ public:
                [&l] { return l.owns_lock(); },
                actor_.sound_clock_,
                guards_body};
+        granted_at_ = session_->world.now();
+        if (options.max_hold) {
+            h.until = session_->world.now() + *options.max_hold;
+        }
+        h.watched = options.watch_while_held;
+        h.granted_at = actor_.s_.w.now();
+        h.pauses = actor_.p_->pauses;
         hold_ = actor_.s_.judge.granted(*request_, std::move(h));
+        if (options.delay) {
+            actor_.s_.judge.tenure.took_over(
+                (*request_)->name, key, fence, *options.delay, actor_.sound_clock_);
+        }
         no_more();
     }
     void give_back() {
         if (hold_) {
             actor_.s_.judge.gives_back(*hold_);
             hold_.reset();
+            if (!actor_.p_->has_crashed()) {
+                actor_.s_.judge.tenure.let_go(key, fence);
+            }
         }
     }
     lease_id lease() const { return session_->lease(); }
+    /// What has ended a body must have happened.
+    void check_end(const error_code& ec) {
+        const bool over = granted_at_ && options.max_hold &&
+                          session_->world.now() >= *granted_at_ + *options.max_hold;
+        if (ec == errc::hold_expired && !over) {
+            actor_.s_.w.fail("the time of a lock is called over, and it is not: " + key);
+        }
+    }
     /// Ends when the session is renewed, or lost. Then it looks after what it holds.
     asio::awaitable<void> renewed() {
         const auto before = session_->certain_until();
@@ -499,8 +521,15 @@ public:
             (void)co_await actor_.p_->sleep(10ms);
         }
     }
+    /// From now on what runs is cancelled when the lock is lost; or not any more.
+    void guards(bool now) {
+        if (hold_) {
+            (*hold_)->guards_body = now;
+        }
+    }
     std::string key;
     std::int64_t fence = 0;
+    coetcd::lock_options options; ///< Of the lock.
 
 private:
     void no_more() {
@@ -514,6 +543,7 @@ private:
     const std::shared_ptr<session_impl> session_;
     const std::shared_ptr<operation> operation_;
     const way how_;
+    std::optional<coetcd::detail::time_point> granted_at_;
     std::optional<std::list<request>::iterator> request_;
     std::optional<std::list<hold>::iterator> hold_;
 };
@@ -528,6 +558,9 @@ actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance&
     }
     if (s_.judge.book.is_open() && taste.one_in(2)) {
         return write_once(taste);
+    }
+    if (s_.claims && taste.one_in(3)) {
+        return claim(std::move(name), taste);
     }
     if (!s_.crowded && taste.one_in(12)) {
         return hand_on(std::move(o), std::move(name), taste);
@@ -553,18 +586,21 @@ actor::attempt(std::shared_ptr<operation> o, std::string name, way how, chance& 
 
 asio::awaitable<void>
 actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
-    coetcd::mutex m(*session_, name);
+    const coetcd::lock_options options = draw_options(name, taste);
+    coetcd::mutex m(*session_, name, options);
     visit v(*this, o, name, how);
+    v.options = options;
     if (how == way::with_lock) {
-        auto body = [this, &v, &name, &taste](const coetcd::held_lock& l) {
-            return guarded_body(v, l, name, taste);
-        };
-        co_await coetcd::with_lock(m, body);
+        co_await take_under_guard(v, m, name, taste);
         co_return;
     }
     if (how == way::scoped_lock) {
         coetcd::held_lock l = co_await m.scoped_lock();
         must_own(l);
+        if (s_.proves && taste.one_in(2)) {
+            co_await use_together(v, l, name, taste);
+            co_return;
+        }
         v.granted(l);
         co_await use(v, l, name, taste);
         v.give_back();
@@ -607,6 +643,52 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
     }
 }
 
+/// As with_lock does it.
+asio::awaitable<void>
+actor::take_under_guard(visit& v, coetcd::mutex& m, const std::string& name, chance& taste) {
+    auto body = [this, &v, &name, &taste](const coetcd::held_lock& l) {
+        return guarded_body(v, l, name, taste);
+    };
+    try {
+        co_await coetcd::with_lock(m, body);
+    } catch (const boost::system::system_error& e) {
+        v.check_end(e.code());
+        throw;
+    }
+}
+
+asio::awaitable<void>
+actor::use_together(visit& v, coetcd::held_lock& l, const std::string& name, chance& taste) {
+    coetcd::held_lock other = l.share();
+    v.granted(other);
+    if (taste.one_in(2)) {
+        auto body = [this, &v, &name, &taste](const coetcd::held_lock& held) {
+            v.guards(true);
+            return use(v, held, name, taste);
+        };
+        try {
+            co_await coetcd::with_lock(l, body); // it stays held
+        } catch (const boost::system::system_error& e) {
+            v.check_end(e.code());
+            throw;
+        }
+        v.guards(false);
+    }
+    if (taste.one_in(2)) {
+        (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
+    }
+    if (taste.one_in(2)) {
+        (void)co_await l.unlock();
+    } else {
+        l = coetcd::held_lock();
+    }
+    co_await use(v, other, name, taste);
+    v.give_back();
+    if (taste.one_in(2)) {
+        co_await unlock(v, other);
+    }
+}
+
 class actor::office {
 public:
     explicit office(const coetcd::leadership& l)
@@ -629,8 +711,11 @@ private:
 };
 
 template<class Lock>
-asio::awaitable<void>
-actor::go_on(const coetcd::session& by, Lock& resumed, std::string name, chance& taste) {
+asio::awaitable<void> actor::go_on(const coetcd::session& by,
+                                   Lock& resumed,
+                                   std::string name,
+                                   coetcd::lock_options options,
+                                   chance& taste) {
     const auto session = coetcd::detail::access::impl(by);
     must_own(resumed);
     struct until_the_end {
@@ -648,6 +733,9 @@ actor::go_on(const coetcd::session& by, Lock& resumed, std::string name, chance&
                [&resumed] { return resumed.owns_lock(); },
                sound_clock_,
                false};
+        if (options.max_hold) {
+            h.until = session->world.now() + *options.max_hold;
+        }
         const until_the_end counted{s_.judge, s_.judge.resumed(std::move(h))};
         (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
     }
@@ -669,12 +757,14 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
     std::string key;
     bool stays = false; // it is held to the end
     const bool leads = s_.elects && taste.one_in(2);
+    const coetcd::lock_options options = draw_options(name, taste);
     {
-        coetcd::mutex m(*first, name);
+        coetcd::mutex m(*first, name, options);
         coetcd::election e(*first, name);
         std::optional<coetcd::leadership> term;
         std::optional<office> own;
         visit v(*this, std::move(o), name, leads ? way::campaign : way::lock, *first);
+        v.options = leads ? coetcd::lock_options() : options;
         if (leads) {
             coetcd::leadership won = co_await e.campaign(std::to_string(++s_.writes));
             term.emplace(std::move(won));
@@ -702,20 +792,20 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         co_return;
     }
     s_.judge.opened(coetcd::detail::access::impl(*second), *p_, sound_clock_);
-    coetcd::mutex m(*second, name);
+    coetcd::mutex m(*second, name, options);
     coetcd::election e(*second, name);
     if (leads) {
         auto resuming = taste.one_in(2) ? e.resume() : e.resume(key, fence);
         std::optional<coetcd::leadership> term = co_await std::move(resuming);
         if (term) {
             office own(*term);
-            co_await go_on(*second, own, std::move(name), taste);
+            co_await go_on(*second, own, std::move(name), {}, taste);
             co_return;
         }
     } else {
         const bool ours = co_await m.resume();
         if (ours) {
-            co_await go_on(*second, m, std::move(name), taste);
+            co_await go_on(*second, m, std::move(name), options, taste);
             co_return;
         }
     }
@@ -755,8 +845,12 @@ public:
                       [place] { return place->proof(); },
                       [place] { return place->held_by(); },
                       just_reads_};
+        if (most) {
+            h.until = session_->world.now() + *most;
+        }
         hold_ = actor_.s_.judge.sharing.granted(std::move(h));
     }
+    std::optional<std::chrono::milliseconds> most; ///< That it is held.
     void raised() { actor_.s_.judge.sharing.raised(**hold_); }
     void just_reads(bool now) { *just_reads_ = now; }
     void give_back() {
@@ -784,7 +878,8 @@ asio::awaitable<void> actor::share(chance& taste) {
 }
 
 asio::awaitable<void> actor::share_one(std::string name, chance& taste) {
-    coetcd::shared_mutex m(*session_, name);
+    coetcd::lock_options options = draw_options("", taste);
+    coetcd::shared_mutex m(*session_, name, options);
     std::vector<std::string> names(1, name);
     sharer v(*this, std::move(names));
     const bool reads = !taste.one_in(3);
@@ -805,6 +900,7 @@ asio::awaitable<void> actor::share_one(std::string name, chance& taste) {
         co_return;
     }
     must_own(*l);
+    v.most = options.max_hold;
     v.granted(*l, coetcd::detail::access::held(*l), [&l](std::size_t) { return l->mode(); });
     // Some change their mode again and again, and then outlast late copies of what did that.
     const bool wavers = s_.hasty && taste.one_in(2);
@@ -863,7 +959,9 @@ asio::awaitable<void> actor::share_several(chance& taste) {
         names.push_back(parts.back().name);
         modes.push_back(parts.back().mode);
     }
-    coetcd::multi_lock m(*session_, std::move(parts));
+    coetcd::lock_options options = draw_options("", taste);
+    options.watch_while_held = false; // it has none
+    coetcd::multi_lock m(*session_, std::move(parts), options);
     sharer v(*this, std::move(names));
     std::optional<coetcd::held_locks> l;
     if (taste.one_in(2)) {
@@ -878,6 +976,7 @@ asio::awaitable<void> actor::share_several(chance& taste) {
     }
     must_own(*l);
     const std::shared_ptr<coetcd::detail::place> place = coetcd::detail::access::impl(m)->current();
+    v.most = options.max_hold;
     v.granted(*l, place, [modes](std::size_t i) { return modes[i]; });
     (void)co_await p_->sleep(taste.skewed(0ms, s_.crowded ? 5ms : 60ms));
     v.give_back();
@@ -1092,8 +1191,17 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
     }
     const int steps = taste.between(0, s_.crowded ? 1 : 3);
     for (int i = 0; i != steps && l.owns_lock(); ++i) {
-        const std::uint64_t what = taste.below(4);
-        if (what == 3) {
+        const std::uint64_t what = taste.below(s_.proves ? 6 : 4);
+        if (what >= 4) {
+            if constexpr (requires { l.sequencer(); }) {
+                s_.judge.tenure.keeps({name, l.sequencer(), v.key, v.fence});
+            }
+            if (what == 4) {
+                co_await ask_for_proof(taste);
+            } else {
+                co_await write_by_sequencer(taste);
+            }
+        } else if (what == 3) {
             asio::awaitable<coetcd::txn_response> writing = client_->txn(draw_data(taste));
             try {
                 (void)co_await std::move(writing);

@@ -4,6 +4,7 @@
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/lock_options.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
@@ -68,6 +69,9 @@ public:
     /// Observes an election likewise.
     void start_observing();
 
+    /// It is an operator, who ends ownerships by force until then.
+    void start_operating(nanoseconds until);
+
     /// Crashes at its n-th suspension.
     void crash_at(std::uint64_t n);
     /// Cancels what is under way at the n-th suspension of this client.
@@ -129,13 +133,28 @@ private:
 
     asio::awaitable<void>
     take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+    asio::awaitable<void>
+    take_under_guard(visit& v, coetcd::mutex& m, const std::string& name, chance& taste);
+    /// Two answer for one ownership, and one of them lets go of it; or a body runs under it.
+    asio::awaitable<void>
+    use_together(visit& v, coetcd::held_lock& l, const std::string& name, chance& taste);
+    coetcd::lock_options draw_options(const std::string& name, chance& taste) const;
+
+    /// What is offered besides. See offers.cpp.
+    asio::awaitable<void> operate(nanoseconds until);
+    asio::awaitable<void> claim(std::string name, chance& taste);
+    asio::awaitable<void> ask_for_proof(chance& taste);
+    asio::awaitable<void> write_by_sequencer(chance& taste);
 
     /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
     /// lease, and goes on.
     asio::awaitable<void> hand_on(std::shared_ptr<operation> o, std::string name, chance& taste);
     template<class Lock>
-    asio::awaitable<void>
-    go_on(const coetcd::session& by, Lock& resumed, std::string name, chance& taste);
+    asio::awaitable<void> go_on(const coetcd::session& by,
+                                Lock& resumed,
+                                std::string name,
+                                coetcd::lock_options options,
+                                chance& taste);
 
     class sharer;
     /// Takes a lock to read or to write, and goes from one to the other; or several at once.

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSL-1.0
+// What clients do besides taking locks: claim a name for a time, and ask whether an ownership
+// lasts; and what operators do.
+#include <coetcd/admin.hpp>
+#include <coetcd/sequencer.hpp>
+#include <coetcd/timed_claim.hpp>
+
+#include <boost/asio/co_spawn.hpp>
+
+#include "sim/users.hpp"
+
+namespace sim {
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+
+coetcd::lock_options actor::draw_options(const std::string& name, chance& taste) const {
+    coetcd::lock_options drawn;
+    if (s_.limits && taste.one_in(2)) {
+        const nanoseconds most = taste.skewed(20ms, 3s);
+        drawn.max_hold = std::chrono::duration_cast<std::chrono::milliseconds>(most);
+    }
+    drawn.watch_while_held = s_.limits && taste.one_in(2);
+    if (s_.delay && name == name_of(0)) {
+        drawn.delay = *s_.delay;
+    }
+    return drawn;
+}
+
+void actor::start_operating(nanoseconds until) {
+    jobs_ = 0;
+    ++watches_;
+    s_.judge.rates.expect(*p_, 1);
+    s_.judge.tenure.operates(*p_);
+    auto at_end = [this](std::exception_ptr failure) {
+        --watches_;
+        if (failure) {
+            fail("an operator", failure);
+        }
+    };
+    asio::co_spawn(p_->executor(), operate(until), std::move(at_end));
+}
+
+asio::awaitable<void> actor::operate(nanoseconds until) {
+    chance taste(s_.taste.next());
+    tenure_rules& rules = s_.judge.tenure;
+    while (client_ && s_.w.now() < until) {
+        (void)co_await p_->sleep(taste.skewed(10ms, 800ms));
+        const auto target = rules.draw_ownership(taste);
+        if (!client_ || !target) {
+            continue;
+        }
+        const auto [name, token] = *target;
+        rules.forces(name, token);
+        try {
+            asio::awaitable<bool> forcing = coetcd::force_unlock(*client_, name, token);
+            const bool ended = co_await std::move(forcing);
+            rules.forced(name, token, ended);
+        } catch (const boost::system::system_error&) {
+            judge(std::current_exception());
+        }
+    }
+}
+
+asio::awaitable<void> actor::claim(std::string name, chance& taste) {
+    const std::chrono::seconds hold(taste.between(1, static_cast<int>(s_.ttl.count())));
+    std::optional<coetcd::timed_claim> c;
+    try {
+        const nanoseconds patience = taste.one_in(2) ? 0s : taste.skewed(1ms, 4s);
+        auto trying = patience == 0s ? coetcd::try_claim(*client_, name, hold)
+                                     : coetcd::claim_for(*client_, name, hold, patience);
+        c = co_await std::move(trying);
+    } catch (const coetcd::error& e) {
+        if (e.code() == errc::outcome_unknown) {
+            s_.w.fail("a claim may have been made, or not");
+        }
+        if (e.code() == coetcd::server_errc::not_found) {
+            co_return; // its lease may end before the answer to its grant comes
+        }
+        throw;
+    }
+    if (!c) {
+        co_return;
+    }
+    if (!c->valid()) {
+        s_.w.fail("a claim was granted that is over already");
+    }
+    const lease_id lease = c->lease();
+    const bool keeps = taste.one_in(4);
+    {
+        struct until_the_end {
+            tenure_rules& rules;
+            std::list<timed_hold>::iterator held;
+            ~until_the_end() { rules.gives_back(held); }
+        };
+        timed_hold h{name, c->key(), c->token(), lease, [&c] { return c->valid(); }, sound_clock_};
+        const until_the_end counted{s_.judge.tenure, s_.judge.claimed(std::move(h))};
+        if (keeps) {
+            s_.judge.tenure.keeps(*counted.held);
+            c->keep();
+        }
+        const nanoseconds longest = taste.one_in(3) ? nanoseconds(2 * hold) : 60ms;
+        (void)co_await p_->sleep(taste.skewed(0ms, longest));
+    }
+    if (keeps || taste.one_in(2)) {
+        co_return; // it lasts, or goes with its object
+    }
+    asio::awaitable<bool> releasing = c->release();
+    if (c->valid()) {
+        s_.w.fail("release() has been called, and the claim is valid");
+    }
+    (void)co_await std::move(releasing);
+    s_.judge.tenure.released(lease, s_.judge.has_ended(lease));
+}
+
+asio::awaitable<void> actor::ask_for_proof(chance& taste) {
+    tenure_rules& rules = s_.judge.tenure;
+    const tenure_rules::known_sequencer* const drawn = rules.draw_sequencer(taste);
+    if (!drawn) {
+        co_return;
+    }
+    const tenure_rules::known_sequencer one = *drawn;
+    const bool lasted = rules.lasts(one);
+    bool lasts = false;
+    try {
+        auto asking = taste.one_in(2) ? coetcd::verify(*client_, one.text)
+                                      : coetcd::verify(*client_, one.name, one.text);
+        lasts = co_await std::move(asking);
+    } catch (const coetcd::error&) {
+        judge(std::current_exception());
+        co_return;
+    }
+    ++rules.verified;
+    if (lasts && !lasted) {
+        s_.w.fail("verify() says that an ownership lasts that was over: " + one.text);
+    }
+    if (!lasts && rules.lasts(one)) {
+        s_.w.fail("verify() says that an ownership is over that lasts: " + one.text);
+    }
+}
+
+asio::awaitable<void> actor::write_by_sequencer(chance& taste) {
+    const tenure_rules::known_sequencer* const drawn = s_.judge.tenure.draw_sequencer(taste);
+    if (!drawn) {
+        co_return;
+    }
+    coetcd::txn write;
+    write.compares.push_back(taste.one_in(2) ? coetcd::guard(drawn->text)
+                                             : coetcd::guard(drawn->name, drawn->text));
+    write.success.push_back(
+        coetcd::op::put(std::string(resource_prefix) + drawn->name.substr(queue_prefix.size()),
+                        std::to_string(drawn->fence)));
+    asio::awaitable<coetcd::txn_response> writing = client_->txn(std::move(write));
+    try {
+        (void)co_await std::move(writing);
+    } catch (const coetcd::error&) {
+        judge(std::current_exception());
+    }
+}
+
+} // namespace sim

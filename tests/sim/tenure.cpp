@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/tenure.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace sim {
+
+namespace {
+
+constexpr std::string_view prefixes[] = {"lock/", "shared/", "sem/"};
+constexpr std::size_t most_earlier = 8;
+
+std::string_view id_of(std::string_view key) {
+    return key.substr(key.rfind('/') + 1);
+}
+
+} // namespace
+
+std::string lock_of(std::string_view key) {
+    for (const std::string_view prefix : prefixes) {
+        if (key.starts_with(prefix)) {
+            return std::string(key.substr(0, key.find_first_of("./", prefix.size())));
+        }
+    }
+    return {};
+}
+
+void tenure_rules::sent(const process& by,
+                        std::uint64_t number,
+                        const coetcd::detail::call_request& request) {
+    last_call_ = std::max(last_call_, number);
+    if (operators_.contains(&by)) {
+        calls_.insert(number);
+    }
+    if (request.what == rpc::lease_keep_alive) {
+        for (const lease_id id : claiming_) {
+            if (request.body.find(std::to_string(id)) != std::string::npos) {
+                world_.fail("the lease of a claim is renewed");
+            }
+        }
+    }
+}
+
+bool tenure_rules::was_meant(const etcd::change& c, const std::vector<etcd::change>& all) const {
+    const std::string name = lock_of(c.key);
+    if (meant_.contains({name, c.before.create_revision})) {
+        return true;
+    }
+    // A writer may have one more key, of another age.
+    return std::any_of(all.begin(), all.end(), [&](const etcd::change& other) {
+        return other.deleted && id_of(other.key) == id_of(c.key) && lock_of(other.key) == name &&
+               meant_.contains({name, other.before.create_revision});
+    });
+}
+
+etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
+                                  etcd::cause why,
+                                  const std::function<bool(lease_id)>& lease_returned) {
+    const bool by_force = why == etcd::cause::request && calls_.contains(serving_);
+    if (by_force) {
+        why = etcd::cause::operator_;
+    }
+    for (const etcd::change& c : changes) {
+        const std::string name = lock_of(c.key);
+        if (name.empty() || name.size() == c.key.size() || c.key[name.size()] != '/') {
+            continue;
+        }
+        if (!c.deleted) {
+            if (c.before.version != 0) {
+                continue;
+            }
+            earlier_.emplace_back(name, c.revision);
+            if (earlier_.size() > most_earlier) {
+                earlier_.pop_front();
+            }
+            const auto ended = ended_.find(c.key);
+            if (ended != ended_.end() && serving_ != 0 && serving_ <= ended->second &&
+                !lease_returned(c.now.lease)) {
+                world_.fail("what was ended by force has come back: " + c.key);
+            }
+            continue;
+        }
+        if (by_force) {
+            ++forced_ends;
+            ended_[c.key] = last_call_;
+            if (!was_meant(c, changes)) {
+                world_.fail("an ownership was ended by force that was not meant: " + c.key);
+            }
+        }
+        if (why == etcd::cause::operator_) {
+            robbed_.insert({c.key, c.before.create_revision});
+        }
+        const auto t = tenants_.find(name);
+        if (t != tenants_.end() && t->second.key == c.key &&
+            t->second.fence == c.before.create_revision) {
+            t->second.clean = why == etcd::cause::request;
+            t->second.by_operator = why == etcd::cause::operator_;
+            if (!t->second.clean) {
+                t->second.vanished = world_.now();
+            }
+        }
+    }
+    return why;
+}
+
+void tenure_rules::lease_ended(lease_id id, etcd::lease_end how) {
+    if (how == etcd::lease_end::revoked && kept_.contains(id)) {
+        world_.fail("a claim that was to be kept was given back");
+    }
+    if (how != etcd::lease_end::expired) {
+        revoked_.insert(id);
+        return;
+    }
+    for (const timed_hold& h : claims_) {
+        if (h.lease == id && h.sound_clock && h.valid()) {
+            world_.fail("a claim is valid, and its time is over: " + h.key);
+        }
+    }
+}
+
+std::optional<std::pair<std::string, std::int64_t>>
+tenure_rules::draw_ownership(chance& taste) const {
+    if (!earlier_.empty() && taste.one_in(3)) {
+        return earlier_[taste.below(earlier_.size())];
+    }
+    std::vector<std::string> keys;
+    for (const std::string_view prefix : prefixes) {
+        for (std::string& key : world_.store.under(std::string(prefix))) {
+            const std::size_t mark = key.find_first_of("./", prefix.size());
+            if (mark != key.npos && key[mark] == '/') {
+                keys.push_back(std::move(key));
+            }
+        }
+    }
+    if (keys.empty()) {
+        return std::nullopt;
+    }
+    const std::string& key = keys[taste.below(keys.size())];
+    return std::pair(lock_of(key), world_.store.keys.at(key).create_revision);
+}
+
+void tenure_rules::forced(const std::string& name, std::int64_t token, bool ended) {
+    const std::vector<std::string> keys = world_.store.under(name + "/");
+    const bool there = std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+        return world_.store.keys.at(key).create_revision == token;
+    });
+    // In a state from before it may not have been there yet.
+    if (there && (ended || world_.count_of(fault::stale_read) == 0)) {
+        world_.fail("force_unlock() has returned, and the ownership lasts: " + name + ", " +
+                    std::to_string(token));
+    }
+}
+
+std::list<timed_hold>::iterator tenure_rules::claimed(timed_hold h) {
+    ++claims;
+    world_.note("claimed", static_cast<std::uint64_t>(h.token), h.key);
+    claiming_.insert(h.lease);
+    return claims_.insert(claims_.end(), std::move(h));
+}
+
+void tenure_rules::released(lease_id lease, bool had_ended) {
+    if (!had_ended && world_.store.has_lease(lease)) {
+        world_.fail("a claim was released, and its lease lives");
+    }
+}
+
+bool tenure_rules::excused(const timed_hold& h) const {
+    return !h.sound_clock || revoked_.contains(h.lease) || robbed_.contains({h.key, h.token});
+}
+
+std::string tenure_rules::claim_of(const std::string& name) const {
+    for (const timed_hold& h : claims_) {
+        if (h.name == name && !excused(h) && h.valid()) {
+            return h.key;
+        }
+    }
+    return {};
+}
+
+void tenure_rules::took_over(const std::string& name,
+                             const std::string& key,
+                             std::int64_t fence,
+                             nanoseconds delay,
+                             bool sound_clock) {
+    tenant& t = tenants_[name];
+    if (t.fence > fence) {
+        return;
+    }
+    // Who gives back what an operator has deleted takes its note away; and so does who has no space
+    // for anything else.
+    const bool gave_back = t.given_back && (t.by_operator || world_.count_of(fault::no_space) != 0);
+    if (t.vanished && !gave_back && t.fence != fence) {
+        ++delays;
+        // Its clock may be a bit fast.
+        if (sound_clock && world_.now() < *t.vanished + delay * 20 / 21) {
+            world_.fail("a lock was taken too soon after a holder that has vanished: " + key);
+        }
+    }
+    t = tenant{key, fence, delay};
+    const auto now = world_.store.keys.find(key);
+    if (now == world_.store.keys.end() || now->second.create_revision != fence) {
+        t.vanished = world_.now(); // already: at some time before
+        t.given_back = t.by_operator = true;
+    }
+}
+
+void tenure_rules::let_go(const std::string& key, std::int64_t fence) {
+    for (auto& [name, t] : tenants_) {
+        if (t.key == key && t.fence == fence) {
+            t.given_back = true;
+        }
+    }
+}
+
+nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& key) const {
+    const auto note = world_.store.keys.find(name + ".own");
+    const auto t = tenants_.find(name);
+    if (note == world_.store.keys.end() || t == tenants_.end()) {
+        return nanoseconds(0);
+    }
+    const etcd::record& left = note->second;
+    const auto leaves = [&](const std::string& by, std::int64_t life) {
+        return left.value == by && left.mod_revision >= life; // else in an earlier life
+    };
+    const bool needless = leaves(key, world_.store.keys.at(key).create_revision) ||
+                          (t->second.clean && leaves(t->second.key, t->second.fence));
+    return needless ? nanoseconds(0) : t->second.delay * 22 / 21;
+}
+
+void tenure_rules::keeps(known_sequencer s) {
+    sequencers_.push_back(std::move(s));
+    if (sequencers_.size() > most_earlier) {
+        sequencers_.pop_front();
+    }
+}
+
+const tenure_rules::known_sequencer* tenure_rules::draw_sequencer(chance& taste) const {
+    return sequencers_.empty() ? nullptr : &sequencers_[taste.below(sequencers_.size())];
+}
+
+bool tenure_rules::lasts(const known_sequencer& s) const {
+    const auto now = world_.store.keys.find(s.key);
+    return now != world_.store.keys.end() && now->second.create_revision == s.fence;
+}
+
+} // namespace sim

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/common.hpp"
+#include "sim/world.hpp"
+
+namespace sim {
+
+/// The name of the lock to which a key belongs: what is before the second slash, or the first dot
+/// behind the first slash. Empty: it is none of a lock, a shared lock or a semaphore.
+std::string lock_of(std::string_view key);
+
+/// A name that is claimed for a time, from the moment its user has it until he gives it back.
+struct timed_hold {
+    std::string name;
+    std::string key;
+    std::int64_t token;
+    lease_id lease;
+    std::function<bool()> valid; ///< What the library says.
+    bool sound_clock;
+};
+
+/// What must be true of how ownerships end, and of what comes after them: by force, with the time
+/// of a claim, or with a holder that vanishes.
+class tenure_rules {
+public:
+    explicit tenure_rules(world& w)
+        : world_(w) {}
+
+    // What the network does.
+
+    void sent(const process& by, std::uint64_t number, const coetcd::detail::call_request& request);
+    void arrives(std::uint64_t number) { serving_ = number; }
+    void served() { serving_ = 0; }
+
+    // What etcd does.
+
+    /// @param lease_returned See `slot_rules::changed`.
+    /// @returns Why: what an operator has a client do is his doing.
+    etcd::cause changed(const std::vector<etcd::change>& changes,
+                        etcd::cause why,
+                        const std::function<bool(lease_id)>& lease_returned);
+    void lease_ended(lease_id id, etcd::lease_end how);
+
+    // What operators do.
+
+    /// This process is one.
+    void operates(const process& p) { operators_.insert(&p); }
+    bool is_operator(const process& p) const { return operators_.contains(&p); }
+    /// An ownership that is there, or one that was there before.
+    std::optional<std::pair<std::string, std::int64_t>> draw_ownership(chance& taste) const;
+    void forces(const std::string& name, std::int64_t token) { meant_.insert({name, token}); }
+    /// `force_unlock` has returned.
+    void forced(const std::string& name, std::int64_t token, bool ended);
+
+    // Claims.
+
+    std::list<timed_hold>::iterator claimed(timed_hold h);
+    void gives_back(std::list<timed_hold>::iterator h) { claims_.erase(h); }
+    /// Gives it back, and it is to last.
+    void keeps(const timed_hold& h) { kept_.insert(h.lease); }
+    /// `release` has returned.
+    void released(lease_id lease, bool had_ended);
+    /// The key of one that is valid; empty if there is none.
+    std::string claim_of(const std::string& name) const;
+
+    // A delay after who has vanished, of those who have set it.
+
+    void took_over(const std::string& name,
+                   const std::string& key,
+                   std::int64_t fence,
+                   nanoseconds delay,
+                   bool sound_clock);
+    /// Its user does not want it any more.
+    void let_go(const std::string& key, std::int64_t fence);
+    /// For how much longer the first in a queue may wait.
+    nanoseconds may_wait(const std::string& name, const std::string& key) const;
+
+    // Sequencers.
+
+    struct known_sequencer {
+        std::string name;
+        std::string text;
+        std::string key;
+        std::int64_t fence;
+    };
+    void keeps(known_sequencer s);
+    /// One from before; null if there is none.
+    const known_sequencer* draw_sequencer(chance& taste) const;
+    /// Whether it lasts.
+    bool lasts(const known_sequencer& s) const;
+
+    std::uint64_t forced_ends = 0;
+    std::uint64_t claims = 0;
+    std::uint64_t delays = 0;
+    std::uint64_t verified = 0;
+
+private:
+    struct tenant {
+        std::string key;
+        std::int64_t fence = 0;
+        nanoseconds delay{0};
+        bool given_back = false;
+        bool clean = false; ///< Its key was deleted by a request of its own.
+        std::optional<nanoseconds> vanished{};
+        bool by_operator = false;
+    };
+
+    bool was_meant(const etcd::change& c, const std::vector<etcd::change>& all) const;
+    bool excused(const timed_hold& h) const;
+
+    world& world_;
+    std::set<const process*> operators_;
+    std::set<std::uint64_t> calls_; ///< Of operators.
+    std::uint64_t serving_ = 0;
+    std::uint64_t last_call_ = 0;
+    std::set<std::pair<std::string, std::int64_t>> meant_;
+    std::set<std::pair<std::string, std::int64_t>> robbed_; // lives of keys
+    std::map<std::string, std::uint64_t> ended_;            // keys; the last call before that
+    std::deque<std::pair<std::string, std::int64_t>> earlier_;
+    std::list<timed_hold> claims_;
+    std::set<lease_id> claiming_; // leases that nobody may renew
+    std::set<lease_id> kept_;
+    std::set<lease_id> revoked_;
+    std::map<std::string, tenant> tenants_;
+    std::deque<known_sequencer> sequencers_;
+};
+
+} // namespace sim
