@@ -139,6 +139,8 @@ void ledger::changed(const std::vector<etcd::change>& changes,
             } else {
                 data_[c.key] = c.now.value;
             }
+        } else if (c.key.starts_with("loose/")) {
+            loose_.insert({c.key, c.now.value});
         } else if (c.key == "numbers") {
             version_ = c.now.version;
         } else if (c.key == "tally") {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/common.hpp"
@@ -71,6 +72,10 @@ public:
     void counting() { ++counts_; }
     void counted(std::int64_t sum);
     void not_counted() { --counts_; }
+    /// Whether such a value was ever there.
+    bool was_loose(const std::string& key, const std::string& value) const {
+        return loose_.contains({key, value});
+    }
     /// What a read of all accounts added up to.
     void audited(int sum);
 
@@ -105,6 +110,7 @@ private:
     std::set<std::int64_t> numbers_;
     std::int64_t version_ = 0; ///< Of the sequence.
     std::int64_t draws_ = 0;   ///< That may have been made.
+    std::set<std::pair<std::string, std::string>> loose_;
     std::set<std::int64_t> sums_;
     std::int64_t sum_ = 0; ///< Of the counter.
     std::int64_t counts_ = 0;

@@ -2,8 +2,10 @@
 // What clients do besides taking locks: claim a name for a time, and ask whether an ownership
 // lasts; and what operators do.
 #include <coetcd/admin.hpp>
+#include <coetcd/fencing_gate.hpp>
 #include <coetcd/sequencer.hpp>
 #include <coetcd/timed_claim.hpp>
+#include <coetcd/value.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -136,6 +138,166 @@ asio::awaitable<void> actor::ask_for_proof(chance& taste) {
     }
     if (!lasts && rules.lasts(one)) {
         s_.w.fail("verify() says that an ownership is over that lasts: " + one.text);
+    }
+}
+
+/// Lets a token through a gate: that of its own lock, or one from before.
+asio::awaitable<void> actor::pass_gate(const std::string& name, std::int64_t own, chance& taste) {
+    tenure_rules& rules = s_.judge.tenure;
+    std::int64_t token = own;
+    if (const auto* const drawn = rules.draw_sequencer(taste); drawn && drawn->name == name) {
+        token = drawn->fence;
+    }
+    const coetcd::fencing_gate gate(*client_, "gate/" + name);
+    const std::int64_t before = rules.admitted(gate.key());
+    asio::awaitable<bool> passing = gate.admit(token);
+    bool passed = false;
+    try {
+        passed = co_await std::move(passing);
+    } catch (const coetcd::error&) {
+        judge(std::current_exception());
+        co_return;
+    }
+    const std::int64_t after = rules.admitted(gate.key());
+    if (passed && (token < before || token > after)) {
+        s_.w.fail("a gate has admitted " + std::to_string(token) + " after " +
+                  std::to_string(before));
+    }
+    if (!passed && token >= after) {
+        s_.w.fail("a gate has refused " + std::to_string(token) + " after " +
+                  std::to_string(after));
+    }
+}
+
+asio::awaitable<void> actor::ask_for_release(std::string name) {
+    asio::awaitable<std::optional<std::int64_t>> asking = coetcd::request_release(*session_, name);
+    const std::optional<std::int64_t> token = co_await std::move(asking);
+    if (token && !s_.judge.was_first(name, *token)) {
+        s_.w.fail("somebody was asked for a lock that he never had: " + name);
+    }
+}
+
+asio::awaitable<void>
+actor::look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m) {
+    const auto is_there = [&] {
+        const auto now = s_.w.store.keys.find(key);
+        return now != s_.w.store.keys.end() && now->second.create_revision == fence;
+    };
+    std::optional<std::size_t> position;
+    asio::awaitable<std::optional<std::size_t>> asking = m.position();
+    try {
+        position = co_await std::move(asking);
+    } catch (const coetcd::error&) {
+        judge(std::current_exception());
+        co_return;
+    }
+    if (is_there() && position != std::size_t{0} && m.owns_lock() &&
+        s_.w.count_of(fault::stale_read) == 0) {
+        s_.w.fail("the holder of a lock is not the first in its queue: " + key);
+    }
+}
+
+/// Writes a value, whatever is there, or in the place of what it has read.
+asio::awaitable<void> actor::keep_value(chance& taste) {
+    value_rules& rules = s_.judge.values;
+    const std::string name = "value/0";
+    const bool once = !taste.one_in(4);
+    coetcd::value shared = once ? coetcd::value(*session_, name) : coetcd::value(*client_, name);
+    std::int64_t expected = -1; // nothing is
+    if (taste.one_in(2)) {
+        const std::optional<coetcd::key_value> now = co_await shared.get();
+        expected = now ? now->mod_revision : 0;
+        if (taste.one_in(3)) {
+            (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
+        }
+    }
+    const std::string desired = std::to_string(++s_.writes);
+    rules.writes(desired, once);
+    const std::uint64_t repeated = p_->repeated_calls;
+    try {
+        std::optional<std::int64_t> written;
+        if (expected < 0) {
+            asio::awaitable<std::int64_t> setting = shared.set(desired);
+            const std::int64_t at = co_await std::move(setting);
+            written = at;
+        } else {
+            auto exchanging = shared.compare_exchange(expected, desired);
+            written = co_await std::move(exchanging);
+        }
+        if (written) {
+            rules.written(desired, *written, expected);
+        } else if (once || p_->repeated_calls == repeated) {
+            rules.refused(desired);
+        }
+    } catch (const coetcd::error& e) {
+        if (e.code() != errc::outcome_unknown) {
+            rules.refused(desired);
+        }
+        throw;
+    }
+}
+
+void actor::start_following() {
+    ++watches_;
+    s_.judge.rates.expect(*p_, 1);
+    auto at_end = [this](std::exception_ptr failure) {
+        --watches_;
+        if (failure) {
+            fail("who follows a value", failure);
+        }
+    };
+    asio::co_spawn(p_->executor(), follow_value(), std::move(at_end));
+}
+
+asio::awaitable<void> actor::follow_value() {
+    chance taste(s_.taste.next());
+    while (client_) {
+        const coetcd::value shared(*client_, "value/0");
+        value_feed_.emplace(shared.changes());
+        const value_rules::entry seen(s_.judge.values);
+        int naps = taste.one_in(2) ? 8 : 0;
+        try {
+            while (value_feed_) {
+                const std::optional<coetcd::key_value> next = co_await value_feed_->next();
+                s_.judge.values.told(*seen, next);
+                if (naps > 0 && taste.one_in(2)) {
+                    --naps;
+                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
+                }
+            }
+        } catch (const boost::system::system_error& e) {
+            if (!was_misled(e.code())) {
+                judge(std::current_exception());
+            }
+        }
+        value_feed_.reset();
+        if (client_) {
+            (void)co_await p_->sleep(200ms);
+        }
+    }
+}
+
+/// Each call changes it once, or not at all.
+asio::awaitable<void> actor::change_limit(coetcd::semaphore& s, chance& taste) {
+    permit_rules& rules = s_.judge.permits;
+    const bool relative = taste.one_in(2);
+    const std::int64_t by = !relative ? taste.between(1, 4) : taste.one_in(2) ? 1 : -1;
+    const std::size_t call = rules.changes_limit(s.name(), relative, by);
+    try {
+        std::int64_t now = by;
+        if (relative) {
+            asio::awaitable<std::int64_t> changing = s.adjust_limit(by);
+            now = co_await std::move(changing);
+        } else {
+            asio::awaitable<void> changing = s.set_limit(by);
+            co_await std::move(changing);
+        }
+        rules.changed_limit(call, now);
+    } catch (const coetcd::error& e) {
+        if (e.code() != errc::outcome_unknown) {
+            rules.refused_limit(call);
+        }
+        judge(std::current_exception()); // the permits are ours all the same
     }
 }
 

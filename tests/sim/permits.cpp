@@ -34,7 +34,22 @@ std::optional<permit_key> permit_key::parse(std::string_view key) {
     return found;
 }
 
-void permit_rules::changed(const std::vector<etcd::change>& changes, etcd::cause why) {
+void permit_rules::changed(const std::vector<etcd::change>& changes,
+                           etcd::cause why,
+                           const std::function<bool(lease_id)>& has_returned) {
+    std::set<std::string> names;
+    for (const etcd::change& c : changes) {
+        if (!c.key.starts_with(semaphore_prefix)) {
+            continue;
+        }
+        names.insert(c.key.substr(0, c.key.find_first_of("./", semaphore_prefix.size())));
+        returned_ = returned_ || (!c.deleted && has_returned(c.now.lease));
+        if (c.deleted) {
+            born_.erase(c.key);
+        } else {
+            born_.emplace(c.key, world_.now());
+        }
+    }
     std::set<std::pair<std::string, std::string>> admitted; // left the queue
     for (const etcd::change& c : changes) {
         const std::optional<permit_key> k = permit_key::parse(c.key);
@@ -48,7 +63,7 @@ void permit_rules::changed(const std::vector<etcd::change>& changes, etcd::cause
             continue;
         }
         if (c.deleted && why == etcd::cause::operator_) {
-            robbed_.insert({k->id, c.before.create_revision});
+            robbed_.emplace(std::pair(k->id, c.before.create_revision), world_.now());
         }
         if (c.deleted || c.before.version != 0) {
             continue;
@@ -81,9 +96,167 @@ void permit_rules::changed(const std::vector<etcd::change>& changes, etcd::cause
         constexpr std::string_view limit = ".limit";
         if (!k && c.key.starts_with(semaphore_prefix) && c.key.ends_with(limit) && !c.deleted) {
             const std::string name = c.key.substr(0, c.key.size() - limit.size());
-            limits_[name][c.revision] = std::stoll(c.now.value);
+            const std::int64_t now = std::stoll(c.now.value);
+            limits_[name][c.revision] = now;
+            if (why == etcd::cause::request) {
+                check_limit(name, c.before.version == 0 ? -1 : std::stoll(c.before.value), now);
+            }
         }
     }
+    for (const std::string& name : names) {
+        look_at(name);
+    }
+}
+
+/// Whether the first in the queue may be admitted, or has to be told that it never will.
+void permit_rules::look_at(const std::string& name) {
+    std::int64_t used = 0;
+    candidate first;
+    const std::string prefix = name + "/";
+    for (auto k = world_.store.keys.lower_bound(prefix);
+         k != world_.store.keys.end() && k->first.starts_with(prefix);
+         ++k) {
+        const std::optional<permit_key> key = permit_key::parse(k->first);
+        if (key && key->held) {
+            used += key->weight;
+        } else if (key && (first.key.empty() || k->second.create_revision < first.life)) {
+            first = {k->first, k->second.create_revision, world_.now()};
+        }
+    }
+    const auto stored = world_.store.keys.find(name + ".limit");
+    candidate& before = next_[name];
+    bool may_come = false;
+    if (!first.key.empty() && stored != world_.store.keys.end()) {
+        const std::int64_t weight = std::stoll(world_.store.keys.at(first.key).value);
+        const std::int64_t limit = std::stoll(stored->second.value);
+        may_come = used + weight <= limit || weight > limit;
+    }
+    if (!may_come) {
+        before = {};
+    } else if (before.key != first.key || before.life != first.life) {
+        before = first;
+    }
+}
+
+void permit_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
+    for (const auto& [name, c] : next_) {
+        if (!c.key.empty() && world_.now() > std::max(c.since, healed_at) + bound) {
+            world_.fail("nobody takes the permit whose turn it is: " + c.key);
+        }
+    }
+    for (const auto& [key, born] : born_) {
+        const std::optional<permit_key> k = permit_key::parse(key);
+        if (!k) {
+            continue;
+        }
+        const etcd::record& now = world_.store.keys.at(key);
+        const auto touched = touched_.find({now.lease, k->name});
+        const nanoseconds wanted = touched == touched_.end() ? born : touched->second;
+        if (world_.now() <= std::max({born, wanted, healed_at}) + bound) {
+            continue;
+        }
+        const bool held = std::any_of(holds_.begin(), holds_.end(), [&](const permit_hold& h) {
+            return h.token == now.create_revision && permit_key::parse(h.key)->id == k->id;
+        });
+        if (k->held && !held) {
+            world_.fail("nobody has the permit whose key is there: " + key);
+        }
+    }
+}
+
+void permit_rules::look_for_unnoticed(
+    const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const {
+    for (const permit_hold& h : holds_) {
+        const auto gone = robbed_.find({permit_key::parse(h.key)->id, h.token});
+        if (gone != robbed_.end() && h.sound_clock && h.valid() &&
+            is_late(gone->second, h.session->ttl())) {
+            world_.fail("who has a permit does not notice that its key is gone: " + h.key);
+        }
+    }
+}
+
+std::size_t permit_rules::changes_limit(std::string name, bool relative, std::int64_t by) {
+    limit_calls_.push_back({std::move(name), relative, by});
+    return limit_calls_.size() - 1;
+}
+
+/// Each change is made by a call, and each call makes one at most.
+/// @param before -1 for none.
+void permit_rules::check_limit(const std::string& name, std::int64_t before, std::int64_t now) {
+    constexpr std::int64_t initial = 2;
+    ++limits;
+    limit_change change{now, before < 0 && now == initial, {}}; // by who takes permits
+    for (std::size_t i = 0; i != limit_calls_.size(); ++i) {
+        const limit_call& c = limit_calls_[i];
+        const std::int64_t from = before < 0 ? initial : before;
+        const bool fits = c.name == name && (c.relative ? from + c.by : c.by) == now;
+        if (fits && !c.refused && !c.done) {
+            change.by.push_back(i);
+        }
+    }
+    limit_changes_.push_back(std::move(change));
+    std::vector<std::vector<std::size_t>> calls; // that may have made each change
+    for (const limit_change& c : limit_changes_) {
+        if (!c.needs_none) {
+            calls.push_back(c.by);
+            std::erase_if(calls.back(), [&](std::size_t call) { return !made(call, c); });
+        }
+    }
+    if (!returned_ && !all_differ(calls)) {
+        world_.fail("a limit was changed, and nobody has asked for that: " + name);
+    }
+}
+
+bool permit_rules::made(std::size_t call, const limit_change& c) const {
+    const limit_call& by = limit_calls_[call];
+    return std::find(c.by.begin(), c.by.end(), call) != c.by.end() && (!by.done || by.now == c.now);
+}
+
+/// Whether each can have one of those that it may have, and no two the same.
+bool permit_rules::all_differ(const std::vector<std::vector<std::size_t>>& choices) {
+    std::map<std::size_t, std::size_t> taken; // by whom
+    std::set<std::size_t> seen;
+    const std::function<bool(std::size_t)> find = [&](std::size_t who) {
+        for (const std::size_t one : choices[who]) {
+            const auto by = taken.find(one);
+            if (seen.insert(one).second && (by == taken.end() || find(by->second))) {
+                taken[one] = who;
+                return true;
+            }
+        }
+        return false;
+    };
+    for (std::size_t who = 0; who != choices.size(); ++who) {
+        seen.clear();
+        if (!find(who)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void permit_rules::changed_limit(std::size_t call, std::int64_t now) {
+    limit_calls_[call].done = true;
+    limit_calls_[call].now = now;
+    std::vector<std::vector<std::size_t>> changes; // that each call which is done may have made
+    for (std::size_t i = 0; i != limit_calls_.size(); ++i) {
+        if (!limit_calls_[i].done) {
+            continue;
+        }
+        std::vector<std::size_t>& its = changes.emplace_back();
+        for (std::size_t k = 0; k != limit_changes_.size(); ++k) {
+            if (made(i, limit_changes_[k])) {
+                its.push_back(k);
+            }
+        }
+    }
+    if (!returned_ && !all_differ(changes)) {
+        world_.fail("a limit is said to be changed that was not: " + limit_calls_[call].name);
+    }
+}
+
+void permit_rules::refused_limit(std::size_t call) {
+    limit_calls_[call].refused = true;
 }
 
 std::list<permit_hold>::iterator permit_rules::granted(permit_hold h) {
@@ -111,6 +284,11 @@ std::list<permit_hold>::iterator permit_rules::granted(permit_hold h) {
         }
     }
     return std::prev(holds_.end());
+}
+
+void permit_rules::gives_back(std::list<permit_hold>::iterator h) {
+    touch(h->lease, h->name);
+    holds_.erase(h);
 }
 
 std::vector<std::string> permit_rules::left_behind() const {

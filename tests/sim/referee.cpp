@@ -11,7 +11,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     changed_at_.resize(changed_at_.size() + changes.size(), world_.now());
     const auto has_returned = [this](lease_id id) { return ended_.contains(id); };
     why = tenure.changed(changes, why, has_returned);
-    permits.changed(changes, why);
+    permits.changed(changes, why, has_returned);
     book.changed(changes, has_returned);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -20,11 +20,12 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
             check_once(c);
         }
         sharing.changed(c, why);
+        herd.changed(c);
+        values.changed(c, has_returned(c.now.lease));
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }
         slots.changed(c, ended_.contains((c.deleted ? c.before : c.now).lease));
-        herd.changed(c);
         if (!c.deleted && c.before.version == 0) {
             begun_[{c.key, c.revision}] = world_.now();
         }
@@ -250,11 +251,12 @@ bool referee::owes_changes() const {
                              std::any_of(watches_.begin(), watches_.end(), [&](const auto& v) {
                                  return first_untold(v) != world_.store.history().size();
                              });
-    return owes_events || leaders.owes_states();
+    return owes_events || leaders.owes_states() || values.owes_states();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
     leaders.look_for_untold(healed_at, bound);
+    values.look_for_untold(healed_at, bound);
     if (world_.had_lost_events()) {
         return;
     }
@@ -435,6 +437,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     look_for_robbed_waiters(healed_at);
     look_for_surplus(healed_at, bound);
     sharing.look_for_stuck(healed_at, bound);
+    permits.look_for_stuck(healed_at, bound);
     for (const auto& [id, when] : crashed_) {
         const nanoseconds limit =
             world::longest_delay + 2 * nanoseconds(longest_ttl) + etcd::election_timeout + 2s;
@@ -554,6 +557,8 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
             world_.fail("a session does not notice that its lease is gone");
         }
     }
+    sharing.look_for_unnoticed(is_late);
+    permits.look_for_unnoticed(is_late);
     for (const hold& h : holds_) {
         const auto gone = gone_.find({h.key, h.fence});
         if (gone == gone_.end() || !h.sound_clock || !h.valid()) {
@@ -667,6 +672,7 @@ void referee::new_owner(const std::string& name) {
         before = now;
         if (!now.key.empty()) {
             owners_.insert({now.key, now.create_revision});
+            firsts_.insert({name, now.create_revision});
         }
     }
 }

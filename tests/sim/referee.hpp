@@ -23,6 +23,7 @@
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
 #include "sim/tenure.hpp"
+#include "sim/values.hpp"
 #include "sim/world.hpp"
 
 namespace sim {
@@ -100,6 +101,7 @@ public:
         , rates(w)
         , permits(w)
         , tenure(w)
+        , values(w)
         , book(w)
         , world_(w)
         , first_term_(w.store.term) {
@@ -114,6 +116,7 @@ public:
     rate_meter rates;
     permit_rules permits;
     tenure_rules tenure;
+    value_rules values;
     ledger book; ///< Of what is written once, if anything is.
 
     // What the network does.
@@ -166,6 +169,10 @@ public:
     /// Its process is no more.
     void crashed(lease_id id) { crashed_[id] = world_.now(); }
     bool awaits_expiry() const;
+    /// Whether an ownership was the first in its queue.
+    bool was_first(const std::string& name, std::int64_t fence) const {
+        return firsts_.contains({name, fence});
+    }
 
     // Watches.
 
@@ -319,6 +326,7 @@ private:
     std::map<std::pair<lease_id, std::string>, nanoseconds> wanted_at_; // the last time
     std::map<std::string, owner> current_;
     std::set<std::pair<std::string, std::int64_t>> owners_;
+    std::set<std::pair<std::string, std::int64_t>> firsts_; // likewise, by name
     std::set<std::pair<std::string, std::int64_t>> fences_;
     std::map<std::string, std::int64_t> resource_;
     std::map<std::string, std::uint64_t> written_; // data, and by which request

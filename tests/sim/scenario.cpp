@@ -140,6 +140,9 @@ outcome run(const plan& p) {
         if (luck.one_in(6)) {
             added.start_observing();
         }
+        if (s.proves && offers.one_in(4)) {
+            added.start_following();
+        }
     }
     if (forces) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
@@ -228,7 +231,8 @@ outcome run(const plan& p) {
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
         std::erase_if(keys, [](const std::string& key) {
-            return key.find('/', queue_prefix.size()) == std::string::npos;
+            const std::size_t name = lock_of(key).size();
+            return name == key.size() || key[name] != '/';
         });
         for (std::string& key : s.judge.sharing.left_behind()) {
             keys.push_back(std::move(key));

@@ -31,6 +31,7 @@ void sharing_rules::changed(const etcd::change& c, etcd::cause why) {
     }
     if (c.deleted && why == etcd::cause::operator_) {
         robbed_.insert({c.before.lease, name});
+        taken_away_[{c.key, c.before.create_revision}] = world_.now();
     }
     look_at(name);
     if (rest.starts_with("/write/") && !c.deleted && c.before.version == 0) {
@@ -197,6 +198,21 @@ void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         });
         if (!held) {
             world_.fail("nobody takes the shared lock whose turn it is, or its key stays: " + key);
+        }
+    }
+}
+
+void sharing_rules::look_for_unnoticed(
+    const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const {
+    for (const shared_hold& h : holds_) {
+        if (!h.sound_clock || !h.valid()) {
+            continue;
+        }
+        for (const held_life& k : h.keys()) {
+            const auto gone = taken_away_.find({k.key, k.create_revision});
+            if (gone != taken_away_.end() && is_late(gone->second, h.session->ttl())) {
+                world_.fail("a holder does not notice that its key is gone: " + k.key);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/lock_mode.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -76,6 +77,10 @@ public:
     /// Nobody may be entitled to a lock for long, and not take it; and no key may be there for long
     /// that nobody counts on.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
+    /// Whoever holds what an operator has taken away has to notice that.
+    /// @param is_late Tells whether it is time, for that long after it happened and that ttl.
+    void
+    look_for_unnoticed(const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const;
     /// The keys in queues.
     std::vector<std::string> left_behind() const;
 
@@ -97,6 +102,7 @@ private:
     std::map<life, nanoseconds> entitled_;                            // since when
     std::map<std::pair<lease_id, std::string>, nanoseconds> touched_; // the last time
     std::set<std::pair<lease_id, std::string>> robbed_;               // by an operator
+    std::map<life, nanoseconds> taken_away_;                          // likewise, lives; when
     std::list<shared_hold> holds_;
 };
 

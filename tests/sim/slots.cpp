@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "sim/tenure.hpp"
+
 namespace sim {
 
 using namespace std::chrono_literals;
@@ -55,6 +57,24 @@ std::string lock_key::beside(const std::string& key) {
     return other;
 }
 
+std::optional<queue_key> queue_key::parse(std::string_view key) {
+    std::optional<queue_key> found;
+    std::string name = lock_of(key);
+    if (name.empty() || name.size() == key.size() || key[name.size()] != '/') {
+        return found;
+    }
+    const std::string_view rest = key.substr(name.size() + 1);
+    const std::size_t last = rest.rfind('/');
+    found.emplace();
+    found->name = std::move(name);
+    found->line = rest.substr(0, std::min(last, rest.find('/')));
+    found->id = rest.substr(last + 1); // of all, if there is no slash
+    if (last == rest.npos) {
+        found->line.clear();
+    }
+    return found;
+}
+
 // What is sent.
 
 void lock_requests::read(std::string_view body) {
@@ -79,6 +99,8 @@ void lock_requests::read_part(json::value t) {
         }
     });
     bool elsewhere = false; // it is about more than locks
+    bool asks = false;      // who is in a queue
+    std::set<std::pair<std::string, std::string>> entered;
     std::vector<std::string> read;
     std::set<std::string> written;
     for (const char* branch : {"success", "failure"}) {
@@ -92,8 +114,18 @@ void lock_requests::read_part(json::value t) {
             const json::value what = put ? put : erase ? erase : op["request_range"];
             std::string key = what["key"].bytes();
             const std::optional<lock_key> k = lock_key::parse(key);
+            const std::optional<queue_key> q = queue_key::parse(key);
+            if (q && put && q->line != "hold" && compared[key] == 0) {
+                entered.insert({q->name, q->id});
+            }
+            asks = asks || (q && !put && !erase && !is_point(what));
             if (!k) {
-                elsewhere = true;
+                elsewhere = elsewhere || lock_of(key).empty();
+                if (q && is_point(what) && (put || erase)) {
+                    written.insert(std::move(key));
+                } else if (q && is_point(what) && std::string_view(branch) == "success") {
+                    read.push_back(std::move(key));
+                }
             } else if (!k->queued || !is_point(what)) {
                 elsewhere = elsewhere || what["ignore_value"].flag();
             } else if (put && !put["ignore_value"].flag()) {
@@ -113,9 +145,10 @@ void lock_requests::read_part(json::value t) {
             }
         });
     }
+    entries += entered.size();
     for (const std::string& key : written) {
         const std::optional<lock_key> k = lock_key::parse(key);
-        contradicts = contradicts || (empty.contains(k->name + "/") && compared[key] > 0 &&
+        contradicts = contradicts || (k && empty.contains(k->name + "/") && compared[key] > 0 &&
                                       std::any_of(puts.begin(), puts.end(), [&](const entry& e) {
                                           return !k->object.empty() && e.key != key &&
                                                  e.key.starts_with(k->name + "/" + k->object);
@@ -125,14 +158,17 @@ void lock_requests::read_part(json::value t) {
         return;
     }
     for (const auto& [key, revision] : compared) {
-        const std::optional<lock_key> k = lock_key::parse(key);
-        if (revision > 0 && k && k->queued && !written.contains(key)) {
+        const std::optional<queue_key> q = queue_key::parse(key);
+        if (revision > 0 && asks && entered.empty() && q && q->line != "hold" &&
+            !written.contains(key)) {
             confirms[key] = revision;
         }
     }
     for (std::size_t i = 0; i != read.size() && !compares; ++i) {
-        if (i + 1 != read.size() &&
-            lock_key::parse(read[i])->name == lock_key::parse(read[i + 1])->name) {
+        const std::optional<queue_key> q = queue_key::parse(read[i]);
+        const std::optional<queue_key> next =
+            i + 1 != read.size() ? queue_key::parse(read[i + 1]) : std::nullopt;
+        if (q && next && q->name == next->name && q->id != next->id) {
             ahead.insert(read[i]);
         }
         looks.insert(read[i]);
@@ -307,8 +343,7 @@ void herd_counter::told(const process& who, std::string_view line) {
     message["result"]["events"].each([&](json::value e) {
         if (e["type"].text() == "DELETE") {
             std::string key = e["kv"]["key"].bytes();
-            const std::optional<lock_key> k = lock_key::parse(key);
-            if (k && k->queued) {
+            if (queue_key::parse(key)) {
                 ++events;
                 n.ends.push_back({std::move(key), e["kv"]["mod_revision"].number()});
             }
@@ -317,8 +352,8 @@ void herd_counter::told(const process& who, std::string_view line) {
 }
 
 void herd_counter::changed(const etcd::change& c) {
-    if (const std::optional<lock_key> k = lock_key::parse(c.key); k && k->queued) {
-        ++changes_[k->name];
+    if (const std::string name = lock_of(c.key); !name.empty()) {
+        ++changes_[name];
         if (c.deleted) {
             lives_[{c.key, c.revision}] = c.before.create_revision;
         }
@@ -327,10 +362,11 @@ void herd_counter::changed(const etcd::change& c) {
 
 void herd_counter::served(std::uint64_t number) {
     if (const auto found = asking_.find(number); found != asking_.end()) {
-        const std::uint64_t begun = watches_[found->second.by];
-        for (auto& [key, state] : found->second.keys) {
-            state = changes_[lock_key::parse(key)->name] + begun;
+        std::uint64_t state = watches_[found->second.by];
+        for (const std::string& key : found->second.keys) {
+            state += changes_[lock_of(key)];
         }
+        found->second.state = state;
     }
 }
 
@@ -339,9 +375,10 @@ void herd_counter::answered(std::uint64_t number) {
     if (found == asking_.end()) {
         return;
     }
-    for (const auto& [key, state] : found->second.keys) {
+    const std::optional<std::uint64_t> state = found->second.state;
+    for (const std::string& key : found->second.keys) {
         if (!state) {
-            continue; // what is not etcd has answered in its place
+            break; // what is not etcd has answered in its place
         }
         question& q = asked_[key];
         const bool again = q.state == *state && world_.now() < q.at + 500ms;
@@ -358,9 +395,9 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
         asking_[number].by = &by;
     }
     for (const auto& [key, life] : what.confirms) {
-        asking_[number].keys[key] = std::nullopt;
+        asking_[number].keys.insert(key);
     }
-    entries += what.puts.size();
+    entries += what.entries;
     requests += what.confirms.size() + (what.looks.size() + 1) / 2;
     const auto found = news_.find(&by);
     // Only where nothing else has happened to this process at this moment.
@@ -368,17 +405,22 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
         return;
     }
     for (const end& e : found->second.ends) {
-        const std::string name = lock_key::parse(e.key)->name;
-        const auto others = std::count_if(
+        const queue_key ended = *queue_key::parse(e.key);
+        const std::string& name = ended.name;
+        const bool others = std::any_of(
             found->second.ends.begin(), found->second.ends.end(), [&](const end& other) {
-                return lock_key::parse(other.key)->name == name;
+                const std::optional<queue_key> q = queue_key::parse(other.key);
+                return q->name == name && q->id != ended.id;
             });
-        if (others != 1) {
+        if (others) {
             continue;
         }
-        // One whose own key has gone has its own reason to ask.
+        // One whose own key has gone has its own reason to ask. All readers behind one writer are
+        // woken by its end.
         const auto asks = [&](const std::string& key) {
-            return key != e.key && lock_key::parse(key)->name == name &&
+            const std::optional<queue_key> q = queue_key::parse(key);
+            const bool all_readers = q->reads() && !ended.reads();
+            return key != e.key && q->name == name && q->line != "keep" && !all_readers &&
                    world_.store.keys.contains(key);
         };
         // One who is older was behind an earlier life of that key, of whose end nobody told.
@@ -387,6 +429,13 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
                 return asks(c.first) && c.second > lives_[e] &&
                        c.second == world_.store.keys.at(c.first).create_revision;
             });
+        if (ended.reads() &&
+            std::any_of(what.confirms.begin(), what.confirms.end(), [&](const auto& c) {
+                const std::optional<queue_key> q = queue_key::parse(c.first);
+                return q->reads() && asks(c.first);
+            })) {
+            world_.fail("a reader waits for a reader: " + e.key);
+        }
         // Other looks were to be sent before.
         const auto looking = what.ahead.count(e.key);
         const auto woken = static_cast<std::uint64_t>(confirming) + looking;

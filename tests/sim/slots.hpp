@@ -32,15 +32,30 @@ struct lock_key {
     static std::string beside(const std::string& queued);
 };
 
+/// A key of a queue of any kind: `<name>/<id>` of a lock, `<name>/<line>/<id>` of a shared lock or
+/// a semaphore.
+struct queue_key {
+    std::string name;
+    std::string line; ///< `read`, `write`, `keep`, `wait`, `hold`; empty of a lock.
+    std::string id;
+
+    /// @returns Nothing if it is none.
+    static std::optional<queue_key> parse(std::string_view key);
+    /// Whether its owner is a reader, or has become one.
+    bool reads() const { return line == "read"; }
+};
+
 /// What a transaction does with locks.
 struct lock_requests {
     struct entry {
         std::string key;
         std::int64_t epoch; ///< It is compared with; -1 if it is not.
     };
-    std::vector<entry> puts;         ///< Of keys of queues.
+    std::vector<entry> puts;         ///< Of keys of queues of locks.
     std::vector<std::string> erases; ///< Likewise.
-    /// Lives of keys, by when they began, of which it asks whether they come first.
+    std::size_t entries = 0;         ///< Places in queues of all kinds that it takes.
+    /// Lives of keys, by when they began, of which it asks whether they come first; of all kinds,
+    /// as what follows.
     std::map<std::string, std::int64_t> confirms;
     std::set<std::string> looks; ///< Keys that it only reads.
     /// Those of them that are read before another one of their queue: a waiter looks at the key
@@ -142,6 +157,7 @@ public:
     void sent(std::uint64_t number, const process& by, const lock_requests& what);
     void served(std::uint64_t number);
     void answered(std::uint64_t number);
+    /// Of a queue of any kind, or beside it.
     void changed(const etcd::change& c);
 
     std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
@@ -171,7 +187,8 @@ private:
         const process* by = nullptr;
         /// How much there had been when etcd served it: changes of the queue, and watches of
         /// this client that began. What happened before a watch began, it does not tell.
-        std::map<std::string, std::optional<std::uint64_t>> keys;
+        std::set<std::string> keys;
+        std::optional<std::uint64_t> state;
     };
 
     static constexpr int most_repeated = 4;

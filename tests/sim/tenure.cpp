@@ -34,8 +34,13 @@ void tenure_rules::sent(const process& by,
         calls_.insert(number);
     }
     if (request.what == rpc::lease_keep_alive) {
-        for (const lease_id id : claiming_) {
-            if (request.body.find(std::to_string(id)) != std::string::npos) {
+        constexpr std::string_view digits = "0123456789";
+        const std::string& all = request.body; // one after the other
+        for (std::size_t at = all.find("\"ID\""); at != all.npos; at = all.find("\"ID\"", at + 1)) {
+            const std::size_t first = all.find_first_of(digits, at);
+            const lease_id id = std::stoll(all.substr(first));
+            renewed_[id] = world_.now();
+            if (claiming_.contains(id)) {
                 world_.fail("the lease of a claim is renewed");
             }
         }
@@ -62,6 +67,9 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
         why = etcd::cause::operator_;
     }
     for (const etcd::change& c : changes) {
+        if (c.key.starts_with("gate/") && c.before.version != 0 && c.now.value < c.before.value) {
+            world_.fail("a gate has admitted a token below the largest: " + c.key);
+        }
         const std::string name = lock_of(c.key);
         if (name.empty() || name.size() == c.key.size() || c.key[name.size()] != '/') {
             continue;
@@ -70,6 +78,7 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
             if (c.before.version != 0) {
                 continue;
             }
+            used_.emplace(c.now.lease, world_.now());
             earlier_.emplace_back(name, c.revision);
             if (earlier_.size() > most_earlier) {
                 earlier_.pop_front();
@@ -156,6 +165,10 @@ std::list<timed_hold>::iterator tenure_rules::claimed(timed_hold h) {
     ++claims;
     world_.note("claimed", static_cast<std::uint64_t>(h.token), h.key);
     claiming_.insert(h.lease);
+    // Before, it may have been asked for how long it has.
+    if (renewed_.contains(h.lease) && renewed_[h.lease] > used_[h.lease]) {
+        world_.fail("the lease of a claim was renewed: " + h.key);
+    }
     return claims_.insert(claims_.end(), std::move(h));
 }
 
@@ -226,6 +239,13 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
     const bool needless = leaves(key, world_.store.keys.at(key).create_revision) ||
                           (t->second.clean && leaves(t->second.key, t->second.fence));
     return needless ? nanoseconds(0) : t->second.delay * 22 / 21;
+}
+
+std::int64_t tenure_rules::admitted(const std::string& gate) const {
+    const auto now = world_.store.keys.find(gate);
+    return now == world_.store.keys.end()
+               ? 0
+               : static_cast<std::int64_t>(std::stoull(now->second.value, nullptr, 16));
 }
 
 void tenure_rules::keeps(known_sequencer s) {

@@ -88,6 +88,11 @@ public:
     /// For how much longer the first in a queue may wait.
     nanoseconds may_wait(const std::string& name, const std::string& key) const;
 
+    // Gates.
+
+    /// The greatest token that came through; 0 for none.
+    std::int64_t admitted(const std::string& gate) const;
+
     // Sequencers.
 
     struct known_sequencer {
@@ -131,7 +136,9 @@ private:
     std::map<std::string, std::uint64_t> ended_;            // keys; the last call before that
     std::deque<std::pair<std::string, std::int64_t>> earlier_;
     std::list<timed_hold> claims_;
-    std::set<lease_id> claiming_; // leases that nobody may renew
+    std::set<lease_id> claiming_;             // leases that nobody may renew
+    std::map<lease_id, nanoseconds> renewed_; // the last time
+    std::map<lease_id, nanoseconds> used_;    // since when a key has it
     std::set<lease_id> kept_;
     std::set<lease_id> revoked_;
     std::map<std::string, tenant> tenants_;

@@ -93,6 +93,7 @@ void actor::drop() {
     session_.reset();
     watcher_.reset();
     feed_.reset();
+    value_feed_.reset();
     client_.reset();
 }
 
@@ -559,6 +560,9 @@ actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance&
     if (s_.judge.book.is_open() && taste.one_in(2)) {
         return write_once(taste);
     }
+    if (s_.proves && taste.one_in(6)) {
+        return taste.one_in(2) ? ask_for_release(std::move(name)) : keep_value(taste);
+    }
     if (s_.claims && taste.one_in(3)) {
         return claim(std::move(name), taste);
     }
@@ -636,6 +640,9 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
     }
     must_own(m);
     v.granted(m);
+    if (s_.proves && taste.one_in(4)) {
+        co_await look_at_position(v.key, v.fence, m);
+    }
     co_await use(v, m, name, taste);
     v.give_back();
     if (!taste.one_in(8)) { // else it goes with the mutex
@@ -990,6 +997,14 @@ asio::awaitable<void> actor::use_permits(chance& taste) {
     coetcd::semaphore s(*session_, name, 2);
     const auto session = coetcd::detail::access::impl(*session_);
     const std::int64_t n = taste.one_in(3) ? taste.between(2, 3) : 1;
+    struct wish {
+        permit_rules& rules;
+        lease_id lease;
+        const std::string& name;
+        ~wish() { rules.touch(lease, name); }
+    };
+    const wish until_its_end{s_.judge.permits, session->lease(), name};
+    s_.judge.permits.touch(session->lease(), name);
     std::optional<coetcd::permit> p;
     const std::uint64_t how = taste.below(4);
     if (how == 0) {
@@ -1029,13 +1044,7 @@ asio::awaitable<void> actor::use_permits(chance& taste) {
         const counted_hold until_the_end{s_.judge.permits, s_.judge.permits.granted(std::move(h))};
         (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
         if (taste.one_in(3)) {
-            const std::string limit = std::to_string(taste.between(1, 4));
-            asio::awaitable<coetcd::put_response> changing = client_->put(name + ".limit", limit);
-            try {
-                (void)co_await std::move(changing);
-            } catch (const coetcd::error&) {
-                judge(std::current_exception()); // the permits are ours all the same
-            }
+            co_await change_limit(s, taste);
             (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
         }
     }
@@ -1198,6 +1207,8 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
             }
             if (what == 4) {
                 co_await ask_for_proof(taste);
+            } else if (taste.one_in(2)) {
+                co_await pass_gate(name, v.fence, taste);
             } else {
                 co_await write_by_sequencer(taste);
             }

@@ -10,6 +10,7 @@
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/shared_mutex.hpp>
+#include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -69,6 +70,8 @@ public:
     /// Observes an election likewise.
     void start_observing();
 
+    /// Follows a value likewise.
+    void start_following();
     /// It is an operator, who ends ownerships by force until then.
     void start_operating(nanoseconds until);
 
@@ -145,6 +148,15 @@ private:
     asio::awaitable<void> claim(std::string name, chance& taste);
     asio::awaitable<void> ask_for_proof(chance& taste);
     asio::awaitable<void> write_by_sequencer(chance& taste);
+    asio::awaitable<void> pass_gate(const std::string& name, std::int64_t own, chance& taste);
+    asio::awaitable<void> ask_for_release(std::string name);
+    /// Of who holds the lock.
+    asio::awaitable<void>
+    look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m);
+    asio::awaitable<void> keep_value(chance& taste);
+    asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
+    /// Follows a value, besides, until the end.
+    asio::awaitable<void> follow_value();
 
     /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
     /// lease, and goes on.
@@ -179,6 +191,7 @@ private:
     /// Something that is to be written once. See writers.cpp.
     asio::awaitable<void> write_once(chance& taste);
     asio::awaitable<void> transact(chance& taste);
+    asio::awaitable<void> transact_loosely(chance& taste);
     asio::awaitable<void> audit(chance& taste);
     asio::awaitable<void> draw_number();
     asio::awaitable<void> count_up();
@@ -213,6 +226,7 @@ private:
     int jobs_;
     std::optional<coetcd::watcher> watcher_;
     std::optional<coetcd::leader_feed> feed_;
+    std::optional<coetcd::value_feed> value_feed_;
     int watches_ = 0;  ///< Feeds, too.
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
