@@ -38,7 +38,7 @@ public:
     struct following {
         nanoseconds since{0};
         std::int64_t revision = 0; ///< Of what was told last.
-        std::optional<state> last;
+        std::optional<state> last{};
     };
     /// Somebody who follows it, as long as this exists.
     class entry {
