@@ -39,7 +39,7 @@ class client_impl;
 /// - `errc::timed_out` or `errc::unavailable` if no endpoint answered in time, and
 ///   `errc::protocol_error` if none of those that did was etcd: nothing was changed;
 /// - `errc::outcome_unknown` if a change was sent and its answer was lost, or is not etcd's;
-/// - `errc::too_large` if the answer is over the limit, at another endpoint as well if there is one;
+/// - `errc::too_large` if the answer is over the limit, and another endpoint has no other;
 /// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
 /// - a `server_errc` if etcd refused, with its words in `what()`.
 ///

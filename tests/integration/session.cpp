@@ -399,7 +399,7 @@ TEST_CASE("One address of a name that does not lead to etcd costs no session", "
             const std::string url = "http://two.example:" + std::to_string(shared_etcd().port());
             const client c =
                 coetcd::detail::access::make<client>(world, url, coetcd::client_options());
-            session s = co_await session::open(c, {5s});
+            session s = co_await open_session(c, 5s);
             coetcd::mutex m(s, "session/address");
             for (int i = 0; i != 3; ++i) {
                 co_await m.lock();
