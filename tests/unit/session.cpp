@@ -641,6 +641,26 @@ TEST_CASE("open() that fails or is cancelled leaves no lease", "[session][cancel
     REQUIRE(w.etcd->leases() == 0);
 }
 
+TEST_CASE("open() whose lease ends before it learns of it opens with another one", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    int grants = 0;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.breaks = r.what == rpc::lease_grant && grants++ == 0;
+        return f;
+    };
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        if (r.what == rpc::lease_keep_alive && grants == 2) { // the answers took so long
+            w.etcd->revoke(w.etcd->lease_ids().front());
+        }
+        serve(r, a);
+    };
+    const coetcd::session s = w.await(coetcd::session::open(client));
+    CHECK(grants == 3);
+    CHECK(w.etcd->lease_ids() == std::vector<coetcd::lease_id>{s.lease()});
+}
+
 TEST_CASE("open() whose first answer is lost leaves no lease if it is refused then", "[session]") {
     world w;
     const coetcd::client client = w.client();
