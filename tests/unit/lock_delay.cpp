@@ -88,6 +88,26 @@ TEST_CASE("within a session a lock with a delay is handed over", "[delay]") {
     CHECK(one.state() == coetcd::session_state::active);
 }
 
+TEST_CASE("whoever takes over in the request of one without a delay leaves a note", "[delay]") {
+    delayed all;
+    auto& [w, client, one, two, a, b] = all;
+    coetcd::mutex plain(one, "m");
+    w.await(plain.lock());
+    auto waiting = w.start(a.lock()); // of the same session
+    w.env->pass(50ms);
+    CHECK(w.await(plain.unlock()));
+    w.env->pass(10ms);
+    waiting.get();
+    CHECK(w.etcd->keys.at("m.own").value == a.key());
+    auto next = w.start(b.lock());
+    w.env->pass(50ms);
+    w.etcd->erase(a.key());
+    w.env->pass(2900ms);
+    CHECK_FALSE(next.ended());
+    w.env->pass(200ms);
+    CHECK(next.succeeded());
+}
+
 TEST_CASE("after a holder that has vanished the next one waits", "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;

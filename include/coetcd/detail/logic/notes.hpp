@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -58,13 +59,15 @@ inline void drop(const std::string& note_key,
     out.push_back(op::nested(std::move(note)));
 }
 
-/// The revision of a note that is not ours; 0 if there is none, or we do not know.
+/// The revision of a note that is not ours; 0 if ours is there, or we do not know.
 /// @param index Of the answer to `leave`.
 /// @param create_revision Of our key.
-inline std::int64_t left_by_others(const txn_response& response,
-                                   std::size_t index,
-                                   const std::string& key,
-                                   std::int64_t create_revision) {
+/// @returns Nothing if there is none at all: somebody was before us, whom the same request has
+///   ended.
+inline std::optional<std::int64_t> left_by_others(const txn_response& response,
+                                                  std::size_t index,
+                                                  const std::string& key,
+                                                  std::int64_t create_revision) {
     const auto* note = index < response.responses.size()
                            ? std::get_if<txn_response>(&response.responses[index])
                            : nullptr;
@@ -75,8 +78,11 @@ inline std::int64_t left_by_others(const txn_response& response,
     if (!note || (!note->succeeded && !read)) {
         throw error(errc::protocol_error, "txn: the answer lacks a part that was asked for");
     }
-    if (note->succeeded || read->kvs.empty()) {
+    if (note->succeeded) {
         return 0;
+    }
+    if (read->kvs.empty()) {
+        return std::nullopt;
     }
     const key_value& left = read->kvs.front();
     const bool ours = left.value == key && left.mod_revision >= create_revision;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -291,17 +292,20 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     return result;
 }
 
-/// Whether one that would own has to wait, for a note that is not its own.
+/// Whether one that would own has to wait, for a note that is not its own; or to prove it once
+/// more, since it has left none.
 /// @param index Of the first answer about notes.
 inline void
 heed_notes(standing& now, const txn_response& response, const attempt_keys& a, std::size_t index) {
     for (const claim& c : a.claims) {
         if (!c.note_key.empty()) {
-            const std::int64_t left =
+            const std::optional<std::int64_t> left =
                 notes::left_by_others(response, index++, c.keys.front(), now.create_revision);
-            if (now.at == standing::place::owner && left != 0) {
+            if (now.at == standing::place::owner && !left) {
+                now.at = standing::place::queued;
+            } else if (now.at == standing::place::owner && *left != 0) {
                 now.at = standing::place::delayed;
-                now.note = left;
+                now.note = *left;
             }
         }
     }

@@ -145,6 +145,7 @@ TEST_CASE("an owner that has vanished is told from oneself", "[logic][delay]") {
         {"of our own, put with the key", there({kv("m.own", 40, 40, k)}), where::owner, 0},
         {"of our own, put later", there({kv("m.own", 20, 45, k)}), where::owner, 0},
         {"of another one, as late", there({kv("m.own", 20, 45, "m/x")}), where::delayed, 45},
+        {"none, nor put: the one before ended just now", there({}), where::queued, 0},
     };
     for (const auto& row : rows) {
         CAPTURE(row.what);
@@ -158,6 +159,7 @@ TEST_CASE("an owner that has vanished is told from oneself", "[logic][delay]") {
     CHECK(entered.at == where::delayed);
     CHECK(entered.note == 30);
     CHECK(after_enter(answer(true, {none, put, left()}), with_note).at == where::owner);
+    CHECK(after_enter(answer(true, {none, put, there({})}), with_note).at == where::queued);
     // Whoever is behind somebody does not care.
     const op_response ahead = found({kv("m/f", 30)});
     CHECK(after_enter(answer(true, {ahead, put, there({kv("m.own", 20, 30, "m/f")})}), with_note)
