@@ -210,7 +210,17 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
         w.env->pass(50ms);
         w.etcd->revoke(w.etcd->lease_ids().at(0));
         w.env->pass(1s);
-        CHECK(trying.code() == coetcd::server_errc::not_found);
+        CHECK(trying.code() == errc::timed_out);
+    }
+    SECTION("etcd has ended the lease meanwhile, and there is time for another one") {
+        support::delay_first(w, is_claim, 100ms);
+        auto trying = w.start(coetcd::claim_for(client, "job", 60s, 10s));
+        w.env->pass(50ms);
+        w.etcd->revoke(w.etcd->lease_ids().at(0));
+        w.env->pass(3s);
+        const std::optional<timed_claim> claim = trying.get();
+        REQUIRE(claim);
+        CHECK(claim->valid());
     }
     SECTION("the answer comes when it is not certain any more") {
         w.env->decide = [&, first = true](const call_request& r) mutable {

@@ -155,8 +155,8 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
     guard.patience = timeout;
     const txn takes = logic::take_for_a_time(name, lease);
     outcome<txn_response> said = co_await call(by, takes, how.as(impact::idempotent));
-    if (said.ec == errc::outcome_unknown) {
-        said.ec = errc::timed_out; // likewise
+    if (said.ec == errc::outcome_unknown || said.ec == server_errc::not_found) {
+        said.ec = errc::timed_out; // likewise; and if it took so long that the lease has ended
     }
     check_lock_answer(said, name, "try_claim");
     const logic::claiming now = logic::after_taking_for_a_time(said.response, name, lease);
