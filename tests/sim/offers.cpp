@@ -2,12 +2,14 @@
 // What clients do besides taking locks: claim a name for a time, and ask whether an ownership
 // lasts; and what operators do.
 #include <coetcd/admin.hpp>
+#include <coetcd/detail/recipe/leading.hpp>
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/sequencer.hpp>
 #include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/this_coro.hpp>
 
 #include "sim/users.hpp"
 
@@ -75,9 +77,6 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
     } catch (const coetcd::error& e) {
         if (e.code() == errc::outcome_unknown) {
             s_.w.fail("a claim may have been made, or not");
-        }
-        if (e.code() == coetcd::server_errc::not_found) {
-            co_return; // its lease may end before the answer to its grant comes
         }
         throw;
     }
@@ -234,6 +233,71 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
             rules.refused(desired);
         }
         throw;
+    }
+}
+
+/// The terms of one who leads again and again.
+class actor::terms {
+public:
+    explicit terms(std::string of, std::uint64_t seed)
+        : name(std::move(of))
+        , taste(seed) {}
+    const std::string name;
+    chance taste;
+    int running = 0; ///< Bodies.
+};
+
+asio::awaitable<void>
+actor::lead_in_terms(std::shared_ptr<operation> o, std::string name, chance& taste) {
+    s_.judge.rates.expect(*p_, 1); // it opens sessions, one after the other
+    o->may_linger = true;
+    const auto all = std::make_shared<terms>(name, taste.next());
+    coetcd::lead_options how;
+    how.ttl = s_.ttl;
+    how.again = taste.one_in(3) ? coetcd::again::never : coetcd::again::on_loss;
+    auto body = [this, all](const coetcd::leadership& l) { return serve_term(all, l); };
+    std::string value = std::to_string(++s_.writes);
+    asio::awaitable<void> leading =
+        coetcd::lead(*client_, std::move(name), std::move(value), std::move(body), how);
+    co_await std::move(leading);
+}
+
+/// Its end is awaited before anything else is done, also if it takes its time.
+asio::awaitable<void> actor::serve_term(std::shared_ptr<terms> of, const coetcd::leadership& l) {
+    struct running {
+        explicit running(terms& t)
+            : in(t) {
+            ++in.running;
+        }
+        ~running() { --in.running; }
+        terms& in;
+    };
+    const running until_the_end(*of);
+    if (of->running != 1) {
+        s_.w.fail("the terms of one who leads overlap: " + of->name);
+    }
+    const auto place = coetcd::detail::access::impl(l)->held;
+    const auto session = place->session;
+    struct served {
+        referee& judge;
+        std::list<hold>::iterator held;
+        ~served() { judge.gives_back(held); }
+    };
+    hold h{p_.get(),
+           of->name,
+           l.key(),
+           l.term(),
+           session->lease(),
+           session,
+           [place] { return place->held(); },
+           sound_clock_,
+           false};
+    const served counted{s_.judge, s_.judge.resumed(std::move(h))};
+    const error_code ec =
+        co_await p_->sleep(of->taste.skewed(0ms, of->taste.one_in(4) ? 4000ms : 60ms));
+    if (ec) { // it was cancelled
+        (void)co_await asio::this_coro::throw_if_cancelled(false);
+        (void)co_await p_->sleep(of->taste.skewed(0ms, 400ms));
     }
 }
 

@@ -490,7 +490,7 @@ void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
          k != world_.store.keys.end() && k->first.starts_with(queue_prefix) && old > healed_at;
          ++k) {
         const std::optional<lock_key> of = lock_key::parse(k->first);
-        if (of && of->queued && !of->claimed &&
+        if (of && of->queued && !of->claimed && sessions_.contains(k->second.lease) &&
             begun_[{k->first, k->second.create_revision}] < old &&
             !orphans_.contains(k->second.lease)) {
             const auto wanted = wanted_at_.find({k->second.lease, of->name});

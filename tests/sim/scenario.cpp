@@ -63,7 +63,7 @@ outcome run(const plan& p) {
     s.limits = !s.crowded && offers.one_in(3);
     s.claims = !s.crowded && offers.one_in(4);
     s.proves = !s.crowded && offers.one_in(3);
-    if (!s.crowded && offers.one_in(4)) {
+    if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
     }
     const bool clear = above == sky::clear && p.what != plan::kind::fail_at;
@@ -74,6 +74,9 @@ outcome run(const plan& p) {
     s.lingering = above == sky::deaf || above == sky::robbed;
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
     s.elects = luck.one_in(3);
+    if (s.elects) {
+        s.delay.reset(); // all who use the lock have to have it, and an election has none
+    }
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;

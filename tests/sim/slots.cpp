@@ -135,6 +135,8 @@ void lock_requests::read_part(json::value t) {
                     puts.push_back({key, epoch == compared.end() ? -1 : epoch->second});
                 }
                 written.insert(std::move(key));
+            } else if (erase && compared.contains(key) && compared[key] == 0) {
+                return; // of what is not there
             } else if (erase) {
                 if (std::find(erases.begin(), erases.end(), key) == erases.end()) {
                     erases.push_back(key);

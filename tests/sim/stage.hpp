@@ -50,6 +50,7 @@ struct operation {
     std::exception_ptr failure;
     std::optional<nanoseconds> cancelled_at;
     std::list<request>::iterator* wants = nullptr;
+    bool may_linger = false; ///< Though it was cancelled.
 };
 
 enum class way {

@@ -207,7 +207,8 @@ void tenure_rules::took_over(const std::string& name,
         ++delays;
         // Its clock may be a bit fast.
         if (sound_clock && world_.now() < *t.vanished + delay * 20 / 21) {
-            world_.fail("a lock was taken too soon after a holder that has vanished: " + key);
+            world_.fail("a lock was taken too soon after a holder that has vanished: " + key +
+                        " after " + t.key);
         }
     }
     t = tenant{key, fence, delay};
@@ -236,7 +237,8 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
     const auto leaves = [&](const std::string& by, std::int64_t life) {
         return left.value == by && left.mod_revision >= life; // else in an earlier life
     };
-    const bool needless = leaves(key, world_.store.keys.at(key).create_revision) ||
+    // Its own, put there later, it may have put after it has waited.
+    const bool needless = left.mod_revision == world_.store.keys.at(key).create_revision ||
                           (t->second.clean && leaves(t->second.key, t->second.fence));
     return needless ? nanoseconds(0) : t->second.delay * 22 / 21;
 }

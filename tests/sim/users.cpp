@@ -171,7 +171,8 @@ asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitab
         s_.w.after(when, [this, o] { emit(o); });
     }
     (void)co_await suspension::wait(o->done);
-    if (o->cancelled_at && p_->pauses == pauses && s_.w.now() - *o->cancelled_at > 1ms) {
+    if (o->cancelled_at && !o->may_linger && p_->pauses == pauses &&
+        s_.w.now() - *o->cancelled_at > 1ms) {
         s_.w.fail("a cancelled operation did not end at once");
     }
     if (o->failure) {
@@ -565,6 +566,9 @@ actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance&
     }
     if (s_.claims && taste.one_in(3)) {
         return claim(std::move(name), taste);
+    }
+    if (s_.elects && !s_.crowded && taste.one_in(8)) {
+        return lead_in_terms(std::move(o), std::move(name), taste);
     }
     if (!s_.crowded && taste.one_in(12)) {
         return hand_on(std::move(o), std::move(name), taste);

@@ -154,6 +154,11 @@ private:
     asio::awaitable<void>
     look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m);
     asio::awaitable<void> keep_value(chance& taste);
+    /// Leads again and again, with sessions that are opened for that.
+    asio::awaitable<void>
+    lead_in_terms(std::shared_ptr<operation> o, std::string name, chance& taste);
+    class terms;
+    asio::awaitable<void> serve_term(std::shared_ptr<terms> of, const coetcd::leadership& l);
     asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();

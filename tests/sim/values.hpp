@@ -45,7 +45,8 @@ public:
     public:
         explicit entry(value_rules& of)
             : of_(of)
-            , place_(of.followers_.insert(of.followers_.end(), following{of.world_.now()})) {}
+            , place_(of.followers_.insert(of.followers_.end(), following{of.world_.now(), 0, {}})) {
+        }
         ~entry() { of_.followers_.erase(place_); }
         entry(const entry&) = delete;
         entry& operator=(const entry&) = delete;
