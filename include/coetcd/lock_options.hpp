@@ -17,6 +17,7 @@ struct lock_options {
     /// note nor heeds one, nor does Go's client. It is a courtesy, not a fence: the note of a
     /// vanished holder may be lost, and work may be on its way for longer. A lock that is given
     /// back just before its session is closed may look as if it had vanished: await `unlock` first.
+    /// A holder that lives, and notices that its key was deleted, takes its note away as well.
     /// While no holder vanishes it costs no round trip, except that a hand-over within a session
     /// takes a request of its own.
     ///

@@ -71,6 +71,9 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
             world_.fail("a gate has admitted a token below the largest: " + c.key);
         }
         const std::string name = lock_of(c.key);
+        if (c.deleted && why == etcd::cause::request && c.key == name + ".own") {
+            let_go_of_note(name, c.before.value);
+        }
         if (name.empty() || name.size() == c.key.size() || c.key[name.size()] != '/') {
             continue;
         }
@@ -224,6 +227,14 @@ void tenure_rules::let_go(const std::string& key, std::int64_t fence) {
         if (t.key == key && t.fence == fence) {
             t.given_back = true;
         }
+    }
+}
+
+/// Who notices that its key was deleted takes its note away, before its user knows.
+void tenure_rules::let_go_of_note(const std::string& name, const std::string& key) {
+    const auto t = tenants_.find(name);
+    if (t != tenants_.end() && t->second.key == key) {
+        t->second.given_back = true;
     }
 }
 

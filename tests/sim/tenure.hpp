@@ -125,6 +125,7 @@ private:
 
     bool was_meant(const etcd::change& c, const std::vector<etcd::change>& all) const;
     bool excused(const timed_hold& h) const;
+    void let_go_of_note(const std::string& name, const std::string& key);
 
     world& world_;
     std::set<const process*> operators_;
