@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -42,27 +43,8 @@ public:
         , believes_(how.kind == "judged_believer") {}
 
     awaitable<void> turn(recorder& told, int n) override {
-        const bool tries = n % 4 == 0;
-        auto taking = told.begin("mutex", lock_.name(), tries ? "try_lock" : "lock");
-        bool taken = true;
-        if (tries) {
-            taken = co_await lock_.try_lock();
-        } else {
-            co_await lock_.lock();
-        }
-        if (!taken) {
-            taking.end("no");
-            co_return;
-        }
-        grant held;
-        held.object = "mutex";
-        held.name = lock_.name();
-        held.token = lock_.fencing_token();
-        held.guard = lock_.is_owner();
-        held.is_held = [this] { return believes_ || lock_.owns_lock(); };
-        held.leave = [this] { return lock_.unlock(); };
-        taking.with("token", held.token).end("yes");
-        co_await use_grant(told, client_, std::move(held), n);
+        std::function<coetcd::compare()> guard = [this] { return lock_.is_owner(); };
+        return turn_with(told, client_, lock_.name(), lock_, std::move(guard), believes_, n);
     }
 
 private:

@@ -4,8 +4,10 @@
 #include <coetcd/client.hpp>
 #include <coetcd/session.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "support/async.hpp"
 #include "support/history.hpp"
@@ -41,6 +43,40 @@ make_party(coetcd::client c, const coetcd::session& owner, const writer_options&
 
 /// For a turn with something that was granted: says so, and uses it. Writes `<name>-data`.
 awaitable<void> use_grant(support::recorder& told, coetcd::client c, support::grant held, int n);
+
+/// A turn with a lock that is a mutex to the judge.
+/// @param guard Called once it is held.
+/// @param believes It does not look whether it has the lock still.
+template<class Lock>
+awaitable<void> turn_with(support::recorder& told,
+                          coetcd::client c,
+                          std::string name,
+                          Lock& lock,
+                          std::function<coetcd::compare()> guard,
+                          bool believes,
+                          int n) {
+    const bool tries = n % 4 == 0;
+    auto taking = told.begin("mutex", name, tries ? "try_lock" : "lock");
+    bool taken = true;
+    if (tries) {
+        taken = co_await lock.try_lock();
+    } else {
+        co_await lock.lock();
+    }
+    if (!taken) {
+        taking.end("no");
+        co_return;
+    }
+    support::grant held;
+    held.object = "mutex";
+    held.name = std::move(name);
+    held.token = lock.fencing_token();
+    held.guard = guard();
+    held.is_held = [&lock, believes] { return believes || lock.owns_lock(); };
+    held.leave = [&lock] { return lock.unlock(); };
+    taking.with("token", held.token).end("yes");
+    co_await use_grant(told, std::move(c), std::move(held), n);
+}
 
 /// Lets such writers be tormented, and the judge tell whether what they saw can have happened.
 void run_judged(const std::string& kind, bool can_have_happened = true);

@@ -2,6 +2,7 @@
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 
+#include <functional>
 #include <utility>
 
 #include "judged.hpp"
@@ -10,7 +11,6 @@
 using coetcd::client;
 using coetcd::exclusive;
 using coetcd::session;
-using support::grant;
 using support::recorder;
 
 namespace faults {
@@ -29,44 +29,23 @@ public:
         , believes_(how.kind == "judged_hoarder") {}
 
     awaitable<void> turn(recorder& told, int n) override {
+        std::function<coetcd::compare()> guard;
         if (n % 5 == 0) {
-            co_await other_.lock();
-            const bool was_held = co_await other_.unlock();
-            static_cast<void>(was_held); // it may have been lost
-        } else if (n % 5 == 1) {
-            co_await with(told, alone_, n);
-        } else {
-            co_await with(told, both_, n);
+            return visit_other();
         }
+        if (n % 5 == 1) {
+            guard = [this] { return alone_.is_owner(); };
+            return turn_with(told, client_, alone_.name(), alone_, std::move(guard), believes_, n);
+        }
+        guard = [this] { return both_.is_owner().front(); };
+        return turn_with(told, client_, alone_.name(), both_, std::move(guard), believes_, n);
     }
 
 private:
-    static coetcd::compare guard_of(const coetcd::mutex& m) { return m.is_owner(); }
-    static coetcd::compare guard_of(const coetcd::multi_lock& m) { return m.is_owner().front(); }
-
-    template<class Lock>
-    awaitable<void> with(recorder& told, Lock& lock, int n) {
-        const bool tries = n % 4 == 0;
-        auto taking = told.begin("mutex", alone_.name(), tries ? "try_lock" : "lock");
-        bool taken = true;
-        if (tries) {
-            taken = co_await lock.try_lock();
-        } else {
-            co_await lock.lock();
-        }
-        if (!taken) {
-            taking.end("no");
-            co_return;
-        }
-        grant held;
-        held.object = "mutex";
-        held.name = alone_.name();
-        held.token = lock.fencing_token();
-        held.guard = guard_of(lock);
-        held.is_held = [this, &lock] { return believes_ || lock.owns_lock(); };
-        held.leave = [&lock] { return lock.unlock(); };
-        taking.with("token", held.token).end("yes");
-        co_await use_grant(told, client_, std::move(held), n);
+    awaitable<void> visit_other() {
+        co_await other_.lock();
+        const bool was_held = co_await other_.unlock();
+        static_cast<void>(was_held); // it may have been lost
     }
 
     client client_;
