@@ -77,6 +77,7 @@ outcome run(const plan& p) {
     if (s.elects) {
         s.delay.reset(); // all who use the lock have to have it, and an election has none
     }
+    s.judge.tenure.delay = s.delay.value_or(std::chrono::milliseconds(0));
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;

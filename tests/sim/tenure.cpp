@@ -241,7 +241,7 @@ void tenure_rules::let_go_of_note(const std::string& name, const std::string& ke
 nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& key) const {
     const auto note = world_.store.keys.find(name + ".own");
     const auto t = tenants_.find(name);
-    if (note == world_.store.keys.end() || t == tenants_.end()) {
+    if (note == world_.store.keys.end()) {
         return nanoseconds(0);
     }
     const etcd::record& left = note->second;
@@ -249,9 +249,11 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
         return left.value == by && left.mod_revision >= life; // else in an earlier life
     };
     // Its own, put there later, it may have put after it has waited.
-    const bool needless = left.mod_revision == world_.store.keys.at(key).create_revision ||
-                          (t->second.clean && leaves(t->second.key, t->second.fence));
-    return needless ? nanoseconds(0) : t->second.delay * 22 / 21;
+    // One whose attempt was cancelled, and its session closed, was first without anybody knowing.
+    const bool needless =
+        left.mod_revision == world_.store.keys.at(key).create_revision ||
+        (t != tenants_.end() && t->second.clean && leaves(t->second.key, t->second.fence));
+    return needless ? nanoseconds(0) : delay * 22 / 21;
 }
 
 std::int64_t tenure_rules::admitted(const std::string& gate) const {

@@ -107,6 +107,8 @@ public:
     /// Whether it lasts.
     bool lasts(const known_sequencer& s) const;
 
+    nanoseconds delay{0}; ///< That all have set, or none.
+
     std::uint64_t forced_ends = 0;
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;

@@ -148,6 +148,7 @@ TEST_CASE("round trips of semaphores", "[round_trips]") {
 TEST_CASE("round trips of what is written once", "[round_trips]") {
     meter m;
     coetcd::sequence numbers(m.one, "n");
+    m.costs(2, "the first sequence::next of all", numbers.next());
     m.costs(1, "sequence::next", numbers.next());
     coetcd::value v(m.one, "v");
     const std::int64_t at = m.costs(1, "value::set", v.set("1"));
