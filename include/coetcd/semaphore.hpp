@@ -126,8 +126,9 @@ struct semaphore_state {
 ///
 /// All keys in etcd that begin with `<name>/` or `<name>.` belong to it. Do not use the name for
 /// anything else, for a `mutex` least of all: that would wait for all permits and waiters, and they
-/// would not see it. A user needs to read and write all keys from `<name>.` up to, but not including, `<name>0`. `<name>.limit`, a decimal
-/// number, is the only key that outlives its sessions; delete it to forget the limit.
+/// would not see it. A user needs to read and write all keys from `<name>.` up to, but not
+/// including, `<name>0`. `<name>.limit`, a decimal number, is the only key that outlives its
+/// sessions; delete it to forget the limit.
 ///
 /// A session uses its keys again. A session that was adopted keeps the permits of its earlier owner
 /// in use for as long as its lease lives.

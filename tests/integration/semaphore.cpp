@@ -168,9 +168,7 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
         std::mt19937 random(7);
         // Until there is enough to look at, should this machine be slow.
         const auto most_rounds = 1000;
-        const auto enough = [&] {
-            return granted.size() >= 100 && refused != 0 && most_out > 4;
-        };
+        const auto enough = [&] { return granted.size() >= 100 && refused != 0 && most_out > 4; };
         for (int i = 0; i != most_rounds && (i < 60 || !enough()); ++i) {
             co_await sleep_for(50ms);
             const std::string limit = std::to_string(2 + random() % 9);
