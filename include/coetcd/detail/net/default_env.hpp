@@ -370,7 +370,9 @@ inline void default_env::rate(const logic::endpoint& of, const asio::ip::address
         resolver_.prefer(of.host, by);
         return;
     }
-    resolver_.avoid(of.host, by);
+    if (!resolver_.avoid(of.host, by)) {
+        return;
+    }
     // Nor by what is kept: that leads to the same one. What is in use is rated by its own answer.
     for (const lane way : {lane::shared, lane::renewal, lane::locks}) {
         pool_.drop(detail_env::pool_key(of, way),

@@ -106,11 +106,15 @@ public:
         }
     }
     /// It does not: it comes last.
-    void avoid(const std::string& host, const asio::ip::address& one) {
-        if (const auto found = records_.find(host); found != records_.end()) {
-            addresses& all = found->second->known;
-            std::stable_partition(all.begin(), all.end(), [&](const auto& a) { return a != one; });
+    /// @returns Whether there is another one.
+    bool avoid(const std::string& host, const asio::ip::address& one) {
+        const auto found = records_.find(host);
+        if (found == records_.end()) {
+            return false;
         }
+        addresses& all = found->second->known;
+        std::stable_partition(all.begin(), all.end(), [&](const auto& a) { return a != one; });
+        return !all.empty() && all.front() != one;
     }
 
     /// Forgets all names that are not `wanted`.

@@ -179,11 +179,11 @@ TEST_CASE("the address that works comes first, and one that does not comes last"
     CHECK(seen() == "123");
     names.prefer("name", address("10.0.0.3"));
     CHECK(seen() == "312");
-    names.avoid("name", address("10.0.0.3"));
+    CHECK(names.avoid("name", address("10.0.0.3")));
     CHECK(seen() == "123");
     names.avoid("name", address("10.0.0.1"));
     names.prefer("name", address("10.0.0.9")); // which is gone
-    names.avoid("another", address("10.0.0.2"));
+    CHECK_FALSE(names.avoid("another", address("10.0.0.2")));
     CHECK(seen() == "231");
     CHECK(lookups == 1);
     // A new lookup does not change what is known, and what is new comes last.
