@@ -186,7 +186,7 @@ struct op;
 /// etcd accepts at most 128 conditions or operations a list, by default.
 class txn {
 public:
-    /// Adds conditions, all of which must hold. A transaction without conditions always succeeds.
+    /// Adds conditions. All of them must hold; without any, `then` is always carried out.
     template<class... Compare>
     txn&& when(Compare... conditions) && {
         (compares.push_back(std::move(conditions)), ...);

@@ -54,8 +54,8 @@ struct lock_requests {
     std::vector<entry> puts;         ///< Of keys of queues of locks.
     std::vector<std::string> erases; ///< Likewise.
     std::size_t entries = 0;         ///< Places in queues of all kinds that it takes.
-    /// Lives of keys, by when they began, of which it asks whether they come first; of all kinds,
-    /// as what follows.
+    /// Keys, with the create_revisions of their lives, that it asks etcd to prove the first ones.
+    /// Of all kinds of locks, as what follows.
     std::map<std::string, std::int64_t> confirms;
     std::set<std::string> looks; ///< Keys that it only reads.
     /// Those of them that are read before another one of their queue: a waiter looks at the key

@@ -48,7 +48,7 @@ public:
     // What etcd does.
 
     /// @param lease_returned See `slot_rules::changed`.
-    /// @returns Why: what an operator has a client do is his doing.
+    /// @returns The cause: what an operator makes a client do counts as the operator's.
     etcd::cause changed(const std::vector<etcd::change>& changes,
                         etcd::cause why,
                         const std::function<bool(lease_id)>& lease_returned);

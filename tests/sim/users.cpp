@@ -810,7 +810,8 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         std::optional<coetcd::leadership> term = co_await std::move(resuming);
         if (term) {
             office own(*term);
-            co_await go_on(*second, own, std::move(name), {}, taste);
+            const coetcd::lock_options none;
+            co_await go_on(*second, own, std::move(name), none, taste);
             co_return;
         }
     } else {

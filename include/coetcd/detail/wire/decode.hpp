@@ -292,7 +292,7 @@ stream_message<response_of<Request>> decode_answer(std::string_view body) {
     }
 }
 
-/// Whether a message of a stream, of which there is only the beginning, may be etcd's.
+/// Whether a message of a stream that was cut off begins as one of etcd's.
 inline bool begins_message(std::string_view beginning) {
     for (const std::string_view part : {"{", "\"result\""}) {
         beginning.remove_prefix(std::min(beginning.find_first_not_of(" \t\r\n"), beginning.size()));
