@@ -477,7 +477,7 @@ TEST_CASE("garbled answers", "[faults]") {
 
 TEST_CASE("huge answers", "[faults]") {
     auto f = fault_of("huge answers",
-                      {cell("OTAB", "A"), // the lease may have been granted
+                      {cell("OTAB"), // the lease may have been granted
                        cell("OSL"),
                        cell("OBL"),
                        cell("OFTABL"),
