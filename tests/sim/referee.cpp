@@ -323,7 +323,7 @@ std::list<timed_hold>::iterator referee::claimed(timed_hold h) {
     }
     const std::string other = tenure.claim_of(h.name);
     const auto claim = tenure.claimed(std::move(h));
-    if (tenure.claim_of(claim->name).empty()) {
+    if (!tenure.counts(*claim)) {
         return claim; // it is over, or may be
     }
     if (!other.empty()) {
@@ -510,7 +510,9 @@ bool referee::has_unnoticed() const {
 
 bool referee::excused(const hold& h) const {
     const auto gone = gone_.find({h.key, h.fence});
-    const bool robbed = gone != gone_.end() && gone->second.why == etcd::cause::operator_;
+    const bool robbed =
+        gone != gone_.end() && (gone->second.why == etcd::cause::operator_ ||
+                                (h.given_back_before && gone->second.why == etcd::cause::request));
     return !h.sound_clock || was_revoked(h.lease) || robbed;
 }
 

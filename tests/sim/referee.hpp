@@ -50,6 +50,8 @@ struct hold {
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
     bool guards_body; ///< It was taken by `with_lock`, or `lead`.
+    /// It was resumed, and an earlier owner had given it back: that may still be on its way.
+    bool given_back_before = false;
     /// When it is to end, by its process's clock, whatever becomes of the session.
     std::optional<coetcd::detail::time_point> until{};
     bool watched = false; ///< Its key is watched while it is held.

@@ -187,7 +187,7 @@ bool tenure_rules::excused(const timed_hold& h) const {
 
 std::string tenure_rules::claim_of(const std::string& name) const {
     for (const timed_hold& h : claims_) {
-        if (h.name == name && !excused(h) && h.valid()) {
+        if (h.name == name && counts(h)) {
             return h.key;
         }
     }

@@ -73,7 +73,9 @@ public:
     void keeps(const timed_hold& h) { kept_.insert(h.lease); }
     /// `release` has returned.
     void released(lease_id lease, bool had_ended);
-    /// The key of one that is valid; empty if there is none.
+    /// Whether nobody else may have the name now.
+    bool counts(const timed_hold& h) const { return !excused(h) && h.valid(); }
+    /// The key of one that counts; empty if there is none.
     std::string claim_of(const std::string& name) const;
 
     // A delay after who has vanished, of those who have set it.

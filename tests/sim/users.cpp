@@ -726,6 +726,7 @@ asio::awaitable<void> actor::go_on(const coetcd::session& by,
                                    Lock& resumed,
                                    std::string name,
                                    coetcd::lock_options options,
+                                   bool given_back_before,
                                    chance& taste) {
     const auto session = coetcd::detail::access::impl(by);
     must_own(resumed);
@@ -744,6 +745,7 @@ asio::awaitable<void> actor::go_on(const coetcd::session& by,
                [&resumed] { return resumed.owns_lock(); },
                sound_clock_,
                false};
+        h.given_back_before = given_back_before;
         if (options.max_hold) {
             h.until = session->world.now() + *options.max_hold;
         }
@@ -811,13 +813,13 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         if (term) {
             office own(*term);
             const coetcd::lock_options none;
-            co_await go_on(*second, own, std::move(name), none, taste);
+            co_await go_on(*second, own, std::move(name), none, !stays, taste);
             co_return;
         }
     } else {
         const bool ours = co_await m.resume();
         if (ours) {
-            co_await go_on(*second, m, std::move(name), options, taste);
+            co_await go_on(*second, m, std::move(name), options, !stays, taste);
             co_return;
         }
     }

@@ -171,6 +171,7 @@ private:
                                 Lock& resumed,
                                 std::string name,
                                 coetcd::lock_options options,
+                                bool given_back_before,
                                 chance& taste);
 
     class sharer;
