@@ -91,6 +91,25 @@ awaitable<void> judged_on(writer_options how, const bool& stop) {
     say("stopped");
 }
 
+const char* end_of(const system_error& e) {
+    const bool known = e.code() != coetcd::condition::outcome_unknown;
+    return known ? "no" : "unknown";
+}
+
+awaitable<void> draw(recorder& told, std::string name, awaitable<std::int64_t> drawing, int n) {
+    auto call = told.begin("sequence", name, "next");
+    say("held");
+    const char* end = "yes";
+    try {
+        const std::int64_t number = co_await std::move(drawing);
+        call.with("amount", number);
+    } catch (const system_error& e) {
+        end = end_of(e);
+    }
+    call.end(end);
+    say((*end == 'y' ? "added " : "refused ") + std::to_string(n));
+}
+
 awaitable<void> use_grant(recorder& told, client c, grant held, int n) {
     const std::string key = held.name + "-data";
     say("held");

@@ -4,6 +4,9 @@
 #include <coetcd/client.hpp>
 #include <coetcd/session.hpp>
 
+#include <boost/system/system_error.hpp>
+
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,6 +43,13 @@ std::unique_ptr<party>
 make_party(coetcd::client c, const coetcd::session& owner, const writer_options& how) {
     return std::make_unique<Party>(c, owner, how);
 }
+
+/// How a call ended that failed.
+const char* end_of(const boost::system::system_error& e);
+
+/// A turn that draws a number which is to be the next one.
+awaitable<void>
+draw(support::recorder& told, std::string name, awaitable<std::int64_t> drawing, int n);
 
 /// For a turn with something that was granted: says so, and uses it. Writes `<name>-data`.
 awaitable<void> use_grant(support::recorder& told, coetcd::client c, support::grant held, int n);

@@ -22,12 +22,6 @@ namespace faults {
 
 namespace {
 
-// Tells how a call ended that failed, so that others who record it need not know.
-const char* end_of(const system_error& e) {
-    const bool known = e.code() != coetcd::condition::outcome_unknown;
-    return known ? "no" : "unknown";
-}
-
 // Moves something from one account to another one, or looks at two of them. The control reads no
 // more than what was committed, and so loses updates.
 class stm_party : public party {
@@ -83,17 +77,7 @@ public:
         : sequence_(owner, how.lock) {}
 
     awaitable<void> turn(recorder& told, int n) override {
-        auto drawing = told.begin("sequence", sequence_.name(), "next");
-        say("held");
-        const char* end = "yes";
-        try {
-            const std::int64_t number = co_await sequence_.next();
-            drawing.with("amount", number);
-        } catch (const system_error& e) {
-            end = end_of(e);
-        }
-        drawing.end(end);
-        say((*end == 'y' ? "added " : "refused ") + std::to_string(n));
+        return draw(told, sequence_.name(), sequence_.next(), n);
     }
 
 private:
