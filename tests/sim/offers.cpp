@@ -212,7 +212,10 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
     }
     const std::string desired = std::to_string(++s_.writes);
     rules.writes(desired, once);
-    const std::uint64_t repeated = p_->repeated_calls;
+    // Of a copy that the network made, the answer may be that of the second one.
+    const auto certain = [&, repeated = p_->repeated_calls] {
+        return once || p_->repeated_calls == repeated;
+    };
     try {
         std::optional<std::int64_t> written;
         if (expected < 0) {
@@ -225,11 +228,11 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
         }
         if (written) {
             rules.written(desired, *written, expected);
-        } else if (once || p_->repeated_calls == repeated) {
+        } else if (certain()) {
             rules.refused(desired);
         }
     } catch (const coetcd::error& e) {
-        if (e.code() != errc::outcome_unknown) {
+        if (e.code() != errc::outcome_unknown && certain()) {
             rules.refused(desired);
         }
         throw;
