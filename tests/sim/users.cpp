@@ -553,10 +553,10 @@ private:
 asio::awaitable<void>
 actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
     if (s_.shares && taste.one_in(2)) {
-        return share(taste);
+        return share(std::move(o), taste);
     }
     if (s_.semaphores != 0 && taste.one_in(2)) {
-        return use_permits(taste);
+        return use_permits(std::move(o), taste);
     }
     if (s_.judge.book.is_open() && taste.one_in(2)) {
         return write_once(taste);
@@ -829,8 +829,9 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
 /// From the request for shared locks to the end of their use, in the referee's books.
 class actor::sharer {
 public:
-    sharer(actor& a, std::vector<std::string> names)
+    sharer(actor& a, std::shared_ptr<operation> o, std::vector<std::string> names)
         : actor_(a)
+        , operation_(std::move(o))
         , session_(coetcd::detail::access::impl(*a.session_))
         , names_(std::move(names)) {
         touch();
@@ -849,6 +850,9 @@ public:
     void granted(const Lock& l,
                  std::shared_ptr<coetcd::detail::place> place,
                  std::function<coetcd::lock_mode(std::size_t)> mode) {
+        if (operation_->cancelled_at) {
+            actor_.s_.w.fail("a wait that was cancelled has ended with a shared lock");
+        }
         shared_hold h{actor_.p_.get(),
                       session_->lease(),
                       session_,
@@ -876,26 +880,28 @@ public:
 
 private:
     actor& actor_;
+    const std::shared_ptr<operation> operation_;
     const std::shared_ptr<session_impl> session_;
     const std::vector<std::string> names_;
     const std::shared_ptr<bool> just_reads_ = std::make_shared<bool>(false);
     std::optional<std::list<shared_hold>::iterator> hold_;
 };
 
-asio::awaitable<void> actor::share(chance& taste) {
+asio::awaitable<void> actor::share(std::shared_ptr<operation> o, chance& taste) {
     if (taste.one_in(4)) {
-        co_await share_several(taste);
+        co_await share_several(std::move(o), taste);
     } else {
         std::string name = shared_name_of(static_cast<int>(taste.below(2)));
-        co_await share_one(std::move(name), taste);
+        co_await share_one(std::move(o), std::move(name), taste);
     }
 }
 
-asio::awaitable<void> actor::share_one(std::string name, chance& taste) {
+asio::awaitable<void>
+actor::share_one(std::shared_ptr<operation> o, std::string name, chance& taste) {
     coetcd::lock_options options = draw_options("", taste);
     coetcd::shared_mutex m(*session_, name, options);
     std::vector<std::string> names(1, name);
-    sharer v(*this, std::move(names));
+    sharer v(*this, std::move(o), std::move(names));
     const bool reads = !taste.one_in(3);
     std::optional<coetcd::held_lock> l;
     if (taste.one_in(2)) {
@@ -961,7 +967,7 @@ asio::awaitable<void> actor::change_mode(sharer& v, coetcd::held_lock& l, chance
     v.touch();
 }
 
-asio::awaitable<void> actor::share_several(chance& taste) {
+asio::awaitable<void> actor::share_several(std::shared_ptr<operation> o, chance& taste) {
     std::vector<coetcd::lock_part> parts;
     std::vector<std::string> names;
     std::vector<coetcd::lock_mode> modes;
@@ -975,8 +981,12 @@ asio::awaitable<void> actor::share_several(chance& taste) {
     }
     coetcd::lock_options options = draw_options("", taste);
     options.watch_while_held = false; // it has none
+    // Their order does not matter.
+    if (std::exchange(backwards_, !backwards_)) {
+        std::reverse(parts.begin(), parts.end());
+    }
     coetcd::multi_lock m(*session_, std::move(parts), options);
-    sharer v(*this, std::move(names));
+    sharer v(*this, std::move(o), std::move(names));
     std::optional<coetcd::held_locks> l;
     if (taste.one_in(2)) {
         coetcd::held_locks taken = co_await m.scoped_lock();
@@ -999,7 +1009,7 @@ asio::awaitable<void> actor::share_several(chance& taste) {
     }
 }
 
-asio::awaitable<void> actor::use_permits(chance& taste) {
+asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& taste) {
     const std::string name = semaphore_name(taste.between(0, s_.semaphores - 1));
     coetcd::semaphore s(*session_, name, 2);
     const auto session = coetcd::detail::access::impl(*session_);
@@ -1030,6 +1040,9 @@ asio::awaitable<void> actor::use_permits(chance& taste) {
     }
     if (!p) {
         co_return;
+    }
+    if (o->cancelled_at) {
+        s_.w.fail("a wait that was cancelled has ended with permits");
     }
     if (!p->owns()) {
         s_.w.fail("a permit was granted that is lost already");

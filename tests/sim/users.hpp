@@ -176,13 +176,13 @@ private:
 
     class sharer;
     /// Takes a lock to read or to write, and goes from one to the other; or several at once.
-    asio::awaitable<void> share(chance& taste);
-    asio::awaitable<void> share_one(std::string name, chance& taste);
-    asio::awaitable<void> share_several(chance& taste);
+    asio::awaitable<void> share(std::shared_ptr<operation> o, chance& taste);
+    asio::awaitable<void> share_one(std::shared_ptr<operation> o, std::string name, chance& taste);
+    asio::awaitable<void> share_several(std::shared_ptr<operation> o, chance& taste);
     asio::awaitable<void> change_mode(sharer& v, coetcd::held_lock& l, chance& taste);
 
     /// Permits of a semaphore, whose limit goes up and down.
-    asio::awaitable<void> use_permits(chance& taste);
+    asio::awaitable<void> use_permits(std::shared_ptr<operation> o, chance& taste);
 
     /// A term as a lock: who leads holds one.
     class office;
@@ -237,6 +237,7 @@ private:
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
+    bool backwards_ = false; ///< The next who wants several locks names them so.
 };
 
 } // namespace sim
