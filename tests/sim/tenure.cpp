@@ -74,6 +74,10 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
         if (c.deleted && why == etcd::cause::request && c.key == name + ".own") {
             let_go_of_note(name, c.before.value);
         }
+        if (!c.deleted && !name.empty() && c.key.starts_with(name + ".ask/") &&
+            !is_there(name, std::stoll(c.now.value, nullptr, 16))) {
+            world_.fail("somebody is asked for a lock that he does not have: " + c.key);
+        }
         if (name.empty() || name.size() == c.key.size() || c.key[name.size()] != '/') {
             continue;
         }
@@ -153,15 +157,18 @@ tenure_rules::draw_ownership(chance& taste) const {
 }
 
 void tenure_rules::forced(const std::string& name, std::int64_t token, bool ended) {
-    const std::vector<std::string> keys = world_.store.under(name + "/");
-    const bool there = std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
-        return world_.store.keys.at(key).create_revision == token;
-    });
     // In a state from before it may not have been there yet.
-    if (there && (ended || world_.count_of(fault::stale_read) == 0)) {
+    if (is_there(name, token) && (ended || world_.count_of(fault::stale_read) == 0)) {
         world_.fail("force_unlock() has returned, and the ownership lasts: " + name + ", " +
                     std::to_string(token));
     }
+}
+
+bool tenure_rules::is_there(const std::string& name, std::int64_t token) const {
+    const std::vector<std::string> keys = world_.store.under(name + "/");
+    return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+        return world_.store.keys.at(key).create_revision == token;
+    });
 }
 
 std::list<timed_hold>::iterator tenure_rules::claimed(timed_hold h) {

@@ -129,6 +129,8 @@ private:
 
     bool was_meant(const etcd::change& c, const std::vector<etcd::change>& all) const;
     bool excused(const timed_hold& h) const;
+    /// Whether a key of a queue has this life.
+    bool is_there(const std::string& name, std::int64_t token) const;
     void let_go_of_note(const std::string& name, const std::string& key);
 
     world& world_;
