@@ -295,6 +295,8 @@ asio::awaitable<void> actor::serve_term(std::shared_ptr<terms> of, const coetcd:
            [place] { return place->held(); },
            sound_clock_,
            false};
+    h.watched = true; // who leads is told at once
+    h.granted_at = s_.w.now();
     const served counted{s_.judge, s_.judge.resumed(std::move(h))};
     const error_code ec =
         co_await p_->sleep(of->taste.skewed(0ms, of->taste.one_in(4) ? 4000ms : 60ms));

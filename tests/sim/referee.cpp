@@ -570,7 +570,7 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
             world_.fail("a holder does not notice that its key is gone: " + h.key);
         }
         if (h.watched && prompt && gone->second.told &&
-            world_.now() > std::max(gone->second.when, h.granted_at) + 2s) {
+            world_.now() > std::max(gone->second.when, h.granted_at) + 1s) {
             world_.fail("a holder that watches its key does not notice its end: " + h.key);
         }
     }

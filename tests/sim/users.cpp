@@ -488,7 +488,8 @@ public:
         if (options.max_hold) {
             h.until = session_->world.now() + *options.max_hold;
         }
-        h.watched = options.watch_while_held;
+        const bool leads = static_cast<std::uint64_t>(how_) >= ways_of_locks;
+        h.watched = leads || options.watch_while_held;
         h.granted_at = actor_.s_.w.now();
         h.pauses = actor_.p_->pauses;
         hold_ = actor_.s_.judge.granted(*request_, std::move(h));
