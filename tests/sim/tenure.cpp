@@ -249,7 +249,8 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
     const auto note = world_.store.keys.find(name + ".own");
     const auto t = tenants_.find(name);
     if (note == world_.store.keys.end()) {
-        return nanoseconds(0);
+        // A wait may have begun when the key was deleted by hand, before its owner gave it back.
+        return t != tenants_.end() && t->second.by_operator ? delay * 22 / 21 : nanoseconds(0);
     }
     const etcd::record& left = note->second;
     const auto leaves = [&](const std::string& by, std::int64_t life) {
