@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdlib.h>
 #include <string>
@@ -586,7 +587,7 @@ TEST_CASE("Everything may be destroyed while it shakes hands", "[tls]") {
         // The io_context goes, with all that is under way.
         asio::io_context context;
         silent_server silent(context.get_executor());
-        std::optional<client> c(
+        auto c = std::make_unique<client>(
             connect_tls(context.get_executor(), silent.url(), trusting(ids().ca)));
         asio::co_spawn(context, discard(c->get("k")), [](std::exception_ptr) {});
         bool heard = false;

@@ -13,6 +13,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     why = tenure.changed(changes, why, has_returned);
     permits.changed(changes, why, has_returned);
     book.changed(changes, has_returned);
+    values.changed(changes, has_returned);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);
@@ -21,7 +22,6 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
         }
         sharing.changed(c, why);
         herd.changed(c);
-        values.changed(c, has_returned(c.now.lease));
         if (!c.key.starts_with(queue_prefix)) {
             continue;
         }

@@ -11,14 +11,24 @@ constexpr std::string_view all_values = "value/";
 
 } // namespace
 
-void value_rules::changed(const etcd::change& c, bool lease_returned) {
-    if (!c.key.starts_with(all_values) || c.deleted) {
-        return;
+void value_rules::changed(const std::vector<etcd::change>& changes,
+                          const std::function<bool(lease_id)>& has_returned) {
+    for (const bool markers : {true, false}) { // they tell how to read the rest
+        for (const etcd::change& c : changes) {
+            const bool is_marker = c.key.find('.') != c.key.npos;
+            if (c.deleted || !c.key.starts_with(all_values) || is_marker != markers) {
+                continue;
+            }
+            if (is_marker) {
+                returned_ = returned_ || has_returned(c.now.lease);
+            } else {
+                put(c);
+            }
+        }
     }
-    if (c.key.find('.') != c.key.npos) { // a marker
-        returned_ = returned_ || lease_returned;
-        return;
-    }
+}
+
+void value_rules::put(const etcd::change& c) {
     const auto found = writes_.find(c.now.value);
     if (found == writes_.end()) {
         world_.fail("a value was written that nobody wrote: " + c.now.value);

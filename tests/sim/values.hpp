@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -60,9 +61,11 @@ public:
 
     // What etcd does.
 
-    /// @param lease_returned A lease that had ended has, and with it went what makes late copies
+    /// Of one revision.
+    /// @param has_returned Whether a lease had ended before: with it went what makes late copies
     ///   void.
-    void changed(const etcd::change& c, bool lease_returned);
+    void changed(const std::vector<etcd::change>& changes,
+                 const std::function<bool(lease_id)>& has_returned);
 
     /// Whether somebody was not told the last state yet.
     bool owes_states() const;
@@ -71,6 +74,8 @@ public:
     std::uint64_t told_states = 0;
 
 private:
+    void put(const etcd::change& c);
+
     struct write {
         std::vector<std::int64_t> at{}; ///< Empty: not yet.
         std::int64_t before = 0;
