@@ -202,7 +202,8 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
             ec == errc::not_owner || ec == errc::exceeds_limit ||
             (ec == errc::hold_expired && s_.limits) || ec == asio::error::operation_aborted ||
-            (ec == errc::conflict && s_.judge.book.is_open()) ||
+            // Of a change of a limit: its process stood still until it was too late to try again.
+            (ec == errc::conflict && (s_.judge.book.is_open() || s_.semaphores != 0)) ||
             ec == coetcd::server_errc::resource_exhausted ||
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
