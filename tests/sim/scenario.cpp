@@ -208,7 +208,7 @@ outcome run(const plan& p) {
     // Nothing goes wrong any more: all must come to an end.
     w.heal();
     healed_at = w.now();
-    const nanoseconds limit = w.now() + 1000s;
+    const nanoseconds limit = w.now() + 3000s; // some sleep for 150 s, again and again
     while (more && !finished()) {
         more = step();
         look();

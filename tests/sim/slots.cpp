@@ -171,7 +171,7 @@ void lock_requests::read_part(json::value t) {
         const std::optional<queue_key> next =
             i + 1 != read.size() ? queue_key::parse(read[i + 1]) : std::nullopt;
         if (q && next && q->name == next->name && q->id != next->id) {
-            ahead.insert(read[i]);
+            ahead.emplace(read[i], read[i + 1]);
         }
         looks.insert(read[i]);
     }
@@ -439,8 +439,10 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
             world_.fail("a reader waits for a reader: " + e.key);
         }
         // Other looks were to be sent before.
-        const auto looking = what.ahead.count(e.key);
-        const auto woken = static_cast<std::uint64_t>(confirming) + looking;
+        const auto [first, last] = what.ahead.equal_range(e.key);
+        const bool looks = std::any_of(
+            first, last, [&](const auto& by) { return world_.store.keys.contains(by.second); });
+        const auto woken = static_cast<std::uint64_t>(confirming) + (looks ? 1 : 0);
         wakes += woken;
         woken_[e] += woken;
         if (woken_[e] > 1) {

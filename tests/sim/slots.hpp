@@ -58,9 +58,9 @@ struct lock_requests {
     /// Of all kinds of locks, as what follows.
     std::map<std::string, std::int64_t> confirms;
     std::set<std::string> looks; ///< Keys that it only reads.
-    /// Those of them that are read before another one of their queue: a waiter looks at the key
-    /// that it waits for, and at its own.
-    std::set<std::string> ahead;
+    /// Those of them that are read before another one of their queue, and that one: a waiter looks
+    /// at the key that it waits for, and at its own.
+    std::multimap<std::string, std::string> ahead;
     /// It puts a key only if its queue is empty, and erases another one there of the same object.
     bool contradicts = false;
     void read(std::string_view body);
