@@ -30,8 +30,15 @@ std::vector<std::string> told_by(std::initializer_list<put> puts) {
         kv.lease = p.lease;
     }
     const auto text = [](const tool::entry& e) {
-        return " " + std::to_string(e.token) + (e.shared ? "r" : "") +
-               (e.permits != 0 ? "*" + std::to_string(e.permits) : "");
+        std::string said(1, ' ');
+        said += std::to_string(e.token);
+        if (e.shared) {
+            said += 'r';
+        }
+        if (e.permits != 0) {
+            said.append(1, '*').append(std::to_string(e.permits));
+        }
+        return said;
     };
     std::vector<std::string> lines;
     for (const tool::queue& q : tool::queues_of(keys)) {
