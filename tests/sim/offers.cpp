@@ -248,6 +248,7 @@ public:
     const std::string name;
     chance taste;
     int running = 0; ///< Bodies.
+    int served = 0;  ///< Bodies that have begun.
 };
 
 asio::awaitable<void>
@@ -344,6 +345,91 @@ asio::awaitable<void> actor::follow_value() {
             (void)co_await p_->sleep(200ms);
         }
     }
+}
+
+void actor::start_keeping(std::uint64_t seed) {
+    ++watches_;
+    s_.judge.rates.expect(*p_, 1);
+    auto at_end = [this](std::exception_ptr failure) {
+        --watches_;
+        if (failure) {
+            fail("who keeps sessions", failure);
+        }
+    };
+    asio::co_spawn(p_->executor(), keep_sessions(seed), std::move(at_end));
+}
+
+asio::awaitable<void> actor::keep_sessions(std::uint64_t seed) {
+    chance taste(seed);
+    const coetcd::session_keeper_options how(s_.ttl);
+    keeper_.emplace(*client_, how);
+    for (int rounds = taste.between(1, 6); keeper_ && rounds != 0; --rounds) {
+        std::string name =
+            name_of(static_cast<int>(taste.below(static_cast<std::uint64_t>(s_.locks))));
+        const auto work = std::make_shared<terms>(name, taste.next());
+        auto body = [this, work](const coetcd::held_lock& l) { return serve_kept(work, l); };
+        try {
+            if (taste.one_in(2)) {
+                asio::awaitable<void> serving =
+                    coetcd::with_lock(*keeper_, std::move(name), std::move(body));
+                co_await std::move(serving);
+            } else {
+                const nanoseconds patience = taste.skewed(0ms, 3s);
+                asio::awaitable<bool> serving =
+                    coetcd::with_lock_for(*keeper_, std::move(name), patience, std::move(body));
+                const bool served = co_await std::move(serving);
+                if (served != (work->served != 0)) {
+                    s_.w.fail("with_lock_for() does not know whether its body has run");
+                }
+            }
+        } catch (const coetcd::error& e) {
+            if (work->served == 0 && e.code() == errc::session_lost) {
+                s_.w.fail("who keeps sessions has not waited for the next one: " + work->name);
+            }
+            judge(std::current_exception());
+        } catch (const std::exception&) {
+            judge(std::current_exception());
+        }
+        if (work->running != 0) {
+            s_.w.fail("with_lock() has ended, and its body has not: " + work->name);
+        }
+        if (keeper_) {
+            (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(4) ? 4000ms : 60ms));
+        }
+    }
+    keeper_.reset();
+}
+
+/// Its end is awaited, and it is not run again, whatever becomes of the session.
+asio::awaitable<void> actor::serve_kept(std::shared_ptr<terms> of, const coetcd::held_lock& l) {
+    if (++of->served != 1) {
+        s_.w.fail("a body is run again: " + of->name);
+    }
+    struct served {
+        terms& in;
+        referee& judge;
+        std::list<hold>::iterator held;
+        ~served() {
+            judge.gives_back(held);
+            --in.running;
+        }
+    };
+    ++of->running;
+    const auto place = coetcd::detail::access::held(l);
+    const auto session = place->session;
+    hold h{p_.get(),
+           of->name,
+           l.key(),
+           l.fencing_token(),
+           session->lease(),
+           session,
+           [place] { return place->held(); },
+           sound_clock_,
+           true};
+    h.granted_at = s_.w.now();
+    h.pauses = p_->pauses;
+    const served counted{*of, s_.judge, s_.judge.resumed(std::move(h))};
+    (void)co_await p_->sleep(of->taste.skewed(0ms, of->taste.one_in(4) ? 4000ms : 60ms));
 }
 
 /// Each call changes it once, or not at all.

@@ -136,6 +136,8 @@ outcome run(const plan& p) {
         }
         return added;
     };
+    chance keeping(chance::derive(p.seed, 10));
+    const bool keeps = random && !s.crowded && !s.delay; // its locks have no options
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
         if (luck.one_in(6)) {
@@ -146,6 +148,9 @@ outcome run(const plan& p) {
         }
         if (s.proves && offers.one_in(4)) {
             added.start_following();
+        }
+        if (keeps && keeping.one_in(16)) {
+            added.start_keeping(keeping.next());
         }
     }
     if (forces) {

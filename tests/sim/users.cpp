@@ -94,6 +94,7 @@ void actor::drop() {
     watcher_.reset();
     feed_.reset();
     value_feed_.reset();
+    keeper_.reset();
     client_.reset();
 }
 

@@ -9,6 +9,7 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/session_keeper.hpp>
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
@@ -72,6 +73,7 @@ public:
 
     /// Follows a value likewise.
     void start_following();
+    void start_keeping(std::uint64_t seed);
     /// It is an operator, who ends ownerships by force until then.
     void start_operating(nanoseconds until);
 
@@ -159,6 +161,9 @@ private:
     lead_in_terms(std::shared_ptr<operation> o, std::string name, chance& taste);
     class terms;
     asio::awaitable<void> serve_term(std::shared_ptr<terms> of, const coetcd::leadership& l);
+    /// Takes locks in whichever session its keeper has, besides, a few times.
+    asio::awaitable<void> keep_sessions(std::uint64_t seed);
+    asio::awaitable<void> serve_kept(std::shared_ptr<terms> of, const coetcd::held_lock& l);
     asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
@@ -233,7 +238,8 @@ private:
     std::optional<coetcd::watcher> watcher_;
     std::optional<coetcd::leader_feed> feed_;
     std::optional<coetcd::value_feed> value_feed_;
-    int watches_ = 0;  ///< Feeds, too.
+    std::optional<coetcd::session_keeper> keeper_;
+    int watches_ = 0;  ///< Feeds, and who keeps sessions, too.
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
