@@ -231,6 +231,12 @@ std::optional<nanoseconds> sharing_rules::entitled_since(const etcd::record& r) 
             last = std::max(last, since->second);
         }
     }
+    // One that was in the way of another name may have been deleted by hand: it has to notice.
+    for (const auto& [life, when] : taken_away_) {
+        if (life.second == r.create_revision) {
+            last = std::max(last, when);
+        }
+    }
     return last;
 }
 
