@@ -308,15 +308,7 @@ asio::awaitable<void> actor::serve_term(std::shared_ptr<terms> of, const coetcd:
 }
 
 void actor::start_following() {
-    ++watches_;
-    s_.judge.rates.expect(*p_, 1);
-    auto at_end = [this](std::exception_ptr failure) {
-        --watches_;
-        if (failure) {
-            fail("who follows a value", failure);
-        }
-    };
-    asio::co_spawn(p_->executor(), follow_value(), std::move(at_end));
+    start_besides("who follows a value", follow_value());
 }
 
 asio::awaitable<void> actor::follow_value() {
@@ -348,15 +340,7 @@ asio::awaitable<void> actor::follow_value() {
 }
 
 void actor::start_keeping(std::uint64_t seed) {
-    ++watches_;
-    s_.judge.rates.expect(*p_, 1);
-    auto at_end = [this](std::exception_ptr failure) {
-        --watches_;
-        if (failure) {
-            fail("who keeps sessions", failure);
-        }
-    };
-    asio::co_spawn(p_->executor(), keep_sessions(seed), std::move(at_end));
+    start_besides("who keeps sessions", keep_sessions(seed));
 }
 
 asio::awaitable<void> actor::keep_sessions(std::uint64_t seed) {
@@ -382,12 +366,10 @@ asio::awaitable<void> actor::keep_sessions(std::uint64_t seed) {
                     s_.w.fail("with_lock_for() does not know whether its body has run");
                 }
             }
-        } catch (const coetcd::error& e) {
+        } catch (const boost::system::system_error& e) {
             if (work->served == 0 && e.code() == errc::session_lost) {
                 s_.w.fail("who keeps sessions has not waited for the next one: " + work->name);
             }
-            judge(std::current_exception());
-        } catch (const std::exception&) {
             judge(std::current_exception());
         }
         if (work->running != 0) {
@@ -452,7 +434,10 @@ asio::awaitable<void> actor::change_limit(coetcd::semaphore& s, chance& taste) {
         if (e.code() != errc::outcome_unknown) {
             rules.refused_limit(call);
         }
-        judge(std::current_exception()); // the permits are ours all the same
+        // Its process may have stood still until it was too late to try again.
+        if (e.code() != errc::conflict) {
+            judge(std::current_exception()); // the permits are ours all the same
+        }
     }
 }
 

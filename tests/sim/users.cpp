@@ -30,28 +30,24 @@ void actor::start(int jobs, int rounds, bool sound_clock) {
     }
 }
 
-void actor::start_watch() {
+void actor::start_besides(const char* who, asio::awaitable<void> work) {
     ++watches_;
     s_.judge.rates.expect(*p_, 1);
-    auto at_end = [this](std::exception_ptr failure) {
+    auto at_end = [this, who](std::exception_ptr failure) {
         --watches_;
         if (failure) {
-            fail("a watcher", failure);
+            fail(who, failure);
         }
     };
-    asio::co_spawn(p_->executor(), watch(), std::move(at_end));
+    asio::co_spawn(p_->executor(), std::move(work), std::move(at_end));
+}
+
+void actor::start_watch() {
+    start_besides("a watcher", watch());
 }
 
 void actor::start_observing() {
-    ++watches_;
-    s_.judge.rates.expect(*p_, 1);
-    auto at_end = [this](std::exception_ptr failure) {
-        --watches_;
-        if (failure) {
-            fail("an observer", failure);
-        }
-    };
-    asio::co_spawn(p_->executor(), observe(), std::move(at_end));
+    start_besides("an observer", observe());
 }
 
 void actor::crash_at(std::uint64_t n) {
@@ -203,8 +199,7 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == errc::session_lost || ec == errc::session_closed || ec == errc::lock_lost ||
             ec == errc::not_owner || ec == errc::exceeds_limit ||
             (ec == errc::hold_expired && s_.limits) || ec == asio::error::operation_aborted ||
-            // Of a change of a limit: its process stood still until it was too late to try again.
-            (ec == errc::conflict && (s_.judge.book.is_open() || s_.semaphores != 0)) ||
+            (ec == errc::conflict && s_.judge.book.is_open()) ||
             ec == coetcd::server_errc::resource_exhausted ||
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.

@@ -73,6 +73,7 @@ public:
 
     /// Follows a value likewise.
     void start_following();
+    /// Takes locks besides, in whichever session a keeper has.
     void start_keeping(std::uint64_t seed);
     /// It is an operator, who ends ownerships by force until then.
     void start_operating(nanoseconds until);
@@ -145,6 +146,8 @@ private:
     use_together(visit& v, coetcd::held_lock& l, const std::string& name, chance& taste);
     coetcd::lock_options draw_options(const std::string& name, chance& taste) const;
 
+    /// Does something besides, until the end.
+    void start_besides(const char* who, asio::awaitable<void> work);
     /// What is offered besides. See offers.cpp.
     asio::awaitable<void> operate(nanoseconds until);
     asio::awaitable<void> claim(std::string name, chance& taste);
