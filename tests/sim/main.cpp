@@ -130,6 +130,9 @@ struct totals {
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;
     std::uint64_t proofs = 0;
+    std::uint64_t heard = 0;
+    std::uint64_t works = 0;
+    std::uint64_t tasks = 0;
     std::uint64_t cancellations = 0;
     std::uint64_t told = 0;
     std::uint64_t compactions = 0;
@@ -180,6 +183,9 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.claims += o.claims;
     t.delays += o.delays;
     t.proofs += o.proofs;
+    t.heard += o.heard;
+    t.works += o.works;
+    t.tasks += o.tasks;
     t.cancellations += o.cancellations;
     t.told += o.told;
     t.compactions += o.compactions;
@@ -294,11 +300,12 @@ int simulate(const arguments& a) {
               << " resumed, " << t.shared_grants << " shared or several (" << t.upgrades
               << " upgrades, " << t.downgrades << " downgrades), " << t.permits << " permits, "
               << t.claims << " claims, " << t.forced << " ends by force, " << t.delays
-              << " delays, " << t.proofs << " proofs, " << t.told << " changes told to watchers, "
-              << t.compactions << " compactions, " << t.proclaimed << " values proclaimed, "
-              << t.states << " states observed, " << t.cancellations << " cancellations, "
-              << t.points << " points of cancellation and failure, " << t.virtual_seconds / 3600
-              << " h of simulated time\n"
+              << " delays, " << t.proofs << " proofs, " << t.heard << " requests heard, " << t.works
+              << " works behind a gate, " << t.tasks << " tasks of groups, " << t.told
+              << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
+              << " values proclaimed, " << t.states << " states observed, " << t.cancellations
+              << " cancellations, " << t.points << " points of cancellation and failure, "
+              << t.virtual_seconds / 3600 << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

@@ -148,6 +148,10 @@ asio::awaitable<void> actor::pass_gate(const std::string& name, std::int64_t own
         token = drawn->fence;
     }
     const coetcd::fencing_gate gate(*client_, "gate/" + name);
+    if (s_.works && taste.one_in(2)) {
+        co_await work_behind(gate, token, taste);
+        co_return;
+    }
     const std::int64_t before = rules.admitted(gate.key());
     asio::awaitable<bool> passing = gate.admit(token);
     bool passed = false;
@@ -164,6 +168,48 @@ asio::awaitable<void> actor::pass_gate(const std::string& name, std::int64_t own
     }
     if (!passed && token >= after) {
         s_.w.fail("a gate has refused " + std::to_string(token) + " after " +
+                  std::to_string(after));
+    }
+}
+
+/// Does something behind a gate, or does it only if something is so that is not.
+asio::awaitable<void>
+actor::work_behind(coetcd::fencing_gate gate, std::int64_t token, chance& taste) {
+    tenure_rules& rules = s_.judge.tenure;
+    const bool holds = !taste.one_in(4);
+    const std::string value = std::to_string(token) + " " + std::to_string(++s_.writes);
+    coetcd::txn work;
+    work.compares.push_back(coetcd::compare::create_revision(gate.key() + "/nothing") ==
+                            (holds ? 0 : 1));
+    work.success.push_back(coetcd::op::put(tenure_rules::work_behind(gate.key()), value));
+    const std::int64_t before = rules.admitted(gate.key());
+    const std::uint64_t repeated = p_->repeated_calls;
+    std::optional<coetcd::txn_response> did;
+    auto working = gate.admit(token, std::move(work));
+    try {
+        did = co_await std::move(working);
+    } catch (const coetcd::error& e) {
+        if (e.code() != errc::outcome_unknown && p_->repeated_calls == repeated) {
+            rules.reported_undone(value);
+        }
+        judge(std::current_exception());
+        co_return;
+    }
+    if (did && did->succeeded != holds) {
+        s_.w.fail("a gate tells another outcome than that of the work behind it: " + value);
+    }
+    if (did && holds) {
+        rules.reported_done(value);
+    } else if (p_->repeated_calls == repeated) { // else a copy may have found the gate as it was
+        rules.reported_undone(value);
+    }
+    const std::int64_t after = rules.admitted(gate.key());
+    if (did && (token < before || token > after)) {
+        s_.w.fail("a gate has admitted what is done with " + std::to_string(token) + " after " +
+                  std::to_string(before));
+    }
+    if (!did && token >= after) {
+        s_.w.fail("a gate has refused what is done with " + std::to_string(token) + " after " +
                   std::to_string(after));
     }
 }

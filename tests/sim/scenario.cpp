@@ -66,6 +66,10 @@ outcome run(const plan& p) {
     if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
     }
+    chance besides(chance::derive(p.seed, 11));
+    s.asks = s.proves && besides.one_in(4);
+    s.works = s.proves && besides.one_in(4);
+    const bool serves = random && !s.crowded && besides.one_in(8);
     const bool clear = above == sky::clear && p.what != plan::kind::fail_at;
     const bool calm = clear && !forces; // nobody takes anything away from anybody
     const bool prompt = clear || above == sky::deaf || above == sky::robbed;
@@ -152,6 +156,12 @@ outcome run(const plan& p) {
         if (keeps && keeping.one_in(16)) {
             added.start_keeping(keeping.next());
         }
+        if (s.asks && besides.one_in(2)) {
+            added.start_asking(besides.next());
+        }
+        if (serves && besides.one_in(2)) {
+            added.start_serving(besides.next());
+        }
     }
     if (forces) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
@@ -201,6 +211,7 @@ outcome run(const plan& p) {
             next_look = w.now() + 250ms;
             s.judge.look_for_stuck(prompt ? 0s : healed_at, bound);
             s.judge.look_for_untold(healed_at, patience);
+            s.judge.tenure.look_for_unheard(healed_at, patience);
         }
     };
     while (more && !finished() && w.now() < storm && !faults.calm()) {
@@ -327,6 +338,9 @@ outcome run(const plan& p) {
     result.claims = s.judge.tenure.claims;
     result.delays = s.judge.tenure.delays;
     result.proofs = s.judge.tenure.verified;
+    result.heard = s.judge.tenure.requests_heard;
+    result.works = s.judge.tenure.works;
+    result.tasks = s.tasks;
     result.late_entries = s.judge.slots.late_entries;
     result.ends_told = s.judge.herd.events;
     result.wakes = s.judge.herd.wakes;

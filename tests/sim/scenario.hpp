@@ -44,6 +44,9 @@ struct outcome {
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;       ///< After those who have vanished.
     std::uint64_t proofs = 0;       ///< Asked for.
+    std::uint64_t heard = 0;        ///< Requests to give a lock back.
+    std::uint64_t works = 0;        ///< That were done behind a gate.
+    std::uint64_t tasks = 0;        ///< That groups have run.
     std::uint64_t told = 0;         ///< Changes, to those who watch.
     std::uint64_t compactions = 0;  ///< That they were told of.
     std::uint64_t states = 0;       ///< Of elections, to those who observe.

@@ -94,12 +94,15 @@ struct stage {
     bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
     bool claims = false;    ///< Some claim a name for a time, instead of locking it.
     bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
+    bool asks = false;      ///< Many ask holders to give a lock back, and some holders listen.
+    bool works = false;     ///< Something is done behind the gates.
     /// All who lock the first one wait so long after a holder that has vanished.
     std::optional<std::chrono::milliseconds> delay;
     bool reached = false;
     std::uint64_t cancellations = 0;
     std::uint64_t writes = 0;
     std::uint64_t crashes = 0;
+    std::uint64_t tasks = 0; ///< That groups have run.
 };
 
 } // namespace sim

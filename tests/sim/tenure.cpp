@@ -70,13 +70,19 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
         if (c.key.starts_with("gate/") && c.before.version != 0 && c.now.value < c.before.value) {
             world_.fail("a gate has admitted a token below the largest: " + c.key);
         }
+        if (!c.deleted && c.key.starts_with("work/")) {
+            check_work(c);
+        }
         const std::string name = lock_of(c.key);
         if (c.deleted && why == etcd::cause::request && c.key == name + ".own") {
             let_go_of_note(name, c.before.value);
         }
-        if (!c.deleted && !name.empty() && c.key.starts_with(name + ".ask/") &&
-            !is_there(name, std::stoll(c.now.value, nullptr, 16))) {
-            world_.fail("somebody is asked for a lock that he does not have: " + c.key);
+        if (!c.deleted && !name.empty() && c.key.starts_with(name + ".ask/")) {
+            const std::int64_t token = std::stoll(c.now.value, nullptr, 16);
+            asked_.insert({{name, token}, world_.now()});
+            if (!is_there(name, token)) {
+                world_.fail("somebody is asked for a lock that he does not have: " + c.key);
+            }
         }
         if (name.empty() || name.size() == c.key.size() || c.key[name.size()] != '/') {
             continue;
@@ -262,6 +268,73 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
         left.mod_revision == world_.store.keys.at(key).create_revision ||
         (t != tenants_.end() && t->second.clean && leaves(t->second.key, t->second.fence));
     return needless ? nanoseconds(0) : delay * 22 / 21;
+}
+
+std::list<listening_holder>::iterator tenure_rules::listens(listening_holder l) {
+    l.began = world_.now();
+    return listeners_.insert(listeners_.end(), std::move(l));
+}
+
+void tenure_rules::heard(const listening_holder& l) {
+    ++requests_heard;
+    if (!asked_.contains({l.name, l.token})) {
+        world_.fail("a holder was asked to give a lock back, and nobody has asked: " + l.name +
+                    ", " + std::to_string(l.token));
+    }
+}
+
+void tenure_rules::look_for_unheard(nanoseconds healed_at, nanoseconds bound) {
+    if (world_.had_lost_events()) {
+        return;
+    }
+    for (listening_holder& l : listeners_) {
+        if (!l.owns() && !l.lost_at) {
+            l.lost_at = world_.now();
+        }
+        if (world_.now() <= std::max(healed_at, l.began) + bound) {
+            continue;
+        }
+        if (l.lost_at) {
+            if (world_.now() > *l.lost_at + bound) {
+                world_.fail("a holder listens for requests although the lock is lost: " + l.name);
+            }
+            continue;
+        }
+        for (const std::string& key : world_.store.under(l.name + ".ask/")) {
+            const etcd::record& now = world_.store.keys.at(key);
+            const auto asked = asked_.find({l.name, std::stoll(now.value, nullptr, 16)});
+            if (asked->first.second == l.token && world_.now() > asked->second + bound) {
+                world_.fail("a holder is not told that somebody has asked: " + key);
+            }
+        }
+    }
+}
+
+void tenure_rules::check_work(const etcd::change& c) {
+    ++works;
+    const auto gate = world_.store.keys.find(c.key.substr(std::string_view("work/").size()));
+    const std::int64_t token = std::stoll(c.now.value);
+    if (gate == world_.store.keys.end() || gate->second.mod_revision != c.now.mod_revision ||
+        std::stoll(gate->second.value, nullptr, 16) != token) {
+        world_.fail("what is done behind a gate was done without its token: " + c.key);
+    }
+    if (undone_.contains(c.now.value)) {
+        world_.fail("what was not admitted was done: " + c.key);
+    }
+    done_.insert(c.now.value);
+}
+
+void tenure_rules::reported_done(const std::string& value) {
+    if (!done_.contains(value)) {
+        world_.fail("what was not done behind a gate is reported done: " + value);
+    }
+}
+
+void tenure_rules::reported_undone(const std::string& value) {
+    undone_.insert(value);
+    if (done_.contains(value)) {
+        world_.fail("what was done behind a gate is reported not done: " + value);
+    }
 }
 
 std::int64_t tenure_rules::admitted(const std::string& gate) const {

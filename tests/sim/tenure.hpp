@@ -32,6 +32,15 @@ struct timed_hold {
     bool sound_clock;
 };
 
+/// A holder who listens for requests to give a lock back.
+struct listening_holder {
+    std::string name;
+    std::int64_t token;
+    std::function<bool()> owns; ///< What the library says.
+    nanoseconds began{0};
+    std::optional<nanoseconds> lost_at{}; ///< As far as it was seen.
+};
+
 /// What must be true of how ownerships end, and of what comes after them: by force, with the time
 /// of a claim, or with a holder that vanishes.
 class tenure_rules {
@@ -90,10 +99,24 @@ public:
     /// For how much longer the first in a queue may wait.
     nanoseconds may_wait(const std::string& name, const std::string& key) const;
 
+    // Requests to a holder.
+
+    std::list<listening_holder>::iterator listens(listening_holder l);
+    void listens_no_more(std::list<listening_holder>::iterator l) { listeners_.erase(l); }
+    /// A holder was told that somebody has asked.
+    void heard(const listening_holder& l);
+    /// Whoever listens is told soon.
+    void look_for_unheard(nanoseconds healed_at, nanoseconds bound);
+
     // Gates.
 
     /// The greatest token that came through; 0 for none.
     std::int64_t admitted(const std::string& gate) const;
+    /// What is done behind a gate is a put of one such value, for a token.
+    static std::string work_behind(const std::string& gate) { return "work/" + gate; }
+    /// It is reported done; or not done, and never to be.
+    void reported_done(const std::string& value);
+    void reported_undone(const std::string& value);
 
     // Sequencers.
 
@@ -115,6 +138,8 @@ public:
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;
     std::uint64_t verified = 0;
+    std::uint64_t requests_heard = 0;
+    std::uint64_t works = 0; ///< Behind a gate.
 
 private:
     struct tenant {
@@ -132,6 +157,7 @@ private:
     /// Whether a key of a queue has this life.
     bool is_there(const std::string& name, std::int64_t token) const;
     void let_go_of_note(const std::string& name, const std::string& key);
+    void check_work(const etcd::change& c);
 
     world& world_;
     std::set<const process*> operators_;
@@ -150,6 +176,10 @@ private:
     std::set<lease_id> revoked_;
     std::map<std::string, tenant> tenants_;
     std::deque<known_sequencer> sequencers_;
+    std::list<listening_holder> listeners_;
+    std::map<std::pair<std::string, std::int64_t>, nanoseconds> asked_; // names, tokens; first
+    std::set<std::string> done_;                                        // behind gates
+    std::set<std::string> undone_;
 };
 
 } // namespace sim

@@ -91,6 +91,7 @@ void actor::drop() {
     feed_.reset();
     value_feed_.reset();
     keeper_.reset();
+    group_.reset();
     client_.reset();
 }
 
@@ -558,6 +559,9 @@ actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance&
     }
     if (s_.judge.book.is_open() && taste.one_in(2)) {
         return write_once(taste);
+    }
+    if (s_.asks && taste.one_in(3)) {
+        return ask_for_release(std::move(name));
     }
     if (s_.proves && taste.one_in(6)) {
         return taste.one_in(2) ? ask_for_release(std::move(name)) : keep_value(taste);
@@ -1218,6 +1222,12 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
     }
     const int steps = taste.between(0, s_.crowded ? 1 : 3);
     for (int i = 0; i != steps && l.owns_lock(); ++i) {
+        if constexpr (requires { l.release_requested(); }) {
+            if (s_.asks && taste.one_in(2)) {
+                co_await listen(l, name, taste);
+                continue;
+            }
+        }
         const std::uint64_t what = taste.below(s_.proves ? 6 : 4);
         if (what >= 4) {
             if constexpr (requires { l.sequencer(); }) {

@@ -4,6 +4,7 @@
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/fencing_gate.hpp>
 #include <coetcd/lock_options.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
@@ -11,6 +12,7 @@
 #include <coetcd/session.hpp>
 #include <coetcd/session_keeper.hpp>
 #include <coetcd/shared_mutex.hpp>
+#include <coetcd/task_group.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
 
@@ -75,6 +77,10 @@ public:
     void start_following();
     /// Takes locks besides, in whichever session a keeper has.
     void start_keeping(std::uint64_t seed);
+    /// Runs groups of tasks besides, one after the other.
+    void start_serving(std::uint64_t seed);
+    /// Asks whoever holds one of the locks to give it back, besides, again and again until the end.
+    void start_asking(std::uint64_t seed);
     /// It is an operator, who ends ownerships by force until then.
     void start_operating(nanoseconds until);
 
@@ -154,7 +160,13 @@ private:
     asio::awaitable<void> ask_for_proof(chance& taste);
     asio::awaitable<void> write_by_sequencer(chance& taste);
     asio::awaitable<void> pass_gate(const std::string& name, std::int64_t own, chance& taste);
+    asio::awaitable<void> work_behind(coetcd::fencing_gate gate, std::int64_t token, chance& taste);
     asio::awaitable<void> ask_for_release(std::string name);
+    /// Listens, for a while, for requests to give a lock back.
+    asio::awaitable<void>
+    listen(const coetcd::held_lock& l, const std::string& name, chance& taste);
+    asio::awaitable<void> ask_again(std::uint64_t seed);
+    asio::awaitable<void> hear(asio::awaitable<void> listening, listening_holder who);
     /// Of who holds the lock.
     asio::awaitable<void>
     look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m);
@@ -167,6 +179,11 @@ private:
     /// Takes locks in whichever session its keeper has, besides, a few times.
     asio::awaitable<void> keep_sessions(std::uint64_t seed);
     asio::awaitable<void> serve_kept(std::shared_ptr<terms> of, const coetcd::held_lock& l);
+    /// What a server does with its requests. See serving.cpp.
+    class tally;
+    asio::awaitable<void> run_groups(std::uint64_t seed);
+    asio::awaitable<void> run_group(std::shared_ptr<tally> all, chance& taste);
+    asio::awaitable<void> serve_one(std::shared_ptr<tally> all, std::uint64_t seed);
     asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
@@ -242,7 +259,8 @@ private:
     std::optional<coetcd::leader_feed> feed_;
     std::optional<coetcd::value_feed> value_feed_;
     std::optional<coetcd::session_keeper> keeper_;
-    int watches_ = 0;  ///< Feeds, and who keeps sessions, too.
+    std::optional<coetcd::task_group> group_;
+    int watches_ = 0;  ///< Feeds, and who keeps sessions or runs groups, too.
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
