@@ -103,7 +103,7 @@ TEST_CASE("a gate leaves alone what is none", "[fencing_gate]") {
         w.env->pass(10ms);
         CHECK(asking.code() == errc::wrong_kind);
         CHECK(working.code() == errc::wrong_kind);
-        CHECK_THROWS_WITH(working.get(), Catch::Contains("fencing_gate \"gate\": the key holds"));
+        CHECK_THROWS_WITH(working.get(), support::contains("fencing_gate \"gate\": the key holds"));
         CHECK(w.etcd->keys.at("gate").value == text);
         CHECK_FALSE(w.etcd->keys.contains("stock"));
     }

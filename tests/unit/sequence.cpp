@@ -132,7 +132,7 @@ TEST_CASE("a sequence leaves alone what is none", "[sequence]") {
     auto asking = n.w.start(n.sequence.last());
     n.w.env->pass(10ms);
     CHECK(drawing.code() == errc::wrong_kind);
-    CHECK_THROWS_WITH(drawing.get(), Catch::Contains("sequence \"n\": the key holds a value"));
+    CHECK_THROWS_WITH(drawing.get(), support::contains("sequence \"n\": the key holds a value"));
     CHECK(asking.code() == errc::wrong_kind);
     CHECK(n.w.etcd->keys.at("n").value == "41");
     CHECK(n.w.etcd->keys.at("n").version == 1);
