@@ -28,8 +28,9 @@ public:
 
 private:
     void shutdown() override {
-        // It may be the last one who knows of it.
-        if (const auto keep = tenant ? tenant->weak_from_this().lock() : nullptr) {
+        // It may be the last one who knows of it. Newer Asio comes here twice.
+        scripted_env* const last = std::exchange(tenant, nullptr);
+        if (const auto keep = last ? last->weak_from_this().lock() : nullptr) {
             keep->tenancy_ = nullptr;
             keep->shut_down();
         }

