@@ -8,6 +8,13 @@ namespace coetcd {
 
 namespace detail {
 
+// The destructor of Boost's base is protected, and not virtual. It has a friend, for which g++
+// warns of that.
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
+#endif
+
 struct coetcd_category_impl final : boost::system::error_category {
     const char* name() const noexcept override { return "coetcd"; }
     std::string message(int value) const override {
@@ -128,6 +135,10 @@ struct condition_category_impl final : boost::system::error_category {
         return false;
     }
 };
+
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
 
 } // namespace detail
 

@@ -37,12 +37,10 @@ public:
     /// One of them is not there any more.
     virtual void on_missing() = 0;
 
+    std::uint64_t number = 0; ///< Among those of its session, which sets it.
+
 protected:
     ~looked_after() = default;
-
-private:
-    friend class session_impl;
-    std::uint64_t number_ = 0; // among those of its session
 };
 
 class session_impl : public std::enable_shared_from_this<session_impl> {
@@ -174,10 +172,10 @@ public:
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
     void look_after(looked_after& k) {
-        k.number_ = ++last_number_;
-        held_.emplace_hint(held_.end(), k.number_, &k);
+        k.number = ++last_number_;
+        held_.emplace_hint(held_.end(), k.number, &k);
     }
-    void look_away(looked_after& k) { held_.erase(k.number_); }
+    void look_away(looked_after& k) { held_.erase(k.number); }
 
 private:
     void tell_loss(session_end why) {
