@@ -4,6 +4,7 @@
 #include <coetcd/observer.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,9 +69,10 @@ TEST_CASE("resume() that is cancelled on its way back leaves the hold as it is",
     background<bool> resuming(elsewhere, all.own->resume());
     elsewhere.poll();
     w.env->pass(1ms);
-    resuming.cancel(); // gets there just before what was resumed
+    resuming.cancel(); // gets there just before what was resumed; with newer Asio, at once
     w.env->pass(20ms);
-    REQUIRE(w.env->calls.size() == 2);
+    const std::size_t calls = w.env->calls.size();
+    REQUIRE((calls == 1 || calls == 2));
     elsewhere.restart();
     elsewhere.poll();
     REQUIRE(resuming.ended());
