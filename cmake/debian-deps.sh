@@ -52,7 +52,7 @@ _has() {
     clang++-16) command -v clang++-16 >/dev/null &&
         clang++-16 -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
     mkdocs-material) _imports 'import mkdocs.utils as m; assert "material" in m.get_theme_names()' ;;
-    ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
+    debootstrap | ip | nft) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
