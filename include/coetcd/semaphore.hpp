@@ -68,9 +68,10 @@ public:
     /// How many they are.
     std::int64_t weight() const { return weight_; }
 
-    /// A number that grows from one permit that is granted to the next. There may be several owners
-    /// at a time, so a resource cannot find out by the greatest number that it has seen which of
-    /// them is late. Also available after a loss.
+    /// A number that grows from one permit to the next, in the order in which etcd has counted
+    /// them; a `try_acquire` that had to wait (see there) may be granted after greater ones. There
+    /// may be several owners at a time, so a resource cannot find out by the greatest number that
+    /// it has seen which of them is late. Also available after a loss.
     std::int64_t token() const;
     /// A condition for a transaction, true only as long as these permits are ours. If one of
     /// several keys was deleted by hand, the condition may look at another key, and still be true.

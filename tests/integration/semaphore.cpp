@@ -42,7 +42,7 @@ client connect_patiently(const asio::any_io_executor& executor) {
     return client(executor, shared_etcd().url(), options);
 }
 
-/// What was granted, by token.
+/// What was granted: of each token, the last revision in which that may have been.
 using grants = std::map<std::int64_t, std::int64_t>;
 
 /// All changes of a semaphore, one revision after the other.
@@ -62,13 +62,15 @@ public:
         }
     }
 
-    /// Looks whether all that was granted ever fitted when it was granted.
+    /// Looks whether all that was granted ever fitted when it was granted: in the revision of its
+    /// token, or in a later one if it had to wait for what its session was giving back.
     /// @returns The most that was used at once by what was granted.
     std::int64_t check(const grants& granted) const {
         std::map<std::string, std::int64_t> there; // keys of permits, and what each counts
         std::int64_t limit = 0;
         std::int64_t most = 0;
         std::set<std::int64_t> seen;
+        grants not_fitting;
         for (std::size_t i = 0; i != events_.size(); ++i) {
             const coetcd::key_value& kv = events_[i].kv;
             const bool put = events_[i].type == coetcd::event_type::put;
@@ -91,12 +93,20 @@ public:
                     used += weight;
                 }
                 most = std::max(most, used);
-                if (granted.contains(now)) {
-                    INFO("granted in revision " << now);
-                    CHECK(used <= limit);
+                std::erase_if(not_fitting, [now](const auto& permit) {
+                    INFO("token " << permit.first << ", revision " << now);
+                    CHECK(now <= permit.second);
+                    return now > permit.second;
+                });
+                if (const auto g = granted.find(now); g != granted.end()) {
+                    not_fitting.insert(*g);
+                }
+                if (used <= limit) {
+                    not_fitting.clear();
                 }
             }
         }
+        CHECK(not_fitting.empty());
         CHECK(seen.size() == granted.size());
         return most;
     }
@@ -128,13 +138,13 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
             semaphore permits(s, name, 5);
             while (goes_on) {
                 const std::int64_t n = 1 + static_cast<std::int64_t>(random() % 4);
+                const auto way = random() % 3;
                 std::optional<permit> p;
                 try {
-                    const auto way = random() % 3;
                     if (way == 0) {
                         p = co_await permits.try_acquire(n);
                     } else if (way == 1) {
-                        const auto patience = std::chrono::milliseconds(random() % 300);
+                        const auto patience = std::chrono::milliseconds(1 + random() % 300);
                         p = co_await permits.acquire_for(n, patience);
                     } else { // which succeeds, however slow this machine is
                         permit taken = co_await permits.acquire(n);
@@ -146,7 +156,11 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
                     refused += e.code() == errc::exceeds_limit ? 1 : 0;
                 }
                 if (p) {
-                    granted[p->token()] = n;
+                    granted[p->token()] = p->token();
+                    if (way == 0) {
+                        const coetcd::range_response now = co_await c.range(p->key());
+                        granted[p->token()] = now.header.revision;
+                    }
                     out += n;
                     most_out = std::max(most_out, out);
                     do { // the first ones stay until some are out at once, however long that takes
