@@ -79,7 +79,7 @@ public:
     void start_keeping(std::uint64_t seed);
     /// Runs groups of tasks besides, one after the other.
     void start_serving(std::uint64_t seed);
-    /// Asks whoever holds one of the locks to give it back, besides, again and again until the end.
+    /// Asks the holders of the locks to give them back, besides, again and again until the end.
     void start_asking(std::uint64_t seed);
     /// It is an operator, who ends ownerships by force until then.
     void start_operating(nanoseconds until);
@@ -162,11 +162,6 @@ private:
     asio::awaitable<void> pass_gate(const std::string& name, std::int64_t own, chance& taste);
     asio::awaitable<void> work_behind(coetcd::fencing_gate gate, std::int64_t token, chance& taste);
     asio::awaitable<void> ask_for_release(std::string name);
-    /// Listens, for a while, for requests to give a lock back.
-    asio::awaitable<void>
-    listen(const coetcd::held_lock& l, const std::string& name, chance& taste);
-    asio::awaitable<void> ask_again(std::uint64_t seed);
-    asio::awaitable<void> hear(asio::awaitable<void> listening, listening_holder who);
     /// Of who holds the lock.
     asio::awaitable<void>
     look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m);
@@ -184,7 +179,11 @@ private:
     asio::awaitable<void> run_groups(std::uint64_t seed);
     asio::awaitable<void> run_group(std::shared_ptr<tally> all, chance& taste);
     asio::awaitable<void> serve_one(std::shared_ptr<tally> all, std::uint64_t seed);
-    asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
+    /// Listens, for a while, for requests to give a lock back.
+    asio::awaitable<void>
+    listen(const coetcd::held_lock& l, const std::string& name, chance& taste);
+    asio::awaitable<void> hear(asio::awaitable<void> listening, listening_holder who);
+    asio::awaitable<void> ask_again(std::uint64_t seed);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
 
@@ -208,6 +207,7 @@ private:
 
     /// Permits of a semaphore, whose limit goes up and down.
     asio::awaitable<void> use_permits(std::shared_ptr<operation> o, chance& taste);
+    asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
 
     /// A term as a lock: who leads holds one.
     class office;

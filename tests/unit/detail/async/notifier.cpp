@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -8,7 +9,6 @@
 #include <boost/asio/io_context.hpp>
 
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,21 +39,10 @@ public:
     /// A waiter that goes by `name`; it waits as soon as time passes.
     asio::cancellation_signal& start(std::string name, time_point deadline = time_point::max()) {
         stops_.push_back(std::make_unique<asio::cancellation_signal>());
-        asio::co_spawn(
-            context,
-            wait(std::move(name), deadline),
-            asio::bind_cancellation_slot(stops_.back()->slot(), [](std::exception_ptr e) {
-                try {
-                    if (e) {
-                        std::rethrow_exception(e);
-                    }
-                } catch (const boost::system::system_error& failure) {
-                    // Newer Asio does not begin what was cancelled before.
-                    if (failure.code() != asio::error::operation_aborted) {
-                        throw;
-                    }
-                }
-            }));
+        asio::co_spawn(context,
+                       wait(std::move(name), deadline),
+                       // Newer Asio does not begin what was cancelled before, and tells that here.
+                       asio::bind_cancellation_slot(stops_.back()->slot(), rethrow_defect()));
         return *stops_.back();
     }
     void idle() { env->pass(0s); }

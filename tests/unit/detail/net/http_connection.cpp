@@ -8,6 +8,10 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/_experimental/test/fail_count.hpp>
 #include <boost/beast/_experimental/test/stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -240,6 +244,17 @@ void check_answer(http_connection_fixture& f, const shape& s) {
     CHECK(f.reusable() == s.reusable);
 }
 
+/// What Beast counts of a header: newer versions count the status line, too.
+std::size_t counted(const std::string& status_line, const std::string& fields) {
+    namespace http = boost::beast::http;
+    http::response_parser<http::empty_body> parser;
+    parser.header_limit(static_cast<std::uint32_t>(fields.size()));
+    error_code ec;
+    (void)parser.put(asio::buffer(status_line + fields), ec);
+    REQUIRE((!ec || ec == http::error::header_limit));
+    return ec ? status_line.size() + fields.size() : fields.size();
+}
+
 } // namespace
 
 TEST_CASE("an answer of any shape is read", "[net][http_connection]") {
@@ -397,16 +412,16 @@ TEST_CASE("sec.smuggling: an answer with two lengths is refused",
 }
 
 TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]") {
+    const std::string status_line = "HTTP/1.1 200 OK\r\n";
     for (const std::size_t size : {100U, 8192U}) {
         std::string fields = "Content-Length: 0\r\nX: ";
         fields.append(size - fields.size() - 4, 'x').append("\r\n\r\n");
         REQUIRE(fields.size() == size);
-        const std::string text = "HTTP/1.1 200 OK\r\n" + fields;
+        const std::string text = status_line + fields;
         for (const bool fits : {false, true}) {
             CAPTURE(size, fits);
             limits most;
-            // Newer parsers count the status line, too.
-            most.header = static_cast<std::uint32_t>(fits ? text.size() : size - 1);
+            most.header = static_cast<std::uint32_t>(counted(status_line, fields) - (fits ? 0 : 1));
             http_connection_fixture f(most);
             const reply r = f.exchange(text);
             CHECK(r.ec == (fits ? error_code() : error_code(errc::too_large)));
@@ -423,7 +438,7 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
     most.header = 100;
     http_connection_fixture f(most);
     f.start_exchange();
-    const std::string endless = "HTTP/1.1 200 OK\r\nX: " + std::string(100, 'x');
+    const std::string endless = status_line + "X: " + std::string(100, 'x');
     for (std::size_t i = 0; f.waits(); ++i) {
         REQUIRE(i <= most.header);
         f.give(endless.substr(i, 1));
@@ -433,12 +448,14 @@ TEST_CASE("sec.limits: a header has a limit", "[net][http_connection][security]"
 
 TEST_CASE("sec.limits: so have the parts between chunks", "[net][http_connection][security]") {
     const std::string filler(40'000, 'x');
-    for (const std::string& text : {chunked + "1;" + filler,
+    const std::string behind_size = chunked + "1;" + filler;
+    for (const std::string& text : {behind_size,
                                     chunked + chunk_of("{}") + "0\r\nX: " + filler,
                                     chunked + chunk_of("{}") + "0\r\n" + filler}) {
         // Newer parsers have a limit of their own for what is behind the size of a chunk.
-        const auto is_refused = [](const error_code& ec) {
-            return ec == errc::too_large || ec == errc::protocol_error;
+        const bool has_own = BOOST_VERSION > 108100 && text == behind_size;
+        const auto is_refused = [has_own](const error_code& ec) {
+            return ec == errc::too_large || (has_own && ec == errc::protocol_error);
         };
         http_connection_fixture f;
         CHECK(is_refused(f.exchange(text).ec));

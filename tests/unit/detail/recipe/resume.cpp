@@ -3,6 +3,8 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 
+#include <boost/asio/version.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -72,7 +74,7 @@ TEST_CASE("resume() that is cancelled on its way back leaves the hold as it is",
     resuming.cancel(); // gets there just before what was resumed; with newer Asio, at once
     w.env->pass(20ms);
     const std::size_t calls = w.env->calls.size();
-    REQUIRE((calls == 1 || calls == 2));
+    REQUIRE((calls == 2 || (calls == 1 && BOOST_ASIO_VERSION > 102600)));
     elsewhere.restart();
     elsewhere.poll();
     REQUIRE(resuming.ended());
