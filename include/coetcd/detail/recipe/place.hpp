@@ -88,7 +88,7 @@ public:
         , names(names_of(w))
         , changed(session->world)
         , recipe_(how)
-        , wanted_(std::move(w))
+        , recipes_(recipes_of(w))
         , loss_of_session_(session->losses, static_cast<loss_listener&>(*this)) {}
 
     const std::shared_ptr<session_impl> session;
@@ -351,12 +351,19 @@ private:
         std::string trouble_text{};
     };
 
-    static std::vector<std::string> names_of(const std::vector<wanted_name>& wanted) {
+    static std::vector<std::string> names_of(std::vector<wanted_name>& wanted) {
         std::vector<std::string> names;
-        for (const wanted_name& w : wanted) {
-            names.push_back(w.name);
+        for (wanted_name& w : wanted) {
+            names.push_back(std::move(w.name));
         }
         return names;
+    }
+    static std::vector<const recipe*> recipes_of(const std::vector<wanted_name>& wanted) {
+        std::vector<const recipe*> recipes;
+        for (const wanted_name& w : wanted) {
+            recipes.push_back(w.how);
+        }
+        return recipes;
     }
 
     // See place_enter.hpp.
@@ -444,7 +451,7 @@ private:
 
     const recipe& recipe_;
     std::optional<std::string> value_;
-    const std::vector<wanted_name> wanted_;
+    const std::vector<const recipe*> recipes_; // of each name
     beginning beginning_ = beginning::enter;
     time_point not_after_ = time_point::max();
     bool begins_ = false;

@@ -60,7 +60,7 @@ inline bool place::take_slots() {
     }
     keys_.lease = session->lease();
     for (std::size_t i = 0; i != names.size(); ++i) {
-        keys_.claims.push_back(wanted_[i].how->claim(
+        keys_.claims.push_back(recipes_[i]->claim(
             names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
     }
     rule().prepare(keys_);

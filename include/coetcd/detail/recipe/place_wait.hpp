@@ -27,22 +27,27 @@ namespace coetcd::detail {
 class place_wait final {
     using result = asio::awaitable<std::shared_ptr<place>>;
 
+    /// What `place::open` takes. A waiter has it only until then.
+    struct wish {
+        std::shared_ptr<session_impl> session;
+        const recipe& how;
+        std::vector<wanted_name> wanted;
+        std::optional<std::string> value;
+        std::shared_ptr<logic::rule> by;
+    };
+
 public:
-    place_wait(std::shared_ptr<session_impl> s,
-               const recipe& how,
-               std::vector<wanted_name> wanted,
-               std::optional<std::string> value,
-               std::shared_ptr<logic::rule> by,
+    place_wait(std::unique_ptr<wish> w,
                time_point deadline,
                std::chrono::nanoseconds delay,
                asio::cancellation_state stop)
-        : session_(std::move(s))
+        : session_(std::move(w->session))
         , deadline_(deadline)
         , delay_(delay)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
-        , attempt_(place::open(session_, how, std::move(wanted), std::move(value), std::move(by))) {
-    }
+        , attempt_(place::open(
+              session_, w->how, std::move(w->wanted), std::move(w->value), std::move(w->by))) {}
 
     /// Waits until it is ours.
     /// @param value See `place::open`, as for `by`.
@@ -58,8 +63,9 @@ public:
                        std::chrono::nanoseconds delay = std::chrono::nanoseconds(0),
                        std::shared_ptr<logic::rule> by = nullptr) {
         std::string name = wanted.front().name;
-        auto work = follow_protocol(
-            s, how, std::move(wanted), std::move(value), std::move(by), deadline, delay);
+        std::unique_ptr<wish> w(
+            new wish{s, how, std::move(wanted), std::move(value), std::move(by)});
+        auto work = follow_protocol(std::move(w), deadline, delay);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -71,29 +77,20 @@ public:
                            std::optional<std::string> value = {},
                            std::shared_ptr<logic::rule> by = nullptr) {
         std::string name = wanted.front().name;
-        auto work = take_if_free(s, how, std::move(wanted), std::move(value), std::move(by));
+        std::unique_ptr<wish> w(
+            new wish{s, how, std::move(wanted), std::move(value), std::move(by)});
+        auto work = take_if_free(std::move(w));
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
 private:
     using at = logic::standing::place;
 
-    static result follow_protocol(std::shared_ptr<session_impl> s,
-                                  const recipe& how,
-                                  std::vector<wanted_name> wanted,
-                                  std::optional<std::string> value,
-                                  std::shared_ptr<logic::rule> by,
-                                  time_point deadline,
-                                  std::chrono::nanoseconds delay) {
+    static result
+    follow_protocol(std::unique_ptr<wish> w, time_point deadline, std::chrono::nanoseconds delay) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        place_wait wait(std::move(s),
-                        how,
-                        std::move(wanted),
-                        std::move(value),
-                        std::move(by),
-                        deadline,
-                        delay,
-                        stop);
+        const recipe& how = w->how;
+        place_wait wait(std::move(w), deadline, delay, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
@@ -154,26 +151,17 @@ private:
         co_return taken;
     }
 
-    static result take_if_free(std::shared_ptr<session_impl> s,
-                               const recipe& how,
-                               std::vector<wanted_name> wanted,
-                               std::optional<std::string> value,
-                               std::shared_ptr<logic::rule> by) {
+    static result take_if_free(std::unique_ptr<wish> w) {
         std::shared_ptr<place> taken;
-        const time_point deadline = after(s->world.now(), s->request_timeout);
-        const bool free_here = std::all_of(wanted.begin(), wanted.end(), [&](const auto& w) {
-            return s->wanted.is_free_here(w.name, w.how->shares);
+        const recipe& how = w->how;
+        const session_impl& s = *w->session;
+        const time_point deadline = after(s.world.now(), s.request_timeout);
+        const bool free_here = std::all_of(w->wanted.begin(), w->wanted.end(), [&](const auto& n) {
+            return s.wanted.is_free_here(n.name, n.how->shares);
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         const std::chrono::nanoseconds no_delay(0);
-        place_wait wait(std::move(s),
-                        how,
-                        std::move(wanted),
-                        std::move(value),
-                        std::move(by),
-                        deadline,
-                        no_delay,
-                        stop);
+        place_wait wait(std::move(w), deadline, no_delay, stop);
         wait.attempt_->require_session();
         if (!free_here && !how.admits) {
             co_return taken;
