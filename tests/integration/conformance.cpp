@@ -3,6 +3,7 @@
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/etcd.hpp>
 #include <coetcd/detail/wire/base64.hpp>
+#include <coetcd/testing.hpp>
 
 #include <boost/asio/this_coro.hpp>
 #include <nlohmann/json.hpp>
