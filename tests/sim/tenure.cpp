@@ -262,11 +262,14 @@ nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& k
     const auto leaves = [&](const std::string& by, std::int64_t life) {
         return left.value == by && left.mod_revision >= life; // else in an earlier life
     };
-    // Its own, put there later, it may have put after it has waited.
+    // Its own, put there later, it may have put after it has waited; an earlier tenant may have had
+    // the same key.
+    const std::int64_t life = world_.store.keys.at(key).create_revision;
+    const bool waited = left.value == key && left.mod_revision > life;
     // One whose attempt was cancelled, and its session closed, was first without anybody knowing.
     const bool needless =
-        left.mod_revision == world_.store.keys.at(key).create_revision ||
-        (t != tenants_.end() && t->second.clean && leaves(t->second.key, t->second.fence));
+        left.mod_revision == life || (!waited && t != tenants_.end() && t->second.clean &&
+                                      leaves(t->second.key, t->second.fence));
     return needless ? nanoseconds(0) : delay * 22 / 21;
 }
 
