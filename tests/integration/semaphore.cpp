@@ -157,7 +157,7 @@ TEST_CASE("Permits never exceed the limit, while it goes up and down under load"
                 }
                 if (p) {
                     granted[p->token()] = p->token();
-                    if (way == 0) {
+                    if (way == 0) { // it may have been granted after it was put
                         const coetcd::range_response now = co_await c.range(p->key());
                         granted[p->token()] = now.header.revision;
                     }

@@ -351,6 +351,7 @@ private:
         std::string trouble_text{};
     };
 
+    /// Moves them out of `wanted`.
     static std::vector<std::string> names_of(std::vector<wanted_name>& wanted) {
         std::vector<std::string> names;
         for (wanted_name& w : wanted) {
