@@ -454,7 +454,7 @@ TEST_CASE("sec.limits: so have the parts between chunks", "[net][http_connection
                                     chunked + chunk_of("{}") + "0\r\n" + filler}) {
         // Newer parsers have a limit of their own for what is behind the size of a chunk.
         const bool has_own = BOOST_VERSION > 108100 && text == behind_size;
-        const auto is_refused = [has_own](const error_code& ec) {
+        const auto is_refused = [&](const error_code& ec) {
             return ec == errc::too_large || (has_own && ec == errc::protocol_error);
         };
         http_connection_fixture f;
