@@ -100,6 +100,7 @@ void lock_requests::read_part(json::value t) {
     });
     bool elsewhere = false; // it is about more than locks
     bool asks = false;      // who is in a queue
+    bool requests = false;  // that an owner gives its lock back
     std::set<std::pair<std::string, std::string>> entered;
     std::vector<std::string> read;
     std::set<std::string> written;
@@ -119,6 +120,7 @@ void lock_requests::read_part(json::value t) {
                 entered.insert({q->name, q->id});
             }
             asks = asks || (q && !put && !erase && !is_point(what));
+            requests = requests || (put && key.starts_with(lock_of(key) + ".ask/"));
             if (!k) {
                 elsewhere = elsewhere || lock_of(key).empty();
                 if (q && is_point(what) && (put || erase)) {
@@ -161,7 +163,7 @@ void lock_requests::read_part(json::value t) {
     }
     for (const auto& [key, revision] : compared) {
         const std::optional<queue_key> q = queue_key::parse(key);
-        if (revision > 0 && asks && entered.empty() && q && q->line != "hold" &&
+        if (revision > 0 && asks && !requests && entered.empty() && q && q->line != "hold" &&
             !written.contains(key)) {
             confirms[key] = revision;
         }
