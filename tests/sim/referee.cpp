@@ -453,7 +453,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
         const bool claimed = parts && parts->claimed; // it lasts for its time, whatever happens
         nanoseconds more =
             orphans_.contains(o.lease) || claimed ? 2 * nanoseconds(longest_ttl) : 0s;
-        more += tenure.may_wait(name, o.key);
+        more += tenure.may_wait(name, o.key, o.since);
         nanoseconds since = o.since;
         bool held = false;
         for (const hold& h : holds_) {

@@ -74,8 +74,11 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
             check_work(c);
         }
         const std::string name = lock_of(c.key);
-        if (c.deleted && why == etcd::cause::request && c.key == name + ".own") {
-            let_go_of_note(name, c.before.value);
+        if (c.deleted && c.key == name + ".own") {
+            note_gone_[name] = world_.now();
+            if (why == etcd::cause::request) {
+                let_go_of_note(name, c.before.value);
+            }
         }
         if (!c.deleted && !name.empty() && c.key.starts_with(name + ".ask/")) {
             const std::int64_t token = std::stoll(c.now.value, nullptr, 16);
@@ -120,6 +123,7 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
             t->second.by_operator = why == etcd::cause::operator_;
             if (!t->second.clean) {
                 t->second.vanished = world_.now();
+                t->second.lease = c.before.lease;
             }
         }
     }
@@ -132,6 +136,9 @@ void tenure_rules::lease_ended(lease_id id, etcd::lease_end how) {
     }
     if (how != etcd::lease_end::expired) {
         revoked_.insert(id);
+        if (how == etcd::lease_end::revoked) {
+            closed_.insert(id);
+        }
         return;
     }
     for (const timed_hold& h : claims_) {
@@ -218,7 +225,10 @@ void tenure_rules::took_over(const std::string& name,
     }
     // Who gives back what an operator has deleted takes its note away; and so does who has no space
     // for anything else.
-    const bool gave_back = t.given_back && (t.by_operator || world_.count_of(fault::no_space) != 0);
+    // A session that is closed gives back what it has: what says so may come after the revocation.
+    const bool gave_back =
+        (t.given_back && (t.by_operator || world_.count_of(fault::no_space) != 0)) ||
+        (t.took_note && closed_.contains(t.lease));
     if (t.vanished && !gave_back && t.fence != fence) {
         ++delays;
         // Its clock may be a bit fast.
@@ -247,17 +257,19 @@ void tenure_rules::let_go(const std::string& key, std::int64_t fence) {
 void tenure_rules::let_go_of_note(const std::string& name, const std::string& key) {
     const auto t = tenants_.find(name);
     if (t != tenants_.end() && t->second.key == key) {
-        t->second.given_back = true;
+        t->second.given_back = t->second.took_note = true;
     }
 }
 
-nanoseconds tenure_rules::may_wait(const std::string& name, const std::string& key) const {
+nanoseconds
+tenure_rules::may_wait(const std::string& name, const std::string& key, nanoseconds since) const {
     const auto note = world_.store.keys.find(name + ".own");
-    const auto t = tenants_.find(name);
     if (note == world_.store.keys.end()) {
-        // A wait may have begun when the key was deleted by hand, before its owner gave it back.
-        return t != tenants_.end() && t->second.by_operator ? delay * 22 / 21 : nanoseconds(0);
+        // A wait may have begun before whoever left the note took it away.
+        const auto gone = note_gone_.find(name);
+        return gone != note_gone_.end() && gone->second > since ? delay * 22 / 21 : nanoseconds(0);
     }
+    const auto t = tenants_.find(name);
     const etcd::record& left = note->second;
     const auto leaves = [&](const std::string& by, std::int64_t life) {
         return left.value == by && left.mod_revision >= life; // else in an earlier life

@@ -97,7 +97,8 @@ public:
     /// Its user does not want it any more.
     void let_go(const std::string& key, std::int64_t fence);
     /// For how much longer the first in a queue may wait.
-    nanoseconds may_wait(const std::string& name, const std::string& key) const;
+    /// @param since It is the first.
+    nanoseconds may_wait(const std::string& name, const std::string& key, nanoseconds since) const;
 
     // Requests to a holder.
 
@@ -149,6 +150,8 @@ private:
         bool given_back = false;
         bool clean = false; ///< Its key was deleted by a request of its own.
         std::optional<nanoseconds> vanished{};
+        lease_id lease = 0; ///< With which it has vanished.
+        bool took_note = false;
         bool by_operator = false;
     };
 
@@ -174,7 +177,9 @@ private:
     std::map<lease_id, nanoseconds> used_;    // since when a key has it
     std::set<lease_id> kept_;
     std::set<lease_id> revoked_;
+    std::set<lease_id> closed_; // those of them that were revoked by their own sessions
     std::map<std::string, tenant> tenants_;
+    std::map<std::string, nanoseconds> note_gone_; // names; the last time
     std::deque<known_sequencer> sequencers_;
     std::list<listening_holder> listeners_;
     std::map<std::pair<std::string, std::int64_t>, nanoseconds> asked_; // names, tokens; first
