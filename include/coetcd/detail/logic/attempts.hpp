@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace coetcd::detail::logic {
 
@@ -59,9 +60,13 @@ public:
     }
 
     /// After each attempt.
-    /// @param endpoints How many there are; each address of one that has several counts for one.
-    ///   Each is tried once before the first pause.
-    step ended(const attempt_end& how, std::string_view where, std::size_t endpoints) {
+    /// @param endpoints How many there are.
+    /// @param places Likewise, but each address of one that has several counts for one. Each is
+    ///   tried once before the first pause.
+    step ended(const attempt_end& how,
+               std::string_view where,
+               std::size_t endpoints,
+               std::size_t places) {
         ++made_;
         if (!how.code) {
             code_.clear();
@@ -79,20 +84,21 @@ public:
             logged_in_anew_ = true; // nothing was done: it counts for nothing
             return step::log_in;
         }
-        strange_ = is_strange(how.code) ? strange_ + 1 : 0;
+        note_strange(is_strange(how.code), where);
         left_ = std::max(left_, how.meaning.left);
         const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
         if (code_ == errc::too_large && endpoints > 1 && !compared_ && !must_not) {
             compared_ = true;
             return step::compare;
         }
-        if (!how.meaning.transient || strange_ > endpoints || must_not) {
+        const bool all_strange = strange_ > places && strangers_.size() >= endpoints;
+        if (!how.meaning.transient || all_strange || must_not) {
             if (how.wants_token && !logs_in_) {
                 text_ += "; etcd wants a user: set client_options::credentials";
             }
             return end(does_ == impact::once && how.meaning.left == effect::unresolved);
         }
-        return made_ % endpoints == 0 ? step::pause : step::again;
+        return made_ % places == 0 ? step::pause : step::again;
     }
 
     /// How long it is after an attempt: longer each time that all endpoints were tried.
@@ -114,6 +120,18 @@ private:
     bool is_strange(const error_code& ec) const {
         return ec == errc::tls_failed || ec == server_errc::unimplemented ||
                (ec == errc::protocol_error && can_be_split_);
+    }
+    /// One that is asked again, while others are shunned for longer, speaks for itself alone.
+    void note_strange(bool is, std::string_view where) {
+        if (!is) {
+            strange_ = 0;
+            strangers_.clear();
+            return;
+        }
+        ++strange_;
+        if (std::find(strangers_.begin(), strangers_.end(), where) == strangers_.end()) {
+            strangers_.emplace_back(where);
+        }
     }
     static bool is_from_etcd(const error_code& ec) {
         return ec.category() == make_error_code(server_errc::unknown).category();
@@ -144,7 +162,8 @@ private:
     const bool logs_in_;
     const bool can_be_split_;
     std::size_t made_ = 0;
-    std::size_t strange_ = 0; // failures in a row that another attempt will hardly mend
+    std::size_t strange_ = 0;            // failures in a row that another attempt will hardly mend
+    std::vector<std::string> strangers_; // endpoints with one of these
     bool logged_in_anew_ = false;
     bool compared_ = false;
     effect left_ = effect::none;

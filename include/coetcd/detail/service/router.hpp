@@ -119,7 +119,7 @@ public:
             const logic::attempt_end end = assess(r, decode, how.may_be_large);
             report(what, where, tries.made(), now, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
-            next = tries.ended(end, where.text(), places);
+            next = tries.ended(end, where.text(), choice_.size(), places);
             learn_from(end, where, r.by, who.number);
             if (next == step::succeed) {
                 result.sent = now;

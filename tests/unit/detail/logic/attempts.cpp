@@ -76,7 +76,8 @@ void check(const row& r, impact does, bool logs_in, std::size_t endpoints) {
         CAPTURE(i);
         REQUIRE((t.begin(start, {}, "") == step::go));
         CHECK(t.made() == i);
-        REQUIRE((t.ended(r.ends[i], "http://h:1", endpoints) == r.steps[i]));
+        const std::string where = "http://h:" + std::to_string(i % endpoints + 1);
+        REQUIRE((t.ended(r.ends[i], where, endpoints, endpoints) == r.steps[i]));
     }
     CHECK(t.code() == r.code);
     CHECK((t.left() == r.left));
@@ -236,7 +237,7 @@ TEST_CASE("a token that is refused is replaced once", "[logic][attempts]") {
     }
     // There is nobody to log in.
     tries t(impact::none, start + 5s, false);
-    CHECK((t.ended(no_token(), "http://h:1", 1) == step::give_up));
+    CHECK((t.ended(no_token(), "http://h:1", 1, 1) == step::give_up));
     CHECK(t.text() == "why, on http://h:1; etcd wants a user: set client_options::credentials");
 }
 
@@ -290,7 +291,7 @@ TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
         tries t(r.does, start + 5s, false);
         for (const attempt_end& end : r.ends) {
             CHECK((t.begin(start + 5s - 1ns, {}, "") == step::go));
-            (void)t.ended(end, "http://h:1", 1);
+            (void)t.ended(end, "http://h:1", 1, 1);
         }
         CHECK((t.begin(start + 5s, {}, "") == step::give_up));
         CHECK(t.code() == r.code);
@@ -300,11 +301,27 @@ TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
 
 TEST_CASE("what can be split is given up where no answer is etcd's", "[logic][attempts]") {
     tries t(impact::idempotent, start + 5s, false, true);
-    CHECK((t.ended(garbled(), "http://h:1", 2) == step::again));
-    CHECK((t.ended(garbled(), "http://h:2", 2) == step::pause));
-    CHECK((t.ended(garbled(), "http://h:1", 2) == step::give_up));
+    CHECK((t.ended(garbled(), "http://h:1", 2, 2) == step::again));
+    CHECK((t.ended(garbled(), "http://h:2", 2, 2) == step::pause));
+    CHECK((t.ended(garbled(), "http://h:1", 2, 2) == step::give_up));
     CHECK(t.code() == errc::protocol_error);
     CHECK((t.left() == effect::unresolved));
+}
+
+TEST_CASE("one endpoint that is asked again does not speak for the others", "[logic][attempts]") {
+    // The other one is shunned for longer, as it has failed more often.
+    tries t(impact::idempotent, start + 5s, false);
+    for (int round = 0; round != 4; ++round) {
+        CHECK((t.ended(unknown_call(), "http://h:1", 2, 2) == step::again));
+        CHECK((t.ended(unknown_call(), "http://h:1", 2, 2) == step::pause));
+    }
+    CHECK((t.ended(unknown_call(), "http://h:2", 2, 2) == step::give_up));
+    CHECK(t.code() == server_errc::unimplemented);
+    // Addresses are not told apart, but each is asked.
+    tries one(impact::idempotent, start + 5s, false);
+    CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::again));
+    CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::pause));
+    CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::give_up));
 }
 
 TEST_CASE("without a token there is no attempt", "[logic][attempts]") {
@@ -323,7 +340,7 @@ TEST_CASE("without a token there is no attempt", "[logic][attempts]") {
         CAPTURE(r.what);
         tries t(r.does, start + 5s, true);
         for (const attempt_end& end : r.ends) {
-            (void)t.ended(end, "http://h:1", 1);
+            (void)t.ended(end, "http://h:1", 1, 1);
         }
         tries late = t;
         CHECK((t.begin(start, errc::login_failed, "wrong password") == step::give_up));
@@ -341,7 +358,7 @@ TEST_CASE("the pauses of a call become longer with each round", "[logic][attempt
         tries t(impact::none, start + 5s, false);
         for (unsigned round = 0; round != 8; ++round) {
             for (std::size_t i = 0; i != endpoints; ++i) {
-                (void)t.ended(not_sent(), "http://h:1", endpoints);
+                (void)t.ended(not_sent(), "http://h:1", endpoints, endpoints);
             }
             CHECK(t.pause(endpoints, 12345) == backoff(round, 12345));
         }
