@@ -11,6 +11,10 @@ function(_coetcd_compile target name header)
     add_library(${target} STATIC EXCLUDE_FROM_ALL "${source}")
     add_library(coetcd::${name} ALIAS ${target})
     target_link_libraries(${target} PUBLIC ${ARGN})
+    # Without optimisation an object has more names than binutils can write in Windows' format.
+    if(MINGW)
+        target_compile_options(${target} PRIVATE $<$<OR:$<CONFIG:>,$<CONFIG:Debug>>:-O1>)
+    endif()
 endfunction()
 
 _coetcd_compile(coetcd_compiled compiled src.hpp coetcd::coetcd)
