@@ -88,10 +88,10 @@ TEST_CASE("a watchdog waits for its deadline", "[net][clock]") {
     asio::io_context context;
     int ended = 0;
     {
-        watchdog near(context.get_executor(), boot_clock::now() + 1h, [&] { ++ended; });
+        watchdog later(context.get_executor(), boot_clock::now() + 1h, [&] { ++ended; });
         watchdog never(context.get_executor(), time_point::max(), [&] { ++ended; });
         context.poll();
-        CHECK_FALSE(near.fired());
+        CHECK_FALSE(later.fired());
         CHECK_FALSE(never.fired());
     }
     context.run(); // nothing is left to wait for

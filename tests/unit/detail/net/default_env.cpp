@@ -306,13 +306,13 @@ TEST_CASE("after a silence, what was kept before it is not used", "[net][default
         const auto ex = co_await asio::this_coro::executor;
         for (const bool was_kept : {true, false}) { // the connection that is silent
             CAPTURE(was_kept);
-            world near(ex);
-            world far(ex); // another endpoint, on the same way
+            world here(ex);
+            world there(ex); // another endpoint, on the same way
             const auto ask = [&](const world& of, std::chrono::nanoseconds timeout = 30s) {
-                return background<reply>(near.env, near.env->call(of.request(timeout)));
+                return background<reply>(here.env, here.env->call(of.request(timeout)));
             };
             std::vector<std::shared_ptr<peer>> kept;
-            for (world* w : {&near, &far}) {
+            for (world* w : {&here, &there}) {
                 background<reply> first = ask(*w);
                 kept.push_back(co_await w->accept());
                 (void)co_await kept.back()->read_until(request_end);
@@ -324,18 +324,18 @@ TEST_CASE("after a silence, what was kept before it is not used", "[net][default
             if (!was_kept) {
                 silent->close();
             }
-            background<reply> second = ask(near, 50ms);
+            background<reply> second = ask(here, 50ms);
             if (!was_kept) {
-                silent = co_await near.accept();
+                silent = co_await here.accept();
             }
             (void)co_await silent->read_until(request_end);
             co_await second.done();
             CHECK(second.take().ec == errc::timed_out);
 
-            background<reply> elsewhere = ask(far);
+            background<reply> elsewhere = ask(there);
             std::shared_ptr<peer> heard = kept.back();
             if (was_kept) {
-                heard = co_await far.accept();
+                heard = co_await there.accept();
                 const bool closed = co_await kept.back()->closes();
                 CHECK(closed);
             }
@@ -344,7 +344,7 @@ TEST_CASE("after a silence, what was kept before it is not used", "[net][default
             co_await elsewhere.done();
             CHECK_FALSE(elsewhere.take().ec);
 
-            background<reply> again = ask(far); // on what has been heard since
+            background<reply> again = ask(there); // on what has been heard since
             (void)co_await heard->read_until(request_end);
             co_await heard->answer("{}");
             co_await again.done();
