@@ -140,7 +140,14 @@ public:
 
     std::uint64_t received() const override { return received_; }
 
-    void close() override { beast::close_socket(beast::get_lowest_layer(stream_)); }
+    void close() override {
+        auto& socket = beast::get_lowest_layer(stream_);
+        // Under Wine, to close it alone does not end what is being sent.
+        if constexpr (error_code ignored; requires { socket.cancel(ignored); }) {
+            socket.cancel(ignored);
+        }
+        beast::close_socket(socket);
+    }
 
 private:
     static constexpr std::size_t read_size = 16 * 1024;
