@@ -5,7 +5,6 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
@@ -33,14 +32,25 @@ struct rethrow_defect {
     }
 };
 
+/// The end of work that can be cancelled. It names no executor: else Asio 1.26 would pass each
+/// cancellation on by an address that may be gone when it gets there.
+struct cancellable_end {
+    using cancellation_slot_type = asio::cancellation_slot;
+    cancellation_slot_type get_cancellation_slot() const noexcept { return stop; }
+    void operator()(std::exception_ptr failure) { at_end(std::move(failure)); }
+
+    asio::cancellation_slot stop;
+    std::function<void(std::exception_ptr)> at_end;
+};
+
 /// Runs `work` by itself. It owns what it needs.
-/// @param stop Cancels it.
+/// @param stop Cancels it, where it runs.
 inline void spawn(const asio::any_io_executor& where,
                   asio::awaitable<void> work,
                   asio::cancellation_slot stop,
                   std::function<void(std::exception_ptr)> at_end) {
-    auto token = asio::bind_cancellation_slot(stop, std::move(at_end));
-    asio::co_spawn(where, std::move(work), std::move(token));
+    cancellable_end end{stop, std::move(at_end)};
+    asio::co_spawn(where, std::move(work), std::move(end));
 }
 inline void spawn(env& world, asio::awaitable<void> work) {
     spawn(world.executor(), std::move(work), asio::cancellation_slot(), rethrow_defect());

@@ -4,7 +4,11 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -37,6 +41,12 @@ asio::awaitable<void> fail(boost::system::error_code ec) {
     co_return;
 }
 
+asio::awaitable<void> wait_for_a_turn(bool* waits) {
+    const auto where = co_await asio::this_coro::executor;
+    *waits = true;
+    co_await asio::post(where, asio::use_awaitable);
+}
+
 asio::awaitable<void> fail_otherwise() {
     throw std::logic_error("defect");
     co_return;
@@ -66,6 +76,21 @@ TEST_CASE("background work that is cancelled has ended regularly", "[spawn][canc
     world w;
     spawn(*w.env, fail(asio::error::operation_aborted));
     CHECK_NOTHROW(w.run());
+}
+
+TEST_CASE("who cancels background work that is about to end may go with it",
+          "[spawn][cancellation]") {
+    asio::io_context context;
+    auto stop = std::make_unique<asio::cancellation_signal>();
+    bool waits = false;
+    const auto at_end = [&](std::exception_ptr) { stop.reset(); };
+    spawn(context.get_executor(), wait_for_a_turn(&waits), stop->slot(), at_end);
+    while (!waits) {
+        context.run_one();
+    }
+    stop->emit(asio::cancellation_type::terminal); // not by the thread that runs the work
+    context.run();
+    CHECK_FALSE(stop);
 }
 
 TEST_CASE("a defect of background work reaches who runs the executor", "[spawn]") {
