@@ -97,7 +97,7 @@ public:
     /// Its user does not want it any more.
     void let_go(const std::string& key, std::int64_t fence);
     /// For how much longer the first in a queue may wait.
-    /// @param since It is the first.
+    /// @param since When it became the first.
     nanoseconds may_wait(const std::string& name, const std::string& key, nanoseconds since) const;
 
     // Requests to a holder.

@@ -87,7 +87,7 @@ public:
         note_strange(is_strange(how.code), where);
         left_ = std::max(left_, how.meaning.left);
         const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
-        if (code_ == errc::too_large && endpoints > 1 && !compared_ && !must_not) {
+        if (code_ == errc::too_large && places > 1 && !compared_ && !must_not) {
             compared_ = true;
             return step::compare;
         }

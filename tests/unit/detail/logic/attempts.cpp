@@ -322,6 +322,10 @@ TEST_CASE("one endpoint that is asked again does not speak for the others", "[lo
     CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::again));
     CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::pause));
     CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::give_up));
+    // An answer that is too large may be smaller from another address.
+    tries large(impact::none, start + 5s, false);
+    CHECK((large.ended(too_large(), "http://h:1", 1, 2) == step::compare));
+    CHECK((large.ended(too_large(), "http://h:1", 1, 2) == step::give_up));
 }
 
 TEST_CASE("without a token there is no attempt", "[logic][attempts]") {
