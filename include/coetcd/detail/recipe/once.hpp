@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -127,6 +128,9 @@ public:
             }
             switch (now.end) {
             case end::applied:
+                if (in_doubt) {
+                    require_marker_to_tell(); // it may be the second copy that is
+                }
                 result.answered = logic::without_marker(std::move(a.response));
                 [[fallthrough]];
             case end::told:
@@ -167,8 +171,9 @@ private:
     asio::awaitable<outcome<txn_response>> send(txn request, when in_time) {
         const bool erasable = marker_.erasable;
         marker_.erasable = erasable && !marker_.value.empty(); // should we not hear of it
-        outcome<txn_response> a =
-            co_await ask_alone(session_->owner, std::move(request), in_time.as(impact::idempotent));
+        in_time = in_time.as(impact::idempotent);
+        in_time.wanted = &alive_; // later, the lease may be there again, without the marker
+        outcome<txn_response> a = co_await ask_alone(session_->owner, std::move(request), in_time);
         if (a.left != logic::effect::unresolved) {
             marker_.erasable = erasable;
         }
@@ -217,7 +222,7 @@ private:
             require_marker_to_tell();
         }
         if (in_doubt) {
-            throw_unknown(failed.text);
+            throw_unknown(session_->alive() ? failed.text : describe(session_->reason()));
         }
         std::string text = title_ + ": " + failed.text;
         if (failed.ec == server_errc::permission_denied) {
@@ -258,6 +263,7 @@ private:
     }
 
     const std::shared_ptr<session_impl> session_;
+    const std::function<bool()> alive_ = [this] { return session_->alive(); };
     const std::string title_;
     logic::marker marker_;
 };

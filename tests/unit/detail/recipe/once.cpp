@@ -398,6 +398,40 @@ TEST_CASE("a refusal that comes after the end of the session is in doubt", "[onc
     CHECK(writing.code() == errc::outcome_unknown);
 }
 
+TEST_CASE("a write is not sent again when its session has ended", "[once]") {
+    desk d;
+    fate_of_copies(d.w, {unanswered()});
+    auto writing = d.start(put());
+    d.w.env->pass(500ms);
+    auto closing = d.w.start(d.session.close());
+    d.w.env->pass(100ms);
+    REQUIRE(closing.ended());
+    // A late copy of the request for it brings the lease back, without the marker.
+    auto granting = d.w.start(d.client.lease_grant(60s, d.session.lease()));
+    d.w.env->pass(5s);
+    REQUIRE_NOTHROW(granting.get());
+    CHECK(writing.code() == errc::outcome_unknown);
+    CHECK_THROWS_WITH(writing.get(), support::contains("closed"));
+    CHECK(d.version() == 1);
+}
+
+TEST_CASE("a write that is applied after the end of its session is in doubt, if sent twice",
+          "[once]") {
+    // With the lease went what the first copy had put, and a late copy has brought the lease back.
+    desk d;
+    fate_of_copies(d.w, {unanswered(), late(500ms)});
+    auto writing = d.start(put());
+    d.w.env->pass(2100ms);
+    auto closing = d.w.start(d.session.close());
+    d.w.env->pass(100ms);
+    REQUIRE(closing.ended());
+    auto granting = d.w.start(d.client.lease_grant(60s, d.session.lease()));
+    d.w.env->pass(5s);
+    REQUIRE_NOTHROW(granting.get());
+    CHECK(d.version() == 2);
+    CHECK(writing.code() == errc::outcome_unknown);
+}
+
 TEST_CASE("where a marker was erased by hand a write is in doubt, and the next one is not",
           "[once]") {
     desk d;
