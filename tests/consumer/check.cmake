@@ -1,6 +1,6 @@
-# Builds and runs the consumer in WORK: with coetcd::compiled, with TLS, and header-only. HOW:
-# find_package, from an installation of the build directory BUILT, or add_subdirectory of ROOT,
-# without the last one.
+# Builds and runs the consumer in WORK. HOW: find_package, from an installation of the build
+# directory BUILT: with coetcd::compiled, header-only, and header-only with TLS; or add_subdirectory
+# of ROOT: with coetcd::compiled and coetcd::tls_compiled.
 file(REMOVE_RECURSE "${WORK}")
 set(options "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
     "-DWITH_TLS=${TLS}")

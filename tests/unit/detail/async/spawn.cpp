@@ -78,7 +78,7 @@ TEST_CASE("background work that is cancelled has ended regularly", "[spawn][canc
     CHECK_NOTHROW(w.run());
 }
 
-TEST_CASE("who cancels background work that is about to end may go with it",
+TEST_CASE("background work that is about to end may destroy the signal that cancels it",
           "[spawn][cancellation]") {
     asio::io_context context;
     auto stop = std::make_unique<asio::cancellation_signal>();
