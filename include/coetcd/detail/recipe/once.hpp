@@ -155,12 +155,14 @@ private:
     /// @throws error if the session has ended.
     void require_session(bool in_doubt) {
         if (in_doubt && !session_->alive()) {
-            throw_unknown(describe(session_->reason()));
+            throw_unknown();
         }
         session_->require_alive(title_);
     }
-    [[noreturn]] void throw_unknown(const std::string& why) const {
-        throw error(errc::outcome_unknown, title_ + ": " + why);
+    /// @param why Unless the session has ended, which tells more.
+    [[noreturn]] void throw_unknown(const std::string& why = {}) const {
+        throw error(errc::outcome_unknown,
+                    title_ + ": " + (session_->alive() ? why : describe(session_->reason())));
     }
     /// A copy may have been applied before somebody deleted the marker; none can be any more.
     [[noreturn]] void throw_vanished() {
@@ -184,7 +186,7 @@ private:
     /// it takes one with it that an earlier copy may have put.
     void require_marker_to_tell() const {
         if (marker_.value.empty() && !session_->alive()) {
-            throw_unknown(describe(session_->reason()));
+            throw_unknown();
         }
     }
 
@@ -222,7 +224,7 @@ private:
             require_marker_to_tell();
         }
         if (in_doubt) {
-            throw_unknown(session_->alive() ? failed.text : describe(session_->reason()));
+            throw_unknown(failed.text);
         }
         std::string text = title_ + ": " + failed.text;
         if (failed.ec == server_errc::permission_denied) {

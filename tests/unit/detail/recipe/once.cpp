@@ -101,6 +101,17 @@ void say_full(desk& d) {
     refuse_what_is_made(d, 429, "8", "etcdserver: mvcc: database space exceeded");
 }
 
+/// Ends the session. Then a late copy of the request for its lease brings that back, without what
+/// was put under it.
+void close_and_grant_again(desk& d) {
+    auto closing = d.w.start(d.session.close());
+    d.w.env->pass(100ms);
+    REQUIRE(closing.ended());
+    auto granting = d.w.start(d.client.lease_grant(60s, d.session.lease()));
+    d.w.env->pass(5s);
+    REQUIRE_NOTHROW(granting.get());
+}
+
 } // namespace
 
 TEST_CASE("a write takes one round trip, and a key with the session's lease", "[once]") {
@@ -234,6 +245,18 @@ TEST_CASE("the request that makes a refusal final is repeated, too", "[once]") {
         CHECK(d.version() == 0);
         CHECK(d.write(put_if_absent()).applied);
     }
+}
+
+TEST_CASE("a refusal is not made final when the session has ended", "[once]") {
+    desk d;
+    d.w.etcd->write("k", "");
+    fate_of_copies(d.w, {unanswered(), fate(), unanswered()});
+    auto writing = d.start(put_if_absent());
+    d.w.env->pass(2500ms);
+    auto closing = d.w.start(d.session.close());
+    d.w.env->pass(10s);
+    CHECK(writing.code() == errc::outcome_unknown);
+    CHECK_THROWS_WITH(writing.get(), support::contains("closed"));
 }
 
 TEST_CASE("a write without an answer in time is in doubt; nobody else's is", "[once]") {
@@ -403,13 +426,7 @@ TEST_CASE("a write is not sent again when its session has ended", "[once]") {
     fate_of_copies(d.w, {unanswered()});
     auto writing = d.start(put());
     d.w.env->pass(500ms);
-    auto closing = d.w.start(d.session.close());
-    d.w.env->pass(100ms);
-    REQUIRE(closing.ended());
-    // A late copy of the request for it brings the lease back, without the marker.
-    auto granting = d.w.start(d.client.lease_grant(60s, d.session.lease()));
-    d.w.env->pass(5s);
-    REQUIRE_NOTHROW(granting.get());
+    close_and_grant_again(d);
     CHECK(writing.code() == errc::outcome_unknown);
     CHECK_THROWS_WITH(writing.get(), support::contains("closed"));
     CHECK(d.version() == 1);
@@ -417,17 +434,11 @@ TEST_CASE("a write is not sent again when its session has ended", "[once]") {
 
 TEST_CASE("a write that is applied after the end of its session is in doubt, if sent twice",
           "[once]") {
-    // With the lease went what the first copy had put, and a late copy has brought the lease back.
     desk d;
     fate_of_copies(d.w, {unanswered(), late(500ms)});
     auto writing = d.start(put());
     d.w.env->pass(2100ms);
-    auto closing = d.w.start(d.session.close());
-    d.w.env->pass(100ms);
-    REQUIRE(closing.ended());
-    auto granting = d.w.start(d.client.lease_grant(60s, d.session.lease()));
-    d.w.env->pass(5s);
-    REQUIRE_NOTHROW(granting.get());
+    close_and_grant_again(d);
     CHECK(d.version() == 2);
     CHECK(writing.code() == errc::outcome_unknown);
 }
