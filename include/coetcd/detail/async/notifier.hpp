@@ -18,7 +18,7 @@ namespace coetcd::detail {
 /// between the look at the condition and the call of `wait`.
 class notifier {
 public:
-    /// `world` must live for as long as anybody waits.
+    /// `world` must live for as long as one waits.
     explicit notifier(env& world)
         : env_(world) {}
 
@@ -36,13 +36,13 @@ public:
         co_return false;
     }
 
-    /// Wakes those who wait now.
+    /// Wakes all that wait now.
     void notify_all() {
         while (notify_one()) {
         }
     }
 
-    /// Wakes the one who has waited longest. He will return from `wait`, whatever else happens.
+    /// Wakes the one that has waited longest. Its `wait` returns true, whatever else happens.
     /// @returns False if nobody waits.
     bool notify_one() {
         if (waiters_.empty()) {

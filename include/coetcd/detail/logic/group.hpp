@@ -164,6 +164,7 @@ inline std::string group::body() const {
         return wire::encode(*members_.front().what);
     }
     std::string out;
+    out.reserve(size_.bytes);
     wire::object_writer object(out);
     wire::list_writer compares(object, out, "compare");
     for (const member& m : members_) {

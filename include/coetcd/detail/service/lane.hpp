@@ -167,7 +167,7 @@ private:
 
     void gather(queue& from, std::size_t room, logic::group& g, parts& batch, parts& late) {
         const time_point now = env_.now();
-        queue stays;
+        parts stays;
         while (!from.empty()) {
             std::shared_ptr<lane_part> part = std::move(from.front());
             from.pop_front();

@@ -37,14 +37,14 @@ inline constexpr std::size_t max_token = 4096;
 // Each function below reads one message; all throw `error` with `errc::protocol_error`. An absent
 // field has its default value.
 
-inline void read(const nlohmann::json& body, response_header& header) {
+inline void read(const json_value& body, response_header& header) {
     header.cluster_id = read_uint64(body, "cluster_id");
     header.member_id = read_uint64(body, "member_id");
     header.revision = read_revision(body, "revision");
     header.raft_term = read_uint64(body, "raft_term");
 }
 
-inline void read(const nlohmann::json& body, key_value& kv) {
+inline void read(const json_value& body, key_value& kv) {
     kv.key = read_bytes(body, "key");
     kv.value = read_bytes(body, "value");
     kv.create_revision = read_revision(body, "create_revision");
@@ -53,7 +53,7 @@ inline void read(const nlohmann::json& body, key_value& kv) {
     kv.lease = read_int64(body, "lease");
 }
 
-inline std::optional<key_value> read_prev_kv(const nlohmann::json& body) {
+inline std::optional<key_value> read_prev_kv(const json_value& body) {
     const auto* value = read_object(body, "prev_kv");
     if (!value) {
         return std::nullopt;
@@ -63,7 +63,7 @@ inline std::optional<key_value> read_prev_kv(const nlohmann::json& body) {
     return kv;
 }
 
-inline std::vector<key_value> read_kvs(const nlohmann::json& body, const char* name) {
+inline std::vector<key_value> read_kvs(const json_value& body, const char* name) {
     std::vector<key_value> kvs;
     const auto& items = read_array(body, name);
     kvs.reserve(items.size());
@@ -74,7 +74,7 @@ inline std::vector<key_value> read_kvs(const nlohmann::json& body, const char* n
 }
 
 /// A time to live; -1 stands for a lease that is gone.
-inline std::chrono::seconds read_ttl(const nlohmann::json& body, const char* name) {
+inline std::chrono::seconds read_ttl(const json_value& body, const char* name) {
     const auto ttl = read_int64(body, name);
     if (ttl < -1 || ttl > 9'000'000'000) {
         fail_field(name, "a time to live");
@@ -82,34 +82,34 @@ inline std::chrono::seconds read_ttl(const nlohmann::json& body, const char* nam
     return std::chrono::seconds(ttl);
 }
 
-inline void read_header(const nlohmann::json& body, response_header& header) {
+inline void read_header(const json_value& body, response_header& header) {
     if (const auto* value = read_object(body, "header")) {
         read(*value, header);
     }
 }
 
-inline void read(const nlohmann::json& body, range_response& response) {
+inline void read(const json_value& body, range_response& response) {
     read_header(body, response.header);
     response.kvs = read_kvs(body, "kvs");
     response.more = read_bool(body, "more");
     response.count = read_count(body, "count");
 }
 
-inline void read(const nlohmann::json& body, put_response& response) {
+inline void read(const json_value& body, put_response& response) {
     read_header(body, response.header);
     response.prev_kv = read_prev_kv(body);
 }
 
-inline void read(const nlohmann::json& body, erase_response& response) {
+inline void read(const json_value& body, erase_response& response) {
     read_header(body, response.header);
     response.deleted = read_count(body, "deleted");
     response.prev_kvs = read_kvs(body, "prev_kvs");
 }
 
-inline void read(const nlohmann::json& body, txn_response& response);
+inline void read(const json_value& body, txn_response& response);
 
-inline op_response read_op_response(const nlohmann::json& body) {
-    const auto to = [](const nlohmann::json& value, auto response) {
+inline op_response read_op_response(const json_value& body) {
+    const auto to = [](const json_value& value, auto response) {
         read(value, response);
         return op_response(std::move(response));
     };
@@ -125,7 +125,7 @@ inline op_response read_op_response(const nlohmann::json& body) {
     return to(require_object(body, "response_txn"), txn_response());
 }
 
-inline void read(const nlohmann::json& body, txn_response& response) {
+inline void read(const json_value& body, txn_response& response) {
     read_header(body, response.header);
     response.succeeded = read_bool(body, "succeeded");
     for (const auto& item : read_array(body, "responses")) {
@@ -133,11 +133,11 @@ inline void read(const nlohmann::json& body, txn_response& response) {
     }
 }
 
-inline void read(const nlohmann::json& body, compaction_response& response) {
+inline void read(const json_value& body, compaction_response& response) {
     read_header(body, response.header);
 }
 
-inline void read(const nlohmann::json& body, lease_grant_response& response) {
+inline void read(const json_value& body, lease_grant_response& response) {
     read_header(body, response.header);
     response.id = read_int64(body, "ID");
     response.ttl = read_ttl(body, "TTL");
@@ -146,17 +146,17 @@ inline void read(const nlohmann::json& body, lease_grant_response& response) {
     }
 }
 
-inline void read(const nlohmann::json& body, lease_revoke_response& response) {
+inline void read(const json_value& body, lease_revoke_response& response) {
     read_header(body, response.header);
 }
 
-inline void read(const nlohmann::json& body, lease_keep_alive_response& response) {
+inline void read(const json_value& body, lease_keep_alive_response& response) {
     read_header(body, response.header);
     response.id = read_int64(body, "ID");
     response.ttl = read_ttl(body, "TTL");
 }
 
-inline void read(const nlohmann::json& body, lease_time_to_live_response& response) {
+inline void read(const json_value& body, lease_time_to_live_response& response) {
     read_header(body, response.header);
     response.id = read_int64(body, "ID");
     response.ttl = read_ttl(body, "TTL");
@@ -166,21 +166,21 @@ inline void read(const nlohmann::json& body, lease_time_to_live_response& respon
     }
 }
 
-inline void read(const nlohmann::json& body, lease_leases_response& response) {
+inline void read(const json_value& body, lease_leases_response& response) {
     read_header(body, response.header);
     for (const auto& item : read_array(body, "leases")) {
         response.leases.push_back(read_int64(item, "ID"));
     }
 }
 
-inline void read(const nlohmann::json& body, event& change) {
+inline void read(const json_value& body, event& change) {
     change.type = read_enum<event_type>(
         body, "type", {{"PUT", event_type::put}, {"DELETE", event_type::erase}});
     read(require_object(body, "kv"), change.kv);
     change.prev_kv = read_prev_kv(body);
 }
 
-inline void read(const nlohmann::json& body, watch_response& response) {
+inline void read(const json_value& body, watch_response& response) {
     read_header(body, response.header);
     response.watch_id = read_int64(body, "watch_id");
     response.created = read_bool(body, "created");
@@ -193,7 +193,7 @@ inline void read(const nlohmann::json& body, watch_response& response) {
     }
 }
 
-inline void read(const nlohmann::json& body, authenticate_response& response) {
+inline void read(const json_value& body, authenticate_response& response) {
     read_header(body, response.header);
     response.token = read_text(body, "token");
     const bool fits = std::all_of(response.token.begin(), response.token.end(), [](char c) {
@@ -204,21 +204,18 @@ inline void read(const nlohmann::json& body, authenticate_response& response) {
     }
 }
 
-inline void read(const nlohmann::json& body, member_list_response& response) {
+inline void read(const json_value& body, member_list_response& response) {
     read_header(body, response.header);
     for (const auto& item : read_array(body, "members")) {
         member& m = response.members.emplace_back();
         m.is_learner = read_bool(item, "isLearner");
         for (const auto& url : read_array(item, "clientURLs")) {
-            if (!url.is_string()) {
-                fail_field("clientURLs", "a list of strings");
-            }
-            m.client_urls.push_back(url.get<std::string>());
+            m.client_urls.push_back(to_text(url, "clientURLs"));
         }
     }
 }
 
-inline void read(const nlohmann::json& body, member_status& response) {
+inline void read(const json_value& body, member_status& response) {
     read_header(body, response.header);
     response.version = read_text(body, "version");
     response.db_size = read_count(body, "dbSize");
@@ -226,16 +223,13 @@ inline void read(const nlohmann::json& body, member_status& response) {
     response.raft_index = read_uint64(body, "raftIndex");
     response.is_learner = read_bool(body, "isLearner");
     for (const auto& text : read_array(body, "errors")) {
-        if (!text.is_string()) {
-            fail_field("errors", "a list of strings");
-        }
-        response.errors.push_back(text.get<std::string>());
+        response.errors.push_back(to_text(text, "errors"));
     }
 }
 
 /// Reads an answer. etcd never leaves its header out: one without is somebody else's.
 template<class Response>
-Response read_answer(const nlohmann::json& body) {
+Response read_answer(const json_value& body) {
     require_object(body, "header");
     Response response;
     read(body, response);
@@ -245,17 +239,17 @@ Response read_answer(const nlohmann::json& body) {
 /// Reads the answer to a request that succeeded.
 template<class Response>
 Response decode(std::string_view body) {
-    return read_answer<Response>(parse(body));
+    return read_answer<Response>(parse(body).root());
 }
 
 /// Reads one message of a stream. A failure is a value here, in every form that etcd gives it.
 template<class Response>
 stream_message<Response> decode_stream(std::string_view line) {
     const auto message = parse(line);
-    if (auto failure = to_status(message)) {
+    if (auto failure = to_status(message.root())) {
         return *std::move(failure);
     }
-    return read_answer<Response>(require_object(message, "result"));
+    return read_answer<Response>(require_object(message.root(), "result"));
 }
 
 /// All that a stream said, once it has ended.

@@ -61,7 +61,7 @@ inline server_errc to_server_errc(unsigned http_status) {
 
 /// Reads an error in any of the gateway's forms.
 /// @returns Nothing if `body` is none of them.
-inline std::optional<status> to_status(const nlohmann::json& body) {
+inline std::optional<status> to_status(const json_value& body) {
     if (!body.is_object()) {
         return std::nullopt;
     }
@@ -69,7 +69,7 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
     const bool wrapped = error && error->is_object(); // as on streams
     const auto& fields = wrapped ? *error : body;
     const auto* code =
-        find_field(fields, wrapped && fields.contains("grpc_code") ? "grpc_code" : "code");
+        find_field(fields, wrapped && find_field(fields, "grpc_code") ? "grpc_code" : "code");
     if (!code && !wrapped) {
         return std::nullopt;
     }
@@ -85,7 +85,7 @@ inline std::optional<status> to_status(const nlohmann::json& body) {
         message = error;
     }
     if (message && message->is_string()) {
-        result.message = printable(message->get_ref<const std::string&>());
+        result.message = printable(message->text);
     }
     if (result.code == server_errc::not_found && result.message == "Not Found") {
         result.code = server_errc::unimplemented; // how newer gateways refuse an unknown path
@@ -101,11 +101,13 @@ inline bool refuses_common_name(std::string_view text) {
 /// Classifies the answer to a request that failed. Never throws for what an answer may hold. Where
 /// the body does not name a code it is not etcd's, and the HTTP status decides.
 inline status decode_status(unsigned http_status, std::string_view body) {
-    if (auto result = to_status(try_parse(body))) {
-        if (result->foreign) {
-            result->code = to_server_errc(http_status);
+    if (const auto json = try_parse(body)) {
+        if (auto result = to_status(json->root())) {
+            if (result->foreign) {
+                result->code = to_server_errc(http_status);
+            }
+            return *std::move(result);
         }
-        return *std::move(result);
     }
     constexpr std::string_view space = " \t\r\n";
     const auto first = body.find_first_not_of(space);

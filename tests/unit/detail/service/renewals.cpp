@@ -76,7 +76,7 @@ public:
         wire::line_splitter lines(1000);
         lines.feed(env->calls.at(request).body);
         for (std::string line; lines.finish(line);) {
-            out.push_back(wire::read_int64(wire::parse(line), "ID"));
+            out.push_back(wire::read_int64(wire::parse(line).root(), "ID"));
         }
         return out;
     }
