@@ -96,7 +96,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// A JSON text that was read, in two allocations however many values it has.
+/// A JSON text that was read, in two blocks of memory however many values it has.
 class json {
 public:
     json(json&&) noexcept = default;
