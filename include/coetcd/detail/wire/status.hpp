@@ -68,8 +68,10 @@ inline std::optional<status> to_status(const json_value& body) {
     const auto* error = find_field(body, "error");
     const bool wrapped = error && error->is_object(); // as on streams
     const auto& fields = wrapped ? *error : body;
-    const auto* code =
-        find_field(fields, wrapped && find_field(fields, "grpc_code") ? "grpc_code" : "code");
+    const auto* code = wrapped ? find_field(fields, "grpc_code") : nullptr;
+    if (!code) {
+        code = find_field(fields, "code");
+    }
     if (!code && !wrapped) {
         return std::nullopt;
     }
