@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/crowd.hpp>
 #include <coetcd/detail/logic/group.hpp>
 #include <coetcd/detail/logic/landing.hpp>
 #include <coetcd/detail/logic/retry.hpp>
@@ -71,8 +72,9 @@ private:
 
 /// All transactions of the engine of one client. At most two requests are under way: a transaction
 /// that finds room goes at once, alone or with those submitted in the same handler; the others
-/// gather meanwhile and go together. So what a crowd of waiters costs, and what it can do to
-/// others, is bounded. One of the two is never taken by patient ones alone.
+/// gather meanwhile and go together. A crowd is shared out between the two. So what a crowd of
+/// waiters costs, and what it can do to others, is bounded. One of the two is never taken by
+/// patient ones alone.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent, unless one of its
@@ -125,7 +127,22 @@ private:
         }
     }
 
+    std::size_t waiting() const { return pressing_.size() + patient_.size(); }
+
+    /// Those that were answered together come back together, but not all in one handler.
+    bool more_are_coming() {
+        const std::size_t before = std::exchange(seen_, waiting());
+        return seen_ > std::max(before, std::size_t{1}) && seen_ < most_parts;
+    }
+
     void depart() {
+        if (in_flight_ == most_in_flight) {
+            return;
+        }
+        if (more_are_coming()) {
+            wake();
+            return;
+        }
         while (in_flight_ != most_in_flight) {
             parts batch = gather();
             if (batch.empty()) {
@@ -134,22 +151,26 @@ private:
             const bool patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
                 return part->order == lane_part::rank::patient;
             });
+            const std::size_t size = batch.size();
             asio::awaitable<void> flight = fly(shared_from_this(), std::move(batch), patient);
             ++in_flight_;
+            parts_in_flight_ += size;
             patient_in_flight_ = patient_in_flight_ || patient;
             spawn(env_, std::move(flight));
         }
+        seen_ = waiting();
     }
 
     parts gather() {
         parts batch;
         parts late;
         logic::group g;
+        const std::size_t share = std::min(most_parts, crowd_.share(waiting() + parts_in_flight_));
         // A quarter of the room is for those who stand back, so that they get on, too.
-        const std::size_t room = patient_.empty() ? most_parts : most_parts - most_parts / 4;
+        const std::size_t room = patient_.empty() ? share : share - share / 4;
         gather(pressing_, room, g, batch, late);
         if (!batch.empty() || !patient_in_flight_) {
-            gather(patient_, most_parts, g, batch, late);
+            gather(patient_, share, g, batch, late);
         }
         if (batch.size() == 1 && !batch.front()->likely) {
             batch.front()->alone_ = true;
@@ -196,13 +217,15 @@ private:
         struct flight {
             transaction_lane& lane;
             bool patient;
+            std::size_t size;
             ~flight() {
                 --lane.in_flight_;
+                lane.parts_in_flight_ -= size;
                 lane.patient_in_flight_ = lane.patient_in_flight_ && !patient;
                 lane.wake();
             }
         };
-        const flight until_the_end{*self, patient};
+        const flight until_the_end{*self, patient, batch.size()};
         std::optional<std::vector<txn_response>> answers;
         answer a;
         std::exception_ptr defect;
@@ -307,7 +330,10 @@ private:
     const std::chrono::nanoseconds attempt_timeout_;
     queue pressing_;
     queue patient_;
+    logic::crowd crowd_;
+    std::size_t seen_ = 0; // how many waited when it last looked
     int in_flight_ = 0;
+    std::size_t parts_in_flight_ = 0;
     bool patient_in_flight_ = false; // a request of patient ones alone
     bool awake_ = false;
 };

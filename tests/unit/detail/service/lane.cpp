@@ -223,6 +223,52 @@ TEST_CASE("what does not fit into a request goes with the next ones, in its orde
     CHECK(f.requests().size() == 3);
 }
 
+TEST_CASE("a crowd is shared out between the two requests", "[service][lane]") {
+    const auto submit = [](lane_fixture& f, int first, int last) {
+        for (int i = first; i <= last; ++i) {
+            f.submit(put_new("k" + std::to_string(i)));
+        }
+        f.go();
+    };
+    lane_fixture few;
+    submit(few, 1, 4);
+    CHECK(few.requests() == strings{numbered("k", 1, 4)});
+
+    lane_fixture many;
+    submit(many, 1, 40);
+    CHECK(many.requests() == strings{numbered("k", 1, 20), numbered("k", 21, 40)});
+
+    lane_fixture uneven;
+    submit(uneven, 1, 2);
+    submit(uneven, 3, 30);
+    CHECK(uneven.requests() == strings{"k1 k2", numbered("k", 3, 17)}); // 15 of 30
+    uneven.finish();
+    CHECK(uneven.requests().back() == numbered("k", 18, 30));
+    CHECK(uneven.requests().size() == 3);
+}
+
+TEST_CASE("those that come back one after the other leave together", "[service][lane]") {
+    lane_fixture f;
+    const auto submit_next = [&f](int first, int last, auto&& self) -> void {
+        f.submit(put_new("k" + std::to_string(first)));
+        if (first != last) {
+            defer(*f.w.env, [=] { self(first + 1, last, self); });
+        }
+    };
+    f.submit(put_new("a"));
+    submit_next(1, 3, submit_next);
+    f.go();
+    CHECK(f.requests() == strings{"a k1 k2 k3"});
+    f.finish();
+    f.w.env->calls.clear();
+
+    f.submit(put_new("b"));
+    submit_next(4, 200, submit_next); // as long as a request has room
+    f.go();
+    CHECK(f.requests().at(0) == "b " + numbered("k", 4, 32));
+    CHECK(f.requests().at(1) == numbered("k", 33, 62));
+}
+
 TEST_CASE("no two transactions that put into one queue share a request", "[service][lane]") {
     lane_fixture f;
     f.submit({put_new("m1", "m"),
@@ -734,11 +780,11 @@ TEST_CASE("a page in the place of etcd's answers passes", "[service][lane]") {
 TEST_CASE("where nobody is patient, those in a hurry have all the room", "[service][lane]") {
     lane_fixture f;
     f.occupy();
-    for (int i = 1; i <= 60; ++i) {
+    for (int i = 1; i <= 120; ++i) {
         f.submit(put_new("k" + std::to_string(i)));
     }
     f.finish();
-    CHECK(f.requests() == strings{numbered("k", 1, 60)});
+    CHECK(f.requests() == strings{numbered("k", 1, 60), numbered("k", 61, 120)});
 }
 
 TEST_CASE("one who finds no place lets so many pass, and no more", "[service][lane]") {
