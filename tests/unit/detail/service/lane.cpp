@@ -258,15 +258,18 @@ TEST_CASE("those that come back one after the other leave together", "[service][
     f.submit(put_new("a"));
     submit_next(1, 3, submit_next);
     f.go();
-    CHECK(f.requests() == strings{"a k1 k2 k3"});
+    f.submit(put_new("b"));
+    submit_next(4, 5, submit_next);
+    f.go();
+    CHECK(f.requests() == strings{"a k1 k2 k3", "b k4 k5"});
     f.finish();
     f.w.env->calls.clear();
 
-    f.submit(put_new("b"));
-    submit_next(4, 200, submit_next); // as long as a request has room
+    f.submit(put_new("c"));
+    submit_next(6, 200, submit_next); // as long as a request has room
     f.go();
-    CHECK(f.requests().at(0) == "b " + numbered("k", 4, 32));
-    CHECK(f.requests().at(1) == numbered("k", 33, 62));
+    CHECK(f.requests().at(0) == "c " + numbered("k", 6, 34));
+    CHECK(f.requests().at(1) == numbered("k", 35, 64));
 }
 
 TEST_CASE("no two transactions that put into one queue share a request", "[service][lane]") {
