@@ -812,6 +812,7 @@ TEST_CASE("compacted during a watch", "[faults]") {
             co_return a.seen(operation::watch, ended::compacted) > 0;
         };
         co_await support::eventually(told, 10s, "the watch tells that history is gone");
+        co_await a.until(operation::try_lock, "O", 10s); // most find it locked
         a.heal();
     };
     run_fault(f, body);
