@@ -41,10 +41,13 @@ public:
     /// @param known When the request was sent whose answer told of that life.
     void attach(notifier& wake, std::int64_t create_revision, time_point known) {
         wake_ = &wake;
+        unused_ = 0;
         life_ = create_revision;
         blind_ = in_force_ && since_ >= known;
     }
     void detach() { wake_ = nullptr; }
+    /// How often it has heard of something while it told nobody.
+    int unused() const { return unused_; }
 
     /// The life that is waited for has ended. An event of an earlier one says nothing.
     bool erased() const { return last_event_ > life_; }
@@ -86,6 +89,7 @@ private:
         wake();
     }
     void on_events(std::vector<event>& events) override {
+        unused_ += wake_ ? 0 : 1;
         for (const event& e : events) {
             last_event_ = std::max(last_event_, e.kv.mod_revision);
         }
@@ -104,6 +108,7 @@ private:
     const key_range keys_;
     const bool puts_;
     notifier* wake_ = nullptr;
+    int unused_ = 0;
     std::int64_t life_ = 0;
     std::int64_t last_event_ = 0;
     std::int64_t id_ = 0;
@@ -114,7 +119,8 @@ private:
 };
 
 /// Watches that are kept for a while after their use: who waited behind a key is likely to wait
-/// behind it again, and a watch that is in force already costs nothing and misses nothing.
+/// behind it again, and a watch that is in force already misses nothing and costs an event for each
+/// end of its key.
 class kept_watches {
 public:
     kept_watches(env& world, std::shared_ptr<watch_hub> hub)
@@ -144,11 +150,12 @@ public:
         }
         drop_old();
     }
-    /// Drops what was not used for a while.
+    /// Drops what was not used for a while, or has cost more than to watch anew.
     void drop_old() {
-        while (!kept_.empty() && env_.now() - kept_.back().since > longest_kept) {
-            kept_.pop_back();
-        }
+        const time_point now = env_.now();
+        std::erase_if(kept_, [now](const kept& k) {
+            return now - k.since > longest_kept || k.watch->unused() > most_unused;
+        });
     }
     /// Drops all, and keeps none any more.
     void close() {
@@ -158,6 +165,7 @@ public:
 
 private:
     static constexpr std::size_t most_kept = 16;
+    static constexpr int most_unused = 5; // an event costs a fifth of a watch and a look
     static constexpr std::chrono::seconds longest_kept{10};
 
     struct kept {

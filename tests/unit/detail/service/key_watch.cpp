@@ -332,6 +332,35 @@ TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
     CHECK(f.w.etcd->watches() == 0);
 }
 
+TEST_CASE("a watch that has heard of more than a new one costs is not kept",
+          "[service][key_watch]") {
+    key_watch_fixture f;
+    kept_watches kept(f.world_env(), f.hub);
+    const auto hear = [&f](int times) {
+        for (int i = 0; i != times; ++i) {
+            (void)f.put("k");
+            f.erase("k");
+        }
+    };
+    auto watch = f.watch_in_force("k");
+    watch->attach(f.wake, 1, f.now());
+    hear(20); // it is in use
+    for (int i = 0; i != 2; ++i) {
+        kept.keep(std::move(watch));
+        hear(5);
+        kept.drop_old();
+        f.pass();
+        CHECK(f.w.etcd->watches() == 1);
+        watch = kept.take("k"); // counts anew
+        watch->attach(f.wake, 1, f.now());
+    }
+    kept.keep(std::move(watch));
+    hear(6);
+    kept.drop_old();
+    f.pass();
+    CHECK(f.w.etcd->watches() == 0);
+}
+
 TEST_CASE("a watch that is too old is not taken", "[service][key_watch]") {
     key_watch_fixture f;
     kept_watches kept(f.world_env(), f.hub);
