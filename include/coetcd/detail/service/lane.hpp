@@ -87,8 +87,8 @@ public:
         , request_timeout_(request_timeout)
         , attempt_timeout_(attempt_timeout) {}
 
-    /// It is sent at the end of the handler that is running, so that what belongs together goes
-    /// together.
+    /// It is sent at the end of the handler that is running, or of the next one if it is not alone:
+    /// so what belongs together goes together.
     void submit(std::shared_ptr<lane_part> part) {
         wake();
         part->asked_ = env_.now();
@@ -129,17 +129,18 @@ private:
 
     std::size_t waiting() const { return pressing_.size() + patient_.size(); }
 
-    /// Those that were answered together come back together, but not all in one handler.
-    bool more_are_coming() {
-        const std::size_t before = std::exchange(seen_, waiting());
-        return seen_ > std::max(before, std::size_t{1}) && seen_ < most_parts;
+    /// Those that were answered together come back together, but not all in one handler: where
+    /// several wait, they wait for those that are handled next, too, and no longer.
+    bool more_may_come() {
+        put_off_ = !put_off_ && waiting() > 1;
+        return put_off_;
     }
 
     void depart() {
         if (in_flight_ == most_in_flight) {
             return;
         }
-        if (more_are_coming()) {
+        if (more_may_come()) {
             wake();
             return;
         }
@@ -158,7 +159,6 @@ private:
             patient_in_flight_ = patient_in_flight_ || patient;
             spawn(env_, std::move(flight));
         }
-        seen_ = waiting();
     }
 
     parts gather() {
@@ -167,10 +167,12 @@ private:
         logic::group g;
         const std::size_t share = std::min(most_parts, crowd_.share(waiting() + parts_in_flight_));
         // A quarter of the room is for those who stand back, so that they get on, too.
-        const std::size_t room = patient_.empty() ? share : share - share / 4;
+        const std::size_t room = share - std::min(share / 4, patient_.size());
         gather(pressing_, room, g, batch, late);
-        if (!batch.empty() || !patient_in_flight_) {
+        if (!batch.empty()) {
             gather(patient_, share, g, batch, late);
+        } else if (!patient_in_flight_) { // they have one request: it is not shared out
+            gather(patient_, most_parts, g, batch, late);
         }
         if (batch.size() == 1 && !batch.front()->likely) {
             batch.front()->alone_ = true;
@@ -331,7 +333,7 @@ private:
     queue pressing_;
     queue patient_;
     logic::crowd crowd_;
-    std::size_t seen_ = 0; // how many waited when it last looked
+    bool put_off_ = false; // for one round of handlers
     int in_flight_ = 0;
     std::size_t parts_in_flight_ = 0;
     bool patient_in_flight_ = false; // a request of patient ones alone

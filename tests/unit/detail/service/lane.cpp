@@ -255,21 +255,20 @@ TEST_CASE("those that come back one after the other leave together", "[service][
             defer(*f.w.env, [=] { self(first + 1, last, self); });
         }
     };
-    f.submit(put_new("a"));
-    submit_next(1, 3, submit_next);
+    f.submit({put_new("a"), put_new("b")});
+    submit_next(1, 8, submit_next); // those who come later still do not hold up the others
     f.go();
-    f.submit(put_new("b"));
-    submit_next(4, 5, submit_next);
-    f.go();
-    CHECK(f.requests() == strings{"a k1 k2 k3", "b k4 k5"});
+    CHECK(f.requests().at(0) == "a b k1 k2");
+    CHECK(f.requests().at(1) == "k3"); // alone: at once
     f.finish();
     f.w.env->calls.clear();
 
     f.submit(put_new("c"));
-    submit_next(6, 200, submit_next); // as long as a request has room
     f.go();
-    CHECK(f.requests().at(0) == "c " + numbered("k", 6, 34));
-    CHECK(f.requests().at(1) == numbered("k", 35, 64));
+    f.submit(put_new("d"));
+    submit_next(4, 5, submit_next);
+    f.go();
+    CHECK(f.requests() == strings{"c", "d k4 k5"});
 }
 
 TEST_CASE("no two transactions that put into one queue share a request", "[service][lane]") {
@@ -653,6 +652,32 @@ TEST_CASE("patient ones stand back, but a quarter of each request is theirs", "[
     f.finish();
     CHECK(f.requests() == strings{numbered("k", 1, 45) + " " + numbered("p", 1, 15),
                                   numbered("k", 46, 60) + " " + numbered("p", 16, 60)});
+}
+
+TEST_CASE("the room of patient ones that are not there is for those in a hurry",
+          "[service][lane]") {
+    lane_fixture f;
+    const part_ptr p = put_new("p");
+    p->order = rank::patient;
+    f.submit(p);
+    for (int i = 1; i <= 15; ++i) {
+        f.submit(put_new("k" + std::to_string(i)));
+    }
+    f.go();
+    CHECK(f.requests() == strings{numbered("k", 1, 7) + " p", numbered("k", 8, 15)});
+}
+
+TEST_CASE("a crowd of patient ones goes together, for it has one request", "[service][lane]") {
+    lane_fixture f;
+    for (int i = 1; i <= 70; ++i) {
+        const part_ptr p = put_new("p" + std::to_string(i));
+        p->order = rank::patient;
+        f.submit(p);
+    }
+    f.go();
+    CHECK(f.requests() == strings{numbered("p", 1, 60)});
+    f.finish();
+    CHECK(f.requests().back() == numbered("p", 61, 70));
 }
 
 TEST_CASE("patient ones alone never take all that may be under way", "[service][lane]") {
