@@ -120,6 +120,7 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
         if (t != tenants_.end() && t->second.key == c.key &&
             t->second.fence == c.before.create_revision) {
             t->second.clean = why == etcd::cause::request;
+            t->second.ended = c.revision;
             t->second.by_operator = why == etcd::cause::operator_;
             if (!t->second.clean) {
                 t->second.vanished = world_.now();
@@ -271,17 +272,19 @@ tenure_rules::may_wait(const std::string& name, const std::string& key, nanoseco
     }
     const auto t = tenants_.find(name);
     const etcd::record& left = note->second;
-    const auto leaves = [&](const std::string& by, std::int64_t life) {
-        return left.value == by && left.mod_revision >= life; // else in an earlier life
+    // Not in an earlier life of its key, nor in a later one: an attempt that was cancelled may have
+    // had it, and an operator deleted it.
+    const auto leaves = [&](const tenant& by) {
+        return left.value == by.key && left.mod_revision >= by.fence &&
+               left.mod_revision < by.ended;
     };
     // Its own, put there later, it may have put after it has waited; an earlier tenant may have had
     // the same key.
     const std::int64_t life = world_.store.keys.at(key).create_revision;
     const bool waited = left.value == key && left.mod_revision > life;
     // One whose attempt was cancelled, and its session closed, was first without anybody knowing.
-    const bool needless =
-        left.mod_revision == life || (!waited && t != tenants_.end() && t->second.clean &&
-                                      leaves(t->second.key, t->second.fence));
+    const bool needless = left.mod_revision == life ||
+                          (!waited && t != tenants_.end() && t->second.clean && leaves(t->second));
     return needless ? nanoseconds(0) : delay * 22 / 21;
 }
 

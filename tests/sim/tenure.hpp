@@ -148,7 +148,8 @@ private:
         std::int64_t fence = 0;
         nanoseconds delay{0};
         bool given_back = false;
-        bool clean = false; ///< Its key was deleted by a request of its own.
+        bool clean = false;     ///< Its key was deleted by a request of its own.
+        std::int64_t ended = 0; ///< The revision of that.
         std::optional<nanoseconds> vanished{};
         lease_id lease = 0; ///< With which it has vanished.
         bool took_note = false;
