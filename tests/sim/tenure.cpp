@@ -119,10 +119,9 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
         const auto t = tenants_.find(name);
         if (t != tenants_.end() && t->second.key == c.key &&
             t->second.fence == c.before.create_revision) {
-            t->second.clean = why == etcd::cause::request;
-            t->second.ended = c.revision;
+            t->second.ended = why == etcd::cause::request ? c.revision : 0;
             t->second.by_operator = why == etcd::cause::operator_;
-            if (!t->second.clean) {
+            if (t->second.ended == 0) {
                 t->second.vanished = world_.now();
                 t->second.lease = c.before.lease;
             }
@@ -283,8 +282,8 @@ tenure_rules::may_wait(const std::string& name, const std::string& key, nanoseco
     const std::int64_t life = world_.store.keys.at(key).create_revision;
     const bool waited = left.value == key && left.mod_revision > life;
     // One whose attempt was cancelled, and its session closed, was first without anybody knowing.
-    const bool needless = left.mod_revision == life ||
-                          (!waited && t != tenants_.end() && t->second.clean && leaves(t->second));
+    const bool needless =
+        left.mod_revision == life || (!waited && t != tenants_.end() && leaves(t->second));
     return needless ? nanoseconds(0) : delay * 22 / 21;
 }
 

@@ -148,8 +148,7 @@ private:
         std::int64_t fence = 0;
         nanoseconds delay{0};
         bool given_back = false;
-        bool clean = false;     ///< Its key was deleted by a request of its own.
-        std::int64_t ended = 0; ///< The revision of that.
+        std::int64_t ended = 0; ///< The revision of its own request that did; else 0.
         std::optional<nanoseconds> vanished{};
         lease_id lease = 0; ///< With which it has vanished.
         bool took_note = false;

@@ -71,9 +71,9 @@ private:
 };
 
 /// All transactions of the engine of one client. At most two requests are under way: a transaction
-/// that finds room goes at once, alone or with those submitted in the same handler; the others
-/// gather meanwhile and go together. A crowd is shared out between the two. So what a crowd of
-/// waiters costs, and what it can do to others, is bounded. One of the two is never taken by
+/// that finds room goes at once, alone or with those submitted in the same handler or the next; the
+/// others gather meanwhile and go together. A crowd is shared out between the two. So what a crowd
+/// of waiters costs, and what it can do to others, is bounded. One of the two is never taken by
 /// patient ones alone.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
