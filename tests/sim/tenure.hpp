@@ -148,7 +148,7 @@ private:
         std::int64_t fence = 0;
         nanoseconds delay{0};
         bool given_back = false;
-        std::int64_t ended = 0; ///< The revision of its own request that did; else 0.
+        std::int64_t ended = 0; ///< At which a request of its own deleted its key; else 0.
         std::optional<nanoseconds> vanished{};
         lease_id lease = 0; ///< With which it has vanished.
         bool took_note = false;
