@@ -22,15 +22,18 @@ namespace coetcd::detail::logic {
 ///
 /// etcd evaluates all conditions before it does anything, and gives all keys that one request puts
 /// the same create_revision. So no two transactions that put a key into one queue may share a
-/// request: neither would see the other.
+/// request: neither would see the other. What a refused one does instead may only read; it sees
+/// what those before it have done.
 class group {
 public:
     /// How a transaction is written.
     enum class form {
         alone,  ///< As it is. The only one of its request.
         flat,   ///< With those like it, as one transaction: one false condition refuses all.
-        nested, ///< By itself, and not asked why if it is refused.
+        nested, ///< By itself, with what is to be done if it is refused.
     };
+
+    static constexpr std::size_t most_members = 60;
 
     /// @param puts The names in whose queues it puts keys.
     /// @returns False if it has no place in this request.
@@ -63,7 +66,6 @@ public:
     std::optional<std::vector<txn_response>> split(txn_response&& all) const;
 
 private:
-    static constexpr std::size_t most_members = 60;
     static constexpr std::size_t most_operations = 120; // of 128, etcd's default
     static constexpr std::size_t most_bytes = std::size_t{256} * 1024;
 
@@ -83,8 +85,10 @@ private:
                 compares += what.compares.size();
                 operations += what.success.size();
             } else {
+                bytes += estimate(what.failure);
                 operations += 1;
-                longest = std::max({longest, what.compares.size(), what.success.size()});
+                longest = std::max(
+                    {longest, what.compares.size(), what.success.size(), what.failure.size()});
             }
         }
         bool over() const {
@@ -98,14 +102,18 @@ private:
     static std::size_t text(const key_range& r) {
         return (r.key.size() + r.range_end.size()) * 4 / 3 + overhead;
     }
-    /// What is never sent, an ELSE of its own, does not count.
+    /// Without an ELSE of its own.
     static std::size_t estimate(const txn& what) {
-        std::size_t bytes = overhead;
+        std::size_t bytes = overhead + estimate(what.success);
         for (const compare& c : what.compares) {
             const auto* const value = std::get_if<std::string>(&c.operand);
             bytes += text(c.range) + (value ? value->size() * 4 / 3 : 0);
         }
-        for (const op& o : what.success) {
+        return bytes;
+    }
+    static std::size_t estimate(const std::vector<op>& all) {
+        std::size_t bytes = 0;
+        for (const op& o : all) {
             bytes += estimate(o);
         }
         return bytes;
@@ -121,11 +129,7 @@ private:
             return text(d->range);
         }
         const txn& inner = std::get<txn>(o);
-        std::size_t bytes = estimate(inner);
-        for (const op& otherwise : inner.failure) {
-            bytes += estimate(otherwise);
-        }
-        return bytes;
+        return estimate(inner) + estimate(inner.failure);
     }
 
     /// Whether these are answers to these operations.
@@ -182,7 +186,10 @@ inline std::string group::body() const {
                 wire::append(operations.next(), o, 0);
             }
         } else {
-            wire::append_nested(operations.next(), *m.what);
+            wire::object_writer kind(operations.next());
+            kind.start("request_txn");
+            wire::append(out, *m.what);
+            kind.end();
         }
     }
     operations.end();
@@ -221,7 +228,7 @@ inline std::optional<std::vector<txn_response>> group::split(txn_response&& all)
                     std::holds_alternative<txn_response>(all.responses[at]));
             part = std::move(std::get<txn_response>(all.responses[at++]));
         }
-        require(part.succeeded ? fit(part.responses, m.what->success) : part.responses.empty());
+        require(fit(part.responses, part.succeeded ? m.what->success : m.what->failure));
         part.header = all.header; // that of a nested one is empty
     }
     require(at == all.responses.size());

@@ -13,7 +13,8 @@ namespace coetcd::detail::logic {
 struct passenger {
     group::form how = group::form::flat; ///< It was written.
     bool with_others = false;            ///< In the same request.
-    bool asks_why = false;               ///< If it is refused, there is something to be done then.
+    bool has_else = false;               ///< If it is refused, there is something to be done then.
+    bool asks_why = true;                ///< Even at one more request.
     bool doubtful = false;               ///< As `landing::doubtful`, from an earlier request.
     bool wanted = true;                  ///< By somebody, still.
 };
@@ -23,10 +24,11 @@ struct landing {
     enum class next {
         over,   ///< That was its outcome.
         alone,  ///< It is sent again, by itself.
+        fewer,  ///< Likewise, with half as many others: one of them may be at fault.
         nested, ///< Likewise, with others, but so that none of them refuses another.
     };
     next then = next::over;
-    /// It was refused, and not asked why, or for the lack of another's lease: a copy that the
+    /// It was refused, and not told why, or for the lack of another's lease: a copy that the
     /// network made may have been applied before.
     bool doubtful = false;
 };
@@ -34,21 +36,24 @@ struct landing {
 /// @param ec How the request ended.
 /// @param succeeded Whether this transaction's conditions held, if its answer says so.
 inline landing land(const passenger& p, const error_code& ec, std::optional<bool> succeeded) {
+    using form = group::form;
     using next = landing::next;
-    const bool refused = !ec && !succeeded.value_or(false) && p.how != group::form::alone;
+    const bool refused = !ec && !succeeded.value_or(false);
+    const bool told_why =
+        p.how == form::alone || (p.how == form::nested && succeeded && p.has_else);
     landing result;
     const bool lease_gone = p.with_others && ec == server_errc::not_found;
-    result.doubtful = refused || lease_gone || (ec && p.doubtful);
+    result.doubtful = (refused && !told_why) || lease_gone || (ec && p.doubtful);
     if (!p.wanted) {
         return result;
     }
     // Another one may be at fault: for etcd, or for something before it that reads along.
     const bool for_good = ec && (!is_passing(ec) || ec == errc::protocol_error);
     if (for_good && p.with_others) {
-        result.then = next::alone;
+        result.then = next::fewer;
     } else if (!ec && !succeeded && p.with_others) {
         result.then = next::nested; // one of the conditions does not hold: each for itself
-    } else if (refused && p.asks_why) {
+    } else if (refused && !told_why && p.has_else && p.asks_why) {
         result.then = next::alone;
     }
     return result;

@@ -6,6 +6,8 @@
 #include <coetcd/detail/logic/crowd.hpp>
 #include <coetcd/detail/logic/group.hpp>
 #include <coetcd/detail/logic/landing.hpp>
+#include <coetcd/detail/logic/overdue.hpp>
+#include <coetcd/detail/logic/refused_lately.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/service/router.hpp>
@@ -15,6 +17,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -41,7 +45,7 @@ public:
     std::vector<std::string> puts; ///< The names in whose queues it puts keys.
     rank order = rank::pressing;
     bool likely = false;  ///< Its conditions are expected to hold.
-    bool asks_why = true; ///< If they do not, do what is to be done then, at one more request.
+    bool asks_why = true; ///< If they do not, do what is to be done then, even at one more request.
     time_point not_after = time_point::max(); ///< It is not sent then, or shortly before.
     std::chrono::nanoseconds patience{0};     ///< A request with it may take so long.
     std::function<void()> on_end;             ///< Called once it is over; must not wait.
@@ -58,13 +62,15 @@ public:
 private:
     friend class transaction_lane;
     logic::group::form form() const {
-        if (alone_) {
+        if (company_ == 1) {
             return logic::group::form::alone;
         }
         return likely && !nested_ ? logic::group::form::flat : logic::group::form::nested;
     }
-    time_point asked_{}; // when it was submitted
-    bool alone_ = false;
+    time_point asked_{};       // when it was submitted
+    std::uint64_t number_ = 0; // in the order of submission
+    unsigned passed_over_ = 0; // by others that came later, while it was the oldest of its queue
+    std::size_t company_ = logic::group::most_members; // so many may share its request, itself too
     bool nested_ = false;
     bool doubtful_ = false; ///< See `logic::landing`.
     bool wanted_ = true;    ///< Else it is not sent again.
@@ -75,6 +81,12 @@ private:
 /// others gather meanwhile and go together. A crowd is shared out between the two. So what a crowd
 /// of waiters costs, and what it can do to others, is bounded. One of the two is never taken by
 /// patient ones alone.
+///
+/// Nobody waits for ever: the oldest one leads a request, whatever else does not fit beside it
+/// then, once it was passed over a few times, or for a while; see `logic::is_overdue`.
+///
+/// What etcd refuses of one it refuses to all that share its request. Then these go on in smaller
+/// requests, until it is alone; and for a while it goes alone from the outset.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent, unless one of its
@@ -92,6 +104,10 @@ public:
     void submit(std::shared_ptr<lane_part> part) {
         wake();
         part->asked_ = env_.now();
+        part->number_ = ++submitted_;
+        if (!refused_.empty() && refused_.contains(logic::subject_of(part->what), part->asked_)) {
+            part->company_ = 1;
+        }
         queue_of(*part).push_back(std::move(part));
     }
 
@@ -103,6 +119,21 @@ public:
             part->on_end = nullptr;
             end(*part);
         }
+    }
+
+    /// How many wait to be sent, those that were withdrawn included.
+    std::size_t waiting() const { return pressing_.size() + patient_.size(); }
+    /// When the one that has waited for the longest was submitted; nothing if nobody waits.
+    std::optional<time_point> waits_since() const {
+        const lane_part* oldest = nullptr;
+        for (const queue* each : {&pressing_, &patient_}) {
+            const auto first = std::find_if(
+                each->begin(), each->end(), [](const auto& part) { return !part->over; });
+            if (first != each->end() && (!oldest || (*first)->number_ < oldest->number_)) {
+                oldest = first->get();
+            }
+        }
+        return oldest ? std::optional(oldest->asked_) : std::nullopt;
     }
 
 private:
@@ -126,8 +157,6 @@ private:
             awake_ = true;
         }
     }
-
-    std::size_t waiting() const { return pressing_.size() + patient_.size(); }
 
     /// Those that were answered together come back together, but not all in one handler: where
     /// several wait, they wait for those that are handled next, too, and no longer.
@@ -161,34 +190,63 @@ private:
         }
     }
 
-    parts gather() {
-        parts batch;
-        parts late;
+    /// What a request takes along.
+    struct boarding {
         logic::group g;
-        const std::size_t share = std::min(most_parts, crowd_.share(waiting() + parts_in_flight_));
+        parts batch;
+        parts late; // there is no time left to send them
+        std::size_t company = logic::group::most_members;
+    };
+
+    parts gather() {
+        boarding b;
+        for (queue* each : {&pressing_, &patient_}) {
+            while (!each->empty() && each->front()->over) {
+                each->pop_front(); // it was withdrawn
+            }
+        }
+        const std::size_t share =
+            std::min(logic::group::most_members, crowd_.share(waiting() + parts_in_flight_));
         // A quarter of the room is for those who stand back, so that they get on, too.
         const std::size_t room = share - std::min(share / 4, patient_.size());
-        gather(pressing_, room, g, batch, late);
-        if (!batch.empty()) {
-            gather(patient_, share, g, batch, late);
+        if (patient_goes_first()) {
+            gather(patient_, 1, b);
+        }
+        gather(pressing_, room, b);
+        if (!b.batch.empty()) {
+            gather(patient_, share, b);
         } else if (!patient_in_flight_) { // they have one request: it is not shared out
-            gather(patient_, most_parts, g, batch, late);
+            gather(patient_, logic::group::most_members, b);
         }
-        if (batch.size() == 1 && !batch.front()->likely) {
-            batch.front()->alone_ = true;
+        if (b.batch.size() == 1 && !b.batch.front()->likely) {
+            b.batch.front()->company_ = 1;
         }
-        for (const auto& part : batch) {
+        for (const auto& part : b.batch) {
             part->in_flight = true;
         }
-        for (const auto& part : late) { // last: it may withdraw others
+        for (queue* each : {&pressing_, &patient_}) {
+            if (!b.batch.empty() && !each->empty()) {
+                ++each->front()->passed_over_;
+            }
+        }
+        for (const auto& part : b.late) { // last: it may withdraw others
             part->ec = errc::timed_out;
             part->text = "txn: there was no time left to send it";
             end(*part);
         }
-        return batch;
+        return std::move(b.batch);
     }
 
-    void gather(queue& from, std::size_t room, logic::group& g, parts& batch, parts& late) {
+    bool patient_goes_first() const {
+        const auto oldest_of = [&](const queue& q) {
+            const lane_part& first = *q.front();
+            return logic::oldest{first.number_, first.passed_over_, env_.now() - first.asked_};
+        };
+        return !patient_.empty() && !pressing_.empty() && !patient_in_flight_ &&
+               logic::goes_first(oldest_of(patient_), oldest_of(pressing_));
+    }
+
+    void gather(queue& from, std::size_t room, boarding& b) {
         const time_point now = env_.now();
         parts stays;
         while (!from.empty()) {
@@ -197,13 +255,16 @@ private:
             if (part->over) {
                 continue; // it was withdrawn
             }
+            const std::size_t most = std::min({room, b.company, part->company_});
             if (logic::is_nearly_due(part->not_after, part->asked_, now)) {
-                late.push_back(std::move(part));
-            } else if (batch.size() < room && g.add(part->what, part->puts, part->form())) {
-                batch.push_back(std::move(part));
+                b.late.push_back(std::move(part));
+            } else if (b.batch.size() < most && b.g.add(part->what, part->puts, part->form())) {
+                b.company = std::min(b.company, part->company_);
+                b.batch.push_back(std::move(part));
             } else {
                 stays.push_back(std::move(part));
-                if (batch.size() >= room || stays.size() > most_passed_over) {
+                if (b.batch.size() >= std::min(room, b.company) ||
+                    stays.size() > most_passed_over) {
                     break;
                 }
             }
@@ -286,30 +347,60 @@ private:
                 answers ? std::optional((*answers)[i].succeeded) : std::nullopt;
             const logic::passenger carried{part.form(),
                                            batch.size() > 1,
-                                           part.asks_why && !part.what.failure.empty(),
+                                           !part.what.failure.empty(),
+                                           part.asks_why,
                                            part.doubtful_,
                                            part.wanted_};
             const logic::landing result = logic::land(carried, a.ec, succeeded);
             part.doubtful_ = result.doubtful;
-            if (result.then == logic::landing::next::over) {
+            switch (result.then) {
+            case logic::landing::next::over:
                 part.ec = a.ec;
                 part.text = a.text;
                 if (answers) {
                     part.response = std::move((*answers)[i]);
                 }
+                if (part.company_ == 1) {
+                    remember(part);
+                }
                 continue;
+            case logic::landing::next::alone:
+                part.company_ = 1;
+                break;
+            case logic::landing::next::fewer:
+                part.company_ = batch.size() / 2;
+                break;
+            case logic::landing::next::nested:
+                part.nested_ = true;
+                break;
             }
-            part.alone_ = result.then == logic::landing::next::alone;
-            part.nested_ = part.nested_ || result.then == logic::landing::next::nested;
             again.push_back(batch[i]);
         }
-        for (auto one = again.rbegin(); one != again.rend(); ++one) {
-            queue_of(**one).push_front(*one);
+        for (const auto& part : again) {
+            put_back(part);
         }
         for (const auto& part : batch) {
             if (std::find(again.begin(), again.end(), part) == again.end()) {
                 end(*part);
             }
+        }
+    }
+
+    /// To where it was: those that came later come after it.
+    void put_back(const std::shared_ptr<lane_part>& part) {
+        queue& q = queue_of(*part);
+        const auto later = std::find_if(q.begin(), q.end(), [&](const auto& other) { //
+            return other->number_ > part->number_;
+        });
+        q.insert(later, part);
+    }
+
+    /// Whether it would have others refused, the next time.
+    void remember(const lane_part& alone) {
+        if (logic::is_about_keys(alone.ec)) {
+            refused_.add(logic::subject_of(alone.what), env_.now());
+        } else if (!alone.ec && !refused_.empty()) {
+            refused_.remove(logic::subject_of(alone.what));
         }
     }
 
@@ -323,7 +414,6 @@ private:
         }
     }
 
-    static constexpr std::size_t most_parts = 60;
     static constexpr std::size_t most_passed_over = 256; // before a request leaves as it is
 
     const std::shared_ptr<router> router_;
@@ -332,7 +422,9 @@ private:
     const std::chrono::nanoseconds attempt_timeout_;
     queue pressing_;
     queue patient_;
+    std::uint64_t submitted_ = 0;
     logic::crowd crowd_;
+    logic::refused_lately<time_point> refused_;
     bool put_off_ = false; // for one round of handlers
     int in_flight_ = 0;
     std::size_t parts_in_flight_ = 0;

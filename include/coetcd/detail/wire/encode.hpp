@@ -232,25 +232,6 @@ inline void append(std::string& out, const txn& request, int level) {
     object.end();
 }
 
-/// Within another one, and without what it does if it is refused.
-inline void append_nested(std::string& out, const txn& request) {
-    object_writer kind(out);
-    kind.start("request_txn");
-    object_writer object(out);
-    list_writer compares(object, out, "compare");
-    for (const compare& c : request.compares) {
-        append(compares.next(), c);
-    }
-    compares.end();
-    list_writer operations(object, out, "success");
-    for (const op& o : request.success) {
-        append(operations.next(), o, 0);
-    }
-    operations.end();
-    object.end();
-    kind.end();
-}
-
 inline void append(std::string& out, const compaction_request& request) {
     object_writer object(out);
     object.number("revision", request.revision);

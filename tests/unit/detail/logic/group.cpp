@@ -100,11 +100,12 @@ const char* const alone_a =
     R"({"compare":[{"key":"YQ=="}],"success":[{"request_range":{"key":"YQ=="}}],)"
     R"("failure":[{"request_range":{"key":"eA=="}}]})";
 const char* const nested_a =
-    R"({"request_txn":{"compare":[{"key":"YQ=="}],"success":[{"request_range":{"key":"YQ=="}}]}})";
+    R"({"request_txn":{"compare":[{"key":"YQ=="}],"success":[{"request_range":{"key":"YQ=="}}],)"
+    R"("failure":[{"request_range":{"key":"eA=="}}]}})";
 const char* const nested_b =
     R"({"request_txn":{"compare":[{"key":"Yg==","version":1},{"key":"Yw=="}],)"
     R"("success":[{"request_put":{"key":"Yg==","value":"MQ=="}},)"
-    R"({"request_delete_range":{"key":"Yw=="}}]}})";
+    R"({"request_delete_range":{"key":"Yw=="}}],"failure":[{"request_range":{"key":"eQ=="}}]}})";
 
 /// A request of `a` and `b`.
 std::string body(form how_a, form how_b) {
@@ -183,6 +184,10 @@ TEST_CASE("a request keeps below what etcd takes", "[logic][group]") {
     CHECK(room(sized(1, 70), form::nested) == 50);
     CHECK(room(sized(119, 0), form::nested) == 1);
     CHECK(room(sized(118, 0), form::nested) == 2);
+    txn otherwise = sized(1, 1);
+    otherwise.failure.assign(70, op::range("k"));
+    CHECK(room(otherwise, form::nested) == 50);
+    CHECK(room(otherwise, form::flat) == 60);
     // whatever its own size
     CHECK(room(sized(200, 0), form::flat) == 1);
     CHECK(room(sized(200, 0), form::nested) == 1);
@@ -222,10 +227,11 @@ TEST_CASE("a request has 256 KiB at the most, or one transaction", "[logic][grou
     }
     const txn more = txn().then(op::put("k", std::string(110 * kib, 'v')));
     CHECK(room(more, form::flat) == 1);
-    // What is never sent does not count.
+    // What is not sent does not count.
     txn small = sized(1, 1);
-    small.failure.push_back(op::put("k", std::string(300 * kib, 'v')));
-    CHECK(room(small, form::nested) == 60);
+    small.failure.push_back(op::put("k", std::string(95 * kib, 'v')));
+    CHECK(room(small, form::flat) == 60);
+    CHECK(room(small, form::nested) == 2);
 }
 
 TEST_CASE("what puts under several names shares a request with nothing under any of them",
@@ -311,13 +317,16 @@ TEST_CASE("an answer is split into those of its transactions", "[logic][group]")
     REQUIRE(g.add(none, {}, form::flat));
     REQUIRE(g.add(two, {}, form::nested));
     REQUIRE(g.add(a, {}, form::flat));
-    const auto parts = g.split(whole(
-        true,
-        {read("1"), read("2"), answer(true, {read("3"), read("4")}), answer(false), read("5")}));
+    const auto parts = g.split(whole(true,
+                                     {read("1"),
+                                      read("2"),
+                                      answer(true, {read("3"), read("4")}),
+                                      answer(false, {read("6")}),
+                                      read("5")}));
     REQUIRE(parts);
     REQUIRE(parts->size() == 5);
     const bool succeeded[] = {true, true, true, false, true};
-    const std::vector<std::string> keys[] = {{"1", "2"}, {"3", "4"}, {}, {}, {"5"}};
+    const std::vector<std::string> keys[] = {{"1", "2"}, {"3", "4"}, {}, {"6"}, {"5"}};
     for (std::size_t i = 0; i != parts->size(); ++i) {
         CAPTURE(i);
         const txn_response& part = (*parts)[i];
@@ -374,8 +383,9 @@ TEST_CASE("an answer with fewer parts than were asked for, or others, is none", 
     group nested;
     REQUIRE(nested.add(b, {}, form::nested));
     CHECK(nested.split(whole(true, {answer(true, {put, erase_response()})})));
-    CHECK(nested.split(whole(true, {answer(false)})));
+    CHECK(nested.split(whole(true, {answer(false, {one})})));
     CHECK(refused([&] { (void)nested.split(whole(true, {answer(true)})); }));
     CHECK(refused([&] { (void)nested.split(whole(true, {answer(true, {put, put})})); }));
-    CHECK(refused([&] { (void)nested.split(whole(true, {answer(false, {one})})); }));
+    CHECK(refused([&] { (void)nested.split(whole(true, {answer(false)})); }));
+    CHECK(refused([&] { (void)nested.split(whole(true, {answer(false, {put})})); }));
 }

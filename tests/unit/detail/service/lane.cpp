@@ -37,6 +37,11 @@ constexpr auto round_trip = 2ms; // of the network
 
 /// Operations as a text: puts as their keys, reads with "?", erases with "-", nested ones in
 /// brackets.
+std::string text(const json& operations);
+std::string text_of(const json& transaction) {
+    const std::string then = text(transaction.value("success", json::array()));
+    return transaction.contains("failure") ? then + " else " + text(transaction["failure"]) : then;
+}
 std::string text(const json& operations) {
     std::string out;
     for (const json& one : operations) {
@@ -53,7 +58,7 @@ std::string text(const json& operations) {
         } else if (one.contains("request_delete_range")) {
             out += "-" + key("request_delete_range");
         } else {
-            out += "(" + text(one.at("request_txn").value("success", json::array())) + ")";
+            out += "(" + text_of(one.at("request_txn")) + ")";
         }
     }
     return out;
@@ -112,11 +117,7 @@ public:
         strings out;
         for (const call_request& c : w.env->calls) {
             REQUIRE(c.what == rpc::txn);
-            const json body = json::parse(c.body);
-            out.push_back(text(body.value("success", json::array())));
-            if (body.contains("failure")) {
-                out.back() += " else " + text(body["failure"]);
-            }
+            out.push_back(text_of(json::parse(c.body)));
         }
         return out;
     }
@@ -184,7 +185,7 @@ TEST_CASE("what one handler submits goes together, in its order", "[service][lan
     f.submit(parts);
     parts[1]->likely = false;
     f.go();
-    CHECK(f.requests() == strings{"c (a) b"});
+    CHECK(f.requests() == strings{"c (a else ?a) b"});
     f.finish();
     for (const part_ptr& p : parts) {
         check_done(p, true);
@@ -313,7 +314,7 @@ TEST_CASE("a condition that does not hold costs the others one request, and says
     const auto parts = put_all({"a", "b", "c"});
     f.submit(parts);
     f.finish();
-    CHECK(f.requests() == strings{"a b c", "(a) (b) (c)", "b else ?b"});
+    CHECK(f.requests() == strings{"a b c", "(a else ?a) (b else ?b) (c else ?c)"});
     check_done(parts[0], true);
     check_done(parts[1], false);
     check_done(parts[2], true);
@@ -344,10 +345,12 @@ TEST_CASE("a refusal that nobody asked the reason of leaves a doubt", "[service]
     }
     f.submit(b);
     f.finish();
-    CHECK(f.requests() == (with_others ? strings{"a b", "(a) (b)"} : strings{"b"}));
+    const std::string again = has_reason ? "(a else ?a) (b else ?b)" : "(a else ?a) (b)";
+    CHECK(f.requests() == (with_others ? strings{"a b", again} : strings{"b"}));
     check_done(b, false);
-    CHECK(b->response.responses.empty());
-    CHECK(b->left == effect::settled);
+    const bool told = with_others && has_reason; // it cost nothing
+    CHECK(b->response.responses.size() == (told ? 1 : 0));
+    CHECK(b->left == (told ? effect::none : effect::settled));
     CHECK(a->left == effect::none);
 }
 
@@ -372,7 +375,7 @@ TEST_CASE("a doubt stays while there is no answer", "[service][lane]") {
     CHECK(b->left == (arrives ? effect::unresolved : effect::settled));
 }
 
-TEST_CASE("if a request is refused for good, each of its transactions is sent by itself",
+TEST_CASE("if a request is refused for good, its transactions go on in smaller ones",
           "[service][lane]") {
     lane_fixture f;
     f.w.etcd->forbidden = {"b"};
@@ -395,6 +398,66 @@ TEST_CASE("if a request is refused for good, each of its transactions is sent by
     f.finish();
     CHECK(alone->ec == server_errc::permission_denied);
     CHECK(f.requests().size() == 1);
+}
+
+TEST_CASE("what is refused for good is found by halves", "[service][lane]") {
+    lane_fixture f;
+    f.w.etcd->forbidden = {"k5"};
+    f.occupy();
+    std::vector<part_ptr> parts;
+    for (int i = 1; i <= 16; ++i) {
+        parts.push_back(put_new("k" + std::to_string(i)));
+    }
+    f.submit(parts);
+    f.finish();
+    CHECK(f.requests() == strings{numbered("k", 1, 9),
+                                  numbered("k", 10, 16), // two requests have become free
+                                  numbered("k", 1, 4),
+                                  numbered("k", 5, 8),
+                                  "k9",
+                                  "k5 k6",
+                                  "k7 k8",
+                                  "k5 else ?k5",
+                                  "k6 else ?k6"});
+    for (const part_ptr& p : parts) {
+        CHECK(p->over);
+        CHECK(p->ec ==
+              (p == parts[4] ? make_error_code(server_errc::permission_denied) : error_code()));
+    }
+}
+
+TEST_CASE("what was refused for good lately goes alone, for a while", "[service][lane]") {
+    lane_fixture f;
+    f.w.etcd->forbidden = {"n.1"};
+    const auto submit = [&f] {
+        f.w.env->calls.clear();
+        const auto parts =
+            put_all({"a" + std::to_string(f.w.env->now().time_since_epoch().count()),
+                     "n.1",
+                     "b" + std::to_string(f.w.env->now().time_since_epoch().count())});
+        f.submit(parts);
+        f.w.env->pass(100ms);
+        for (const part_ptr& p : parts) {
+            CHECK(p->over);
+        }
+        return f.requests();
+    };
+    CHECK(submit().size() == 4); // all, then one by one
+    strings later = submit();
+    REQUIRE(later.size() == 2);
+    CHECK(later[0].find("n.1") == std::string::npos);
+    CHECK(later[1] == "n.1 else ?n.1");
+    // Another key of the same name, too.
+    f.w.env->calls.clear();
+    const auto both = put_all({"c", "n.2"});
+    f.submit(both);
+    f.w.env->pass(100ms);
+    CHECK(f.requests() == strings{"c", "n.2 else ?n.2"});
+    check_done(both[1], true); // so it has the benefit of the doubt again
+    CHECK(submit().size() == 4);
+    CHECK(submit().size() == 2);
+    f.w.env->pass(11s);
+    CHECK(submit().size() == 4);
 }
 
 TEST_CASE("the lack of another's lease leaves a doubt until there is an answer",
@@ -529,7 +592,7 @@ TEST_CASE("after a lost answer a request is repeated as it is", "[service][lane]
     const time_point began = f.w.env->now();
     f.submit(parts);
     f.finish();
-    CHECK(f.requests() == strings{"(a) (b)", "(a) (b)", "a else ?a", "b else ?b"});
+    CHECK(f.requests() == strings{"(a else ?a) (b else ?b)", "(a else ?a) (b else ?b)"});
     for (const part_ptr& p : parts) {
         check_done(p, false);
         CHECK(p->response.responses.at(0).range().kvs.size() == 1);
@@ -579,23 +642,6 @@ TEST_CASE("what is withdrawn under way goes on, and so do the others", "[service
     check_done(parts[1], true);
 }
 
-TEST_CASE("what is withdrawn after it was refused is not asked why", "[service][lane]") {
-    lane_fixture f;
-    const auto parts = put_all({"a", "b", "c"});
-    for (const char* key : {"a", "b", "c"}) {
-        f.w.etcd->write(key, "");
-    }
-    f.submit(parts);
-    f.w.env->pass(2 * round_trip);
-    CHECK(f.requests() == strings{"a b c", "(a) (b) (c)", "a else ?a", "b else ?b"});
-    f.lane->withdraw(parts[2]); // its turn had not come yet
-    f.finish();
-    CHECK(f.requests().size() == 4);
-    CHECK(parts[2]->over);
-    CHECK(parts[2]->left == effect::settled);
-    CHECK(parts[1]->left == effect::none);
-}
-
 TEST_CASE("those who are told may submit and withdraw others", "[service][lane]") {
     lane_fixture f;
     f.w.etcd->write("b", "");
@@ -604,13 +650,13 @@ TEST_CASE("those who are told may submit and withdraw others", "[service][lane]"
     int told = 0;
     parts[0]->on_end = [&] {
         ++told;
-        f.lane->withdraw(parts[1]); // which was to be asked why
+        f.lane->withdraw(parts[1]); // which has not been told yet
         f.submit(next);
     };
     parts[1]->on_end = [&] { ++told; };
     f.submit(parts);
     f.finish();
-    CHECK(f.requests() == strings{"a b", "(a) (b)", "next"});
+    CHECK(f.requests() == strings{"a b", "(a else ?a) (b else ?b)", "next"});
     CHECK(told == 1);
     CHECK(parts[1]->over);
     check_done(next, true);
@@ -733,7 +779,7 @@ TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
     f.go();
     { const withdrawn_at_end gone{*f.lane, parts[0]}; }
     f.finish();
-    CHECK(f.requests() == strings{"a b c", "(b) (c)", "b else ?b"});
+    CHECK(f.requests() == strings{"a b c", "(b else ?b) (c else ?c)"});
     CHECK(parts[0]->over);
     CHECK(parts[0]->left == effect::settled);
     check_done(parts[2], true);
@@ -755,8 +801,7 @@ TEST_CASE("what is withdrawn under way is repeated only for those who share its 
     f.w.env->pass(attempt_timeout - 1ms);
     CHECK_FALSE(a->over); // it may still be answered
     f.finish();
-    CHECK(f.requests() ==
-          (shared ? strings{"a b", "a b", "a b", "(b)", "b else ?b"} : strings{"a"}));
+    CHECK(f.requests() == (shared ? strings{"a b", "a b", "a b", "(b else ?b)"} : strings{"a"}));
     CHECK(a->over);
     CHECK(a->left == effect::unresolved);
 }
@@ -877,4 +922,107 @@ TEST_CASE("a lack of memory in the midst ends what was under way, and nothing el
     for (const part_ptr& part : others) {
         check_done(part, true);
     }
+}
+
+namespace {
+
+part_ptr patient(const part_ptr& part) {
+    part->order = rank::patient;
+    return part;
+}
+
+/// A part that takes so many of a request's operations.
+part_ptr wide(const std::string& key, int operations) {
+    txn t;
+    for (int i = 0; i != operations; ++i) {
+        t.success.push_back(op::range(key));
+    }
+    const auto part = std::make_shared<lane_part>(std::move(t));
+    part->likely = true;
+    return part;
+}
+
+/// Keeps the lane busy: each one that ends is followed by another, of as many operations.
+class crowd {
+public:
+    crowd(lane_fixture& f, int size, int operations)
+        : f_(f)
+        , operations_(operations) {
+        for (int i = 0; i != size; ++i) {
+            next();
+        }
+    }
+    ~crowd() { goes_on_ = false; }
+
+    int ended = 0;
+
+private:
+    void next() {
+        const part_ptr part = wide("crowd", operations_);
+        part->on_end = [this] {
+            if (goes_on_) {
+                ++ended;
+                next();
+            }
+        };
+        f_.submit(part);
+        all_.push_back(part);
+    }
+
+    lane_fixture& f_;
+    const int operations_;
+    bool goes_on_ = true;
+    std::vector<part_ptr> all_; // their ends refer to this
+};
+
+} // namespace
+
+TEST_CASE("one who stands back does so for a few requests, or a while", "[service][lane]") {
+    for (const std::chrono::milliseconds round_trip : {2ms, 50ms, 400ms}) {
+        CAPTURE(round_trip.count());
+        lane_fixture f;
+        f.w.env->round_trip = round_trip;
+        crowd busy(f, 8, 70); // no two fit into one request
+        f.w.env->pass(round_trip * 3 / 2);
+        const part_ptr look = patient(wide("look", 70));
+        const time_point then = f.w.env->now();
+        std::optional<std::chrono::nanoseconds> took;
+        look->on_end = [&] { took = f.w.env->now() - then; };
+        f.submit(look);
+        f.w.env->pass(10s);
+        REQUIRE(took);
+        CHECK(*took <= round_trip * 5); // six came before it
+        CHECK(busy.ended > 20);
+    }
+}
+
+TEST_CASE("one who stands back and has to go alone does so in time", "[service][lane]") {
+    lane_fixture f;
+    f.w.etcd->forbidden = {"n/1"};
+    crowd busy(f, 8, 1);
+    f.w.env->pass(10ms);
+    f.submit({put_new("n/1"), patient(put_new("p1")), patient(put_new("p2"))});
+    f.w.env->pass(100ms);
+    const part_ptr look = patient(put_new("n/2")); // suspect
+    f.submit(look);
+    f.w.env->pass(100ms);
+    CHECK(look->over);
+    CHECK_FALSE(look->ec);
+}
+
+TEST_CASE("many who stand back take turns with those in a hurry", "[service][lane]") {
+    lane_fixture f;
+    crowd busy(f, 4, 100);
+    f.w.env->pass(10ms);
+    std::vector<part_ptr> looks;
+    for (int i = 0; i != 40; ++i) {
+        looks.push_back(patient(wide("look", 100)));
+        f.submit(looks.back());
+    }
+    const int before = busy.ended;
+    f.w.env->pass(500ms);
+    for (const part_ptr& look : looks) {
+        CHECK(look->over);
+    }
+    CHECK(busy.ended - before > 100);
 }

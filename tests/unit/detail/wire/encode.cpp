@@ -160,26 +160,6 @@ TEST_CASE("a list is written if it has items", "[wire][encode]") {
     CHECK(list(3) == R"({"before":true,"list":[0,1,2],"after":true})");
 }
 
-TEST_CASE("within another transaction one is written without its other case", "[wire][encode]") {
-    const auto nested = [](const txn& what) {
-        std::string out = "[";
-        append_nested(out, what);
-        return out + "]";
-    };
-    CHECK(nested(txn()) == R"([{"request_txn":{}}])");
-    CHECK(nested(txn().otherwise(op::range("a"))) == R"([{"request_txn":{}}])");
-    CHECK(nested(txn()
-                     .when(compare::version("a") == 0, compare::version("b") == 2)
-                     .then(op::range("a"), op::put("b", "1"))
-                     .otherwise(op::range("c"))) ==
-          R"([{"request_txn":{"compare":[{"key":"YQ=="},{"key":"Yg==","version":2}],)"
-          R"("success":[{"request_range":{"key":"YQ=="}},)"
-          R"({"request_put":{"key":"Yg==","value":"MQ=="}}]}}])");
-    // as it is written by a transaction that holds it
-    const txn inner = txn().when(compare::value("a") == "1").then(op::erase("a"));
-    CHECK(R"({"success":)" + nested(inner) + "}" == encode(txn().then(op::nested(inner))));
-}
-
 TEST_CASE("transactions nest only as deep as their answers can be read", "[wire][encode]") {
     std::string expected = R"({"success":[{"request_range":{"key":"aw=="}}]})";
     for (int i = 0; i != max_nested_txns; ++i) {
