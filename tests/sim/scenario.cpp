@@ -141,6 +141,8 @@ outcome run(const plan& p) {
         return added;
     };
     chance keeping(chance::derive(p.seed, 10));
+    chance crowding(chance::derive(p.seed, 12));
+    const bool crowds = random && !s.crowded && crowding.one_in(clear ? 8 : 256);
     const bool keeps = random && !s.crowded && !s.delay; // its locks have no options
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
@@ -162,6 +164,9 @@ outcome run(const plan& p) {
         if (serves && besides.one_in(2)) {
             added.start_serving(besides.next());
         }
+        if (crowds && i == 0) {
+            added.start_crowding(crowding.next(), 50 * s.latency);
+        }
     }
     if (forces) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
@@ -182,6 +187,11 @@ outcome run(const plan& p) {
         const bool more = w.step();
         s.judge.look_at_states();
         s.judge.look_at_holds();
+        for (const auto& a : actors) {
+            if (clear && !a->is_guest()) {
+                a->look_at_lane();
+            }
+        }
         for (; crashes != s.crashes; ++crashes) {
             if (!ending && luck.one_in(2)) {
                 ++coming_back;

@@ -74,11 +74,13 @@ struct stage {
         : what(p)
         , w(p.seed, o)
         , judge(w)
-        , taste(chance::derive(p.seed, 3)) {}
+        , taste(chance::derive(p.seed, 3))
+        , latency(o.latency_high) {}
     const plan& what;
     world w;
     referee judge;
-    chance taste; ///< Of what clients do.
+    chance taste;              ///< Of what clients do.
+    const nanoseconds latency; ///< The longest, of a message.
 
     int locks = 1;
     bool shares = false; ///< Some want locks that are shared, or several at once.

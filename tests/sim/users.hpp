@@ -18,6 +18,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -79,6 +80,11 @@ public:
     void start_keeping(std::uint64_t seed);
     /// Runs groups of tasks besides, one after the other.
     void start_serving(std::uint64_t seed);
+    /// Keeps the client's lane busy besides, until then.
+    void start_crowding(std::uint64_t seed, nanoseconds until);
+    /// Nobody may wait in it for long. Where nothing goes wrong.
+    void look_at_lane();
+    bool is_guest() const { return is_guest_; }
     /// Asks the holders of the locks to give them back, besides, again and again until the end.
     void start_asking(std::uint64_t seed);
     /// It is an operator, who ends ownerships by force until then.
@@ -184,6 +190,11 @@ private:
     listen(const coetcd::held_lock& l, const std::string& name, chance& taste);
     asio::awaitable<void> hear(asio::awaitable<void> listening, listening_holder who);
     asio::awaitable<void> ask_again(std::uint64_t seed);
+    struct crowd;
+    asio::awaitable<void> begin_crowd(std::uint64_t seed, nanoseconds until);
+    asio::awaitable<void> lock_again(std::shared_ptr<crowd> with, coetcd::multi_lock m);
+    asio::awaitable<void> acquire_again(std::shared_ptr<crowd> with);
+    asio::awaitable<void> lock_in_vain(std::shared_ptr<crowd> with);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
 
@@ -264,7 +275,8 @@ private:
     int mourners_ = 0; ///< Who wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
-    bool backwards_ = false; ///< The next who wants several locks names them so.
+    std::size_t most_waiting_ = 0; ///< In the client's lane, since it was empty.
+    bool backwards_ = false;       ///< The next who wants several locks names them so.
 };
 
 } // namespace sim

@@ -171,6 +171,7 @@ public:
     bool tells = true;                 ///< Else events are lost.
     std::function<bool()> loses_event; ///< Asked for each message of events, if set.
     std::set<std::string> forbidden;   ///< Keys that must not be put.
+    std::string forbidden_prefix;      ///< Likewise; empty for none.
     std::int64_t stale_by = 0;         ///< Reads show the store so many revisions ago.
     witness* told = nullptr;
 

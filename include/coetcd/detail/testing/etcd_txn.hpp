@@ -253,7 +253,8 @@ COETCD_DECL void etcd::check_put_shape(value request) {
 
 COETCD_DECL void etcd::check_put(value request, bool in_txn) const {
     const std::string key = request["key"].bytes();
-    if (forbidden.contains(key)) {
+    const bool below = !forbidden_prefix.empty() && key.starts_with(forbidden_prefix);
+    if (below || forbidden.contains(key)) {
         throw refusal{7, "etcdserver: permission denied"};
     }
     const lease_id with = request["lease"].number();
