@@ -270,11 +270,15 @@ auto lead(election& e, std::string value, Body body) {
 template<class Body>
 boost::asio::awaitable<void>
 lead(const client& c, std::string name, std::string value, Body body, lead_options how = {}) {
-    const auto kept = std::make_shared<Body>(std::move(body));
-    auto entry = [kept](const leadership& held) { return detail::start(*kept, held); };
-    using result = typename decltype(entry(std::declval<const leadership&>()))::value_type;
-    static_assert(std::is_void_v<result>, "the body of lead() returns awaitable<void>");
-    return detail::lead_terms(c, std::move(name), std::move(value), std::move(entry), how);
+    if constexpr (detail::require_body<Body, leadership>()) {
+        const auto kept = std::make_shared<Body>(std::move(body));
+        auto entry = [kept](const leadership& held) { return detail::start(*kept, held); };
+        using result = typename decltype(entry(std::declval<const leadership&>()))::value_type;
+        static_assert(std::is_void_v<result>, "the body of lead() returns awaitable<void>");
+        return detail::lead_terms(c, std::move(name), std::move(value), std::move(entry), how);
+    } else {
+        return {}; // so that nothing else is said of it
+    }
 }
 
 } // namespace coetcd

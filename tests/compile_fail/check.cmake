@@ -1,9 +1,12 @@
 # Compiles SOURCE, TWIN `compiles`: as it is; `fails`: with COETCD_SHOULD_FAIL. That must then fail
-# with what the file says in a line `// error: <regex>`. A line `// compiler: clang` is for errors
-# that g++ does not find.
+# with what the file says in a line `// error: <regex>`, and with so many errors as a line
+# `// errors: <count>` says, if there is one. A line `// compiler: clang` is for errors that g++
+# does not find.
 file(STRINGS "${SOURCE}" expected REGEX "^// error: ")
+file(STRINGS "${SOURCE}" count REGEX "^// errors: ")
 file(STRINGS "${SOURCE}" needs_clang REGEX "^// compiler: clang$")
 string(REGEX REPLACE "^// error: " "" expected "${expected}")
+string(REGEX REPLACE "^// errors: " "" count "${count}")
 if(NOT expected)
     message(FATAL_ERROR "${SOURCE} has no line '// error: <regex>'")
 endif()
@@ -33,4 +36,10 @@ elseif(NOT result)
     message(FATAL_ERROR "It compiles.")
 elseif(NOT output MATCHES "${expected}")
     message(FATAL_ERROR "It fails, but not with '${expected}':\n${output}")
+elseif(count)
+    string(REGEX MATCHALL ": error: " errors "${output}")
+    list(LENGTH errors found)
+    if(NOT found EQUAL count)
+        message(FATAL_ERROR "It fails with ${found} errors, not with ${count}:\n${output}")
+    endif()
 endif()

@@ -46,6 +46,31 @@ public:
 /// @throws error with `errc::not_owner` if it was given back, or with that of its loss.
 asio::awaitable<void> run_guarded(asio::any_io_executor home, std::shared_ptr<guarded_job> job);
 
+template<class T>
+inline constexpr bool is_awaitable = false;
+template<class T, class Executor>
+inline constexpr bool is_awaitable<asio::awaitable<T, Executor>> = true;
+
+/// Whether it can run under `Held`.
+template<class Body, class Held>
+constexpr bool is_body() {
+    if constexpr (std::is_invocable_v<Body&, const Held&>) {
+        return is_awaitable<std::invoke_result_t<Body&, const Held&>>;
+    } else if constexpr (std::is_invocable_v<Body&>) {
+        return is_awaitable<std::invoke_result_t<Body&>>;
+    } else {
+        return false;
+    }
+}
+/// Says so at compile time if not, once.
+template<class Body, class Held>
+constexpr bool require_body() {
+    static_assert(is_body<Body, Held>(),
+                  "the body is to be a coroutine, body() or body(const Held&), that returns a "
+                  "boost::asio::awaitable; Held is what the call takes, as coetcd::held_lock");
+    return is_body<Body, Held>();
+}
+
 /// What `body()`, or `body(held)` if that is what it takes, returns.
 template<class Body, class Held>
 auto start(Body& body, const Held& held) {
@@ -157,14 +182,18 @@ auto run_guarded(asio::any_io_executor home,
                  std::shared_ptr<ownership> (*owner_of)(const Held&),
                  Body body,
                  body_watch<Held> watch = {}) {
-    using job_type = guarded_body<Held, Held, Body>;
-    auto job =
-        std::make_shared<job_type>(std::move(lock), owner_of, std::move(watch), std::move(body));
-    auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
-    if constexpr (job_type::is_nothing) {
-        return running;
+    if constexpr (require_body<Body, Held>()) {
+        using job_type = guarded_body<Held, Held, Body>;
+        auto job = std::make_shared<job_type>(
+            std::move(lock), owner_of, std::move(watch), std::move(body));
+        auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
+        if constexpr (job_type::is_nothing) {
+            return running;
+        } else {
+            return value_of(std::move(running), std::move(job));
+        }
     } else {
-        return value_of(std::move(running), std::move(job));
+        return asio::awaitable<void>(); // so that nothing else is said of it
     }
 }
 
@@ -194,14 +223,18 @@ auto run_guarded_if(asio::any_io_executor home,
                     asio::awaitable<std::optional<Held>> lock,
                     std::shared_ptr<ownership> (*owner_of)(const Held&),
                     Body body) {
-    using job_type = guarded_body<Held, std::optional<Held>, Body>;
-    auto job =
-        std::make_shared<job_type>(std::move(lock), owner_of, body_watch<Held>(), std::move(body));
-    auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
-    if constexpr (job_type::is_nothing) {
-        return value_if_run(std::move(running), std::move(job));
+    if constexpr (require_body<Body, Held>()) {
+        using job_type = guarded_body<Held, std::optional<Held>, Body>;
+        auto job = std::make_shared<job_type>(
+            std::move(lock), owner_of, body_watch<Held>(), std::move(body));
+        auto running = run_guarded(std::move(home), std::shared_ptr<guarded_job>(job));
+        if constexpr (job_type::is_nothing) {
+            return value_if_run(std::move(running), std::move(job));
+        } else {
+            return value_if_any(std::move(running), std::move(job));
+        }
     } else {
-        return value_if_any(std::move(running), std::move(job));
+        return asio::awaitable<bool>(); // so that nothing else is said of it
     }
 }
 
