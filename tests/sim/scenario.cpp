@@ -74,6 +74,7 @@ outcome run(const plan& p) {
     const bool calm = clear && !forces; // nobody takes anything away from anybody
     const bool prompt = clear || above == sky::deaf || above == sky::robbed;
     s.judge.prompt = prompt;
+    s.calm_since = clear ? nanoseconds(0) : nanoseconds::max();
     s.sluggish = above == sky::sluggish;
     s.lingering = above == sky::deaf || above == sky::robbed;
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
@@ -82,6 +83,8 @@ outcome run(const plan& p) {
         s.delay.reset(); // all who use the lock have to have it, and an election has none
     }
     s.judge.tenure.delay = s.delay.value_or(std::chrono::milliseconds(0));
+    // Their locks have no options.
+    s.impatient = random && !s.crowded && !s.delay && chance(chance::derive(p.seed, 25)).one_in(6);
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;
@@ -234,6 +237,7 @@ outcome run(const plan& p) {
     // Nothing goes wrong any more: all must come to an end.
     w.heal();
     healed_at = w.now();
+    s.calm_since = std::min<nanoseconds>(s.calm_since, healed_at + world::longest_delay + 5s);
     const nanoseconds limit = w.now() + 3000s; // some sleep for 150 s, again and again
     while (more && !finished()) {
         more = step();

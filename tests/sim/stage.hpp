@@ -98,6 +98,9 @@ struct stage {
     bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
     bool asks = false;      ///< Many ask holders to give a lock back, and some holders listen.
     bool works = false;     ///< Something is done behind the gates.
+    bool impatient = false; ///< Several of one session wait, none of them for long.
+    /// From when on nothing goes wrong, nor is late for what went wrong before.
+    nanoseconds calm_since = nanoseconds::max();
     /// All who lock the first one wait so long after a holder that has vanished.
     std::optional<std::chrono::milliseconds> delay;
     bool reached = false;

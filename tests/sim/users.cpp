@@ -18,7 +18,7 @@ using coetcd::errc;
 void actor::start(int jobs, int rounds, bool sound_clock) {
     sound_clock_ = sound_clock;
     jobs_ = jobs;
-    s_.judge.rates.expect(*p_, jobs + 1);
+    s_.judge.rates.expect(*p_, s_.impatient ? 5 * jobs + 1 : jobs + 1);
     for (int i = 0; i != jobs; ++i) {
         auto at_end = [this](std::exception_ptr failure) {
             --jobs_;
@@ -219,6 +219,11 @@ asio::awaitable<void> actor::job(int rounds) {
     chance taste(s_.taste.next());
     for (int round = 0; round != rounds; ++round) {
         co_await have_session();
+        if (s_.impatient && taste.one_in(2)) {
+            std::string one = name_of(static_cast<int>(taste.below(2)) % s_.locks);
+            co_await wait_together(std::move(one), taste);
+            continue;
+        }
         const auto o = std::make_shared<operation>(*p_);
         const way how = static_cast<way>(taste.below(s_.elects ? all_ways : ways_of_locks));
         std::string name =
@@ -654,6 +659,65 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
     if (!taste.one_in(8)) { // else it goes with the mutex
         co_await unlock(v, m);
     }
+}
+
+asio::awaitable<void> actor::wait_together(std::string name, chance& taste) {
+    const nanoseconds patience = taste.skewed(100ms, 1500ms);
+    const nanoseconds apart = taste.one_in(2) ? nanoseconds(0) : taste.skewed(1us, 10ms);
+    const auto left = std::make_shared<int>(taste.between(2, 5));
+    for (int i = *left; i != 0; --i) {
+        const auto o = std::make_shared<operation>(*p_);
+        const nanoseconds use_for =
+            taste.one_in(3) ? taste.skewed(1s, 4s) : taste.skewed(0ms, 60ms);
+        auto at_end = [this, left](std::exception_ptr failure) {
+            --*left;
+            if (failure) {
+                fail("who has little patience", failure);
+            }
+        };
+        auto work = perform(o, wait_once(o, name, patience, use_for));
+        asio::co_spawn(p_->executor(), std::move(work), std::move(at_end));
+        if (apart.count() != 0) {
+            (void)co_await p_->sleep(apart);
+        }
+    }
+    while (*left != 0) {
+        (void)co_await p_->sleep(5ms);
+    }
+}
+
+asio::awaitable<void> actor::wait_once(std::shared_ptr<operation> o,
+                                       std::string name,
+                                       nanoseconds patience,
+                                       nanoseconds use_for) {
+    if (!session_) {
+        co_return;
+    }
+    const lease_id lease = session_->lease();
+    coetcd::mutex m(*session_, name);
+    visit v(*this, o, name, way::try_lock_for);
+    const nanoseconds began = s_.w.now();
+    const std::uint64_t pauses = p_->pauses;
+    bool taken = false;
+    try {
+        taken = co_await m.try_lock_for(patience);
+    } catch (const boost::system::system_error& e) {
+        if (e.code() == errc::timed_out && began >= s_.calm_since && p_->pauses == pauses) {
+            s_.w.fail("a patience that is over is called a failure, and nothing goes wrong");
+        }
+        if (e.code() == errc::lock_lost) {
+            s_.judge.lock_lost(lease, name, p_->repeated_calls != 0);
+        }
+        throw;
+    }
+    if (!taken) {
+        co_return;
+    }
+    must_own(m);
+    v.granted(m);
+    (void)co_await p_->sleep(use_for);
+    v.give_back();
+    co_await unlock(v, m);
 }
 
 /// As with_lock does it.

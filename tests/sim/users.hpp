@@ -151,6 +151,12 @@ private:
 
     asio::awaitable<void>
     take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+    /// Several of this session want one lock, none of them for long.
+    asio::awaitable<void> wait_together(std::string name, chance& taste);
+    asio::awaitable<void> wait_once(std::shared_ptr<operation> o,
+                                    std::string name,
+                                    nanoseconds patience,
+                                    nanoseconds use_for);
     asio::awaitable<void>
     take_under_guard(visit& v, coetcd::mutex& m, const std::string& name, chance& taste);
     /// Two answer for one ownership, and one of them lets go of it; or a body runs under it.

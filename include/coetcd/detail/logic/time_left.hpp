@@ -30,4 +30,15 @@ bool is_nearly_due(TimePoint then, TimePoint asked, TimePoint now) {
     return now >= then || time_left(then, now) < time_left(then, asked) / 10;
 }
 
+/// What a wait comes to whose patience is over: that others have it, or that etcd does not answer.
+/// @param told When etcd had last said how things are to anybody of ours who was before us.
+/// @param answer How long one of its answers may take.
+template<class TimePoint>
+bool others_have_it(TimePoint began,
+                    TimePoint told,
+                    TimePoint now,
+                    std::chrono::nanoseconds answer) {
+    return told >= began && time_left(told, now) > -answer;
+}
+
 } // namespace coetcd::detail::logic

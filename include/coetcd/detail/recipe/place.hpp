@@ -170,6 +170,8 @@ public:
     const logic::slot_table::giving_up& earlier() const { return earlier_; }
     /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
+    /// When etcd had last told one of this session before it how things are with these names.
+    time_point told() const { return turn_ ? turn_->told() : time_point::min(); }
     const logic::attempt_keys& keys() const { return keys_; }
 
     /// A request of ours, on its way.
@@ -370,6 +372,7 @@ private:
     // See place_enter.hpp.
 
     void on_turn() override;
+    time_point now() const override { return session->world.now(); }
     bool is_known() const override { return create_revision_ != 0; }
     void on_known() override {
         if (beginning_ == beginning::take_or_leave) { // others wait on, whoever is before them

@@ -71,6 +71,9 @@ inline void place::learn(const logic::standing& now) {
     using at = logic::standing::place;
     const bool known = is_known();
     create_revision_ = now.create_revision;
+    if (turn_) {
+        turn_->was_told();
+    }
     if (now.at == at::owner || now.at == at::behind || now.at == at::taken ||
         now.at == at::no_room || now.at == at::too_many) {
         for (std::size_t i = 0; turn_ && i != names.size(); ++i) {

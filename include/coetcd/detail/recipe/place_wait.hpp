@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/delay.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/recipe/missing_key.hpp>
 #include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
@@ -42,6 +43,7 @@ public:
                std::chrono::nanoseconds delay,
                asio::cancellation_state stop)
         : session_(std::move(w->session))
+        , began_(session_->world.now())
         , deadline_(deadline)
         , delay_(delay)
         , stop_(stop)
@@ -52,8 +54,8 @@ public:
     /// Waits until it is ours.
     /// @param value See `place::open`, as for `by`.
     /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
-    ///   place, or has told one to another coroutine of this session.
-    /// @throws error with `errc::timed_out` if the deadline came first, and we do not know why.
+    ///   place, or has told one to a coroutine of this session that was before us meanwhile.
+    /// @throws error with `errc::timed_out` if the deadline came first, and etcd does not answer.
     /// @param delay How long to wait after an owner that has vanished, if it left a note.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
@@ -145,7 +147,7 @@ private:
         }
         if (wait.now_) {
             taken = wait.grant();
-        } else if (!wait.refused_ && !wait.attempt_->is_behind_own()) {
+        } else if (!wait.refused_ && !wait.others_have_it()) {
             wait.throw_timed_out(how.patiently);
         }
         co_return taken;
@@ -206,7 +208,7 @@ private:
     }
 
     /// Before the first request, while others of this session are asking for themselves.
-    /// @returns Whether one of them waits.
+    /// @returns Whether one of them waits, or they take up all the time.
     asio::awaitable<bool> until_sent_or_behind() {
         while (!attempt_->entry() && is_in_time()) {
             if (attempt_->is_behind_own()) {
@@ -214,7 +216,7 @@ private:
             }
             (void)co_await attempt_->changed.wait(deadline_);
         }
-        co_return false;
+        co_return !attempt_->entry() && others_have_it();
     }
 
     /// Whether nobody else need be in the way: what this session was giving up may have been there.
@@ -370,6 +372,14 @@ private:
         return attempt_;
     }
 
+    /// Whether those of this session that were before us kept us, and not etcd.
+    bool others_have_it() const {
+        return logic::others_have_it(began_,
+                                     attempt_->told(),
+                                     session_->world.now(),
+                                     session_->owner->options.attempt_timeout);
+    }
+
     bool is(at where) const { return now_ && now_->at == where; }
     void learn() {
         refused_ =
@@ -404,6 +414,7 @@ private:
     }
 
     const std::shared_ptr<session_impl> session_;
+    const time_point began_;
     const time_point deadline_;
     const std::chrono::nanoseconds delay_;
     const asio::cancellation_state stop_; // of the coroutine that waits

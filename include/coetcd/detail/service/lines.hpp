@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/slots.hpp>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ class turn_taker {
 public:
     /// The turn has come; also, while it lasts, that there is a free slot again.
     virtual void on_turn() = 0;
+    virtual time_point now() const = 0;
     /// Whether etcd has told it a place, so that those behind it know that somebody is there.
     virtual bool is_known() const { return false; }
     /// Somebody before it has become known.
@@ -42,6 +44,9 @@ public:
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
         bool was_full = false; ///< Likewise: the next one has to wait.
+        /// When etcd had last told one of them how things are with this name: it said so then, or
+        /// one with a place went.
+        time_point told = time_point::min();
         bool idle = false;
         std::list<std::string>::iterator place; ///< Among the idle ones.
     };
@@ -115,6 +120,14 @@ public:
             return first != this && first->taker_.is_known();
         });
     }
+    /// Etcd has told how things are with these names.
+    void was_told() {
+        for (joined& j : joined_) {
+            j.of->told = taker_.now();
+        }
+    }
+    /// When etcd had last told that to anybody before it.
+    time_point told() const { return has_come() ? told_ : told_in_lines(); }
     /// Tells those behind it that it is known.
     void tell_behind() const {
         for (const joined& j : joined_) {
@@ -150,6 +163,9 @@ private:
             }
             j.waits = false;
             const bool was_first = j.of->queue.front() == this;
+            if (taker_.is_known()) {
+                j.of->told = taker_.now();
+            }
             j.of->queue.erase(j.place);
             if (was_first && !j.of->queue.empty()) {
                 next.push_back(j.of->queue.front());
@@ -157,9 +173,17 @@ private:
         }
         for (turn* t : next) {
             if (t->has_come()) {
+                t->told_ = t->told_in_lines();
                 t->taker_.on_turn();
             }
         }
+    }
+    time_point told_in_lines() const {
+        time_point last = is_behind_known() ? taker_.now() : time_point::min();
+        for (const joined& j : joined_) {
+            last = std::max(last, j.of->told);
+        }
+        return last;
     }
     bool shares(const line& l) const {
         return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
@@ -170,6 +194,7 @@ private:
     lines& lines_;
     turn_taker& taker_;
     std::vector<joined> joined_;
+    time_point told_ = time_point::min(); // to those before it, when its turn came
 };
 
 inline bool lines::is_free_here(const std::string& name, bool shares) const {

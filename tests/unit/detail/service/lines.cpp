@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/service/lines.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@ using namespace coetcd::detail;
 namespace {
 
 using names = std::vector<std::string>;
+
+int seconds_now = 0; ///< Seconds.
 
 /// Somebody in line; counts what he is told.
 class waiter final : public turn_taker {
@@ -27,11 +30,20 @@ public:
     void pass_on() { turn_->pass_on(); }
     void share() { turn_->share(); }
     void leave() { turn_.reset(); }
+    void was_told() { turn_->was_told(); }
+    /// When etcd had last told one before it something; -1 if it never has.
+    int told_at() const {
+        const time_point last = turn_->told();
+        return last == time_point::min()
+                   ? -1
+                   : static_cast<int>(last.time_since_epoch() / std::chrono::seconds(1));
+    }
     int told = 0;
     bool known = false;
 
 private:
     void on_turn() override { ++told; }
+    time_point now() const override { return time_point(std::chrono::seconds(seconds_now)); }
     bool is_known() const override { return known; }
     std::optional<lines::turn> turn_;
 };
@@ -95,6 +107,33 @@ TEST_CASE("who leaves the middle of a line is nobody's turn", "[service][lines]"
     first.leave();
     CHECK(third.told == 1);
     CHECK(third.has_come());
+}
+
+TEST_CASE("a line remembers when etcd has last told one of it how things are", "[service][lines]") {
+    lines all;
+    seconds_now = 1;
+    waiter first(all, {"a"});
+    waiter second(all, {"a", "b"});
+    waiter other(all, {"c"});
+    CHECK(first.told_at() == -1);
+    CHECK(second.told_at() == -1);
+    seconds_now = 2;
+    first.was_told(); // that it has no place yet, say
+    seconds_now = 3;
+    CHECK(second.told_at() == 2);
+    CHECK(first.told_at() == -1); // before it nobody is
+    CHECK(other.told_at() == -1);
+    first.known = true; // as long as it stands there it is known how things are
+    CHECK(second.told_at() == 3);
+    seconds_now = 5;
+    CHECK(second.told_at() == 5);
+    first.leave();
+    seconds_now = 7;
+    CHECK(second.told_at() == 5);
+    waiter last(all, {"b"});
+    CHECK(last.told_at() == -1);
+    second.leave(); // of whom nothing is known
+    CHECK(last.told_at() == -1);
 }
 
 TEST_CASE("a turn in several lines has come when it is the first of all", "[service][lines]") {
