@@ -101,7 +101,7 @@ TEST_CASE("whoever takes over in the request of one without a delay leaves a not
     CHECK(w.etcd->keys.at("m.own").value == a.key());
     auto next = w.start(b.lock());
     w.env->pass(50ms);
-    w.etcd->erase(a.key());
+    w.etcd->revoke(one.lease());
     w.env->pass(2900ms);
     CHECK_FALSE(next.ended());
     w.env->pass(200ms);
@@ -118,11 +118,13 @@ TEST_CASE("after a holder that has vanished the next one waits", "[delay]") {
     SECTION("its lease is gone") {
         w.etcd->revoke(one.lease());
     }
-    SECTION("its key is deleted") {
+    SECTION("its key is deleted, and it does not know") {
         w.etcd->erase(a.key());
-    }
-    SECTION("it is ended by force") {
-        CHECK(w.await(coetcd::force_unlock(client, "m", token)));
+        w.env->decide = [lease = std::to_string(one.lease())](const call_request& r) {
+            scripted_env::fate f;
+            f.arrives = r.body.find(lease) == r.body.npos; // a look follows a renewal
+            return f;
+        };
     }
     SECTION("its session is closed under it") {
         w.await(one.close());
@@ -136,6 +138,78 @@ TEST_CASE("after a holder that has vanished the next one waits", "[delay]") {
     CHECK(w.etcd->keys.at("m.own").value == b.key());
     CHECK(w.await(b.unlock()));
     CHECK_FALSE(w.etcd->keys.contains("m.own"));
+}
+
+TEST_CASE("a holder that notices the end of its key takes its note away, and nobody waits for it",
+          "[delay]") {
+    for (const bool watches : {false, true}) {
+        for (const bool forced : {false, true}) {
+            for (const bool awaited : {false, true}) {
+                INFO("watches " << watches << " forced " << forced << " awaited " << awaited);
+                delayed all;
+                auto& [w, client, one, two, a, b] = all;
+                coetcd::mutex held(one, "m", {.delay = 3s, .watch_while_held = watches});
+                w.await(held.lock());
+                const auto token = held.fencing_token();
+                const std::string key = held.key();
+                std::optional<support::background<void>> waiting;
+                if (awaited) {
+                    waiting.emplace(w.start(b.lock()));
+                }
+                w.env->pass(500ms);
+                if (forced) {
+                    REQUIRE(w.await(coetcd::force_unlock(client, "m", token)));
+                } else {
+                    w.etcd->erase(key);
+                }
+                while (held.owns_lock()) {
+                    w.env->pass(1ms);
+                }
+                w.env->pass(30ms);
+                if (awaited) {
+                    REQUIRE(waiting->ended());
+                    waiting->get();
+                    REQUIRE(w.etcd->keys.at("m.own").value == b.key());
+                    REQUIRE_FALSE(w.await(held.unlock()));
+                    REQUIRE(w.etcd->keys.at("m.own").value == b.key());
+                    REQUIRE(w.await(b.unlock()));
+                }
+                REQUIRE_FALSE(w.etcd->keys.contains("m.own"));
+                REQUIRE_FALSE(w.await(held.unlock()));
+                REQUIRE(w.await(held.try_lock())); // with another epoch
+                REQUIRE(w.await(held.unlock()));
+                w.env->pass(1s);
+                REQUIRE(w.etcd->under("m/").empty());
+                REQUIRE_FALSE(w.etcd->keys.contains("m.own"));
+            }
+        }
+    }
+}
+
+TEST_CASE("a holder that notices the end of its key as it gives it back takes its note away",
+          "[delay]") {
+    for (const bool loses_answer : {false, true}) {
+        delayed all;
+        auto& [w, client, one, two, a, b] = all;
+        w.await(a.lock());
+        auto waiting = w.start(b.lock());
+        w.env->pass(500ms);
+        w.etcd->erase(a.key());
+        if (loses_answer) {
+            support::lose_answer(w, support::is_release);
+        }
+        auto unlocking = w.start(a.unlock());
+        w.env->pass(1s);
+        REQUIRE(waiting.ended());
+        waiting.get();
+        if (!loses_answer) {
+            REQUIRE_FALSE(unlocking.get());
+        }
+        REQUIRE(w.await(b.unlock()));
+        w.env->pass(1s);
+        REQUIRE(w.etcd->under("m/").empty());
+        REQUIRE_FALSE(w.etcd->keys.contains("m.own"));
+    }
 }
 
 TEST_CASE("the note of who has vanished counts for those who come later", "[delay]") {
@@ -289,11 +363,8 @@ TEST_CASE("who gives up waiting for the owner that it was itself leaves that one
     auto& [w, client, one, two, a, b] = all;
     w.await(b.lock());
     const std::string key = b.key();
-    w.etcd->erase(key); // as by hand
-    w.env->pass(30s);
-    REQUIRE_FALSE(b.owns_lock());
-    REQUIRE(w.etcd->keys.at("m.own").value == key);
-    REQUIRE_FALSE(w.await(b.unlock()));
+    REQUIRE(w.await(b.unlock()));
+    (void)w.await(client.put("m.own", key)); // of a life that has vanished
     auto locking = w.start(b.lock());
     w.env->pass(1s);
     REQUIRE(w.etcd->under("m/") == std::vector<std::string>{key}); // the same one again

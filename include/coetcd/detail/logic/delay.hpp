@@ -4,6 +4,7 @@
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,6 +38,29 @@ inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std
         }
     }
     return t;
+}
+
+/// Reads our key and the note, while one waits for its time to be over.
+inline txn look_at_note(const attempt_keys& a) {
+    const claim& c = a.claims.front();
+    return txn()
+        .then(op::range(c.keys.front(), transactions::keys_only()))
+        .then(op::range(c.note_key, transactions::keys_only()));
+}
+
+/// Whether that wait is over before its time: our key is gone, or the note is no longer that one.
+/// An answer from before says nothing.
+inline bool has_note_moved(const txn_response& response,
+                           const attempt_keys& a,
+                           std::int64_t create_revision,
+                           std::int64_t seen) {
+    const claim& c = a.claims.front();
+    if (is_gone(response.header, answers::range_at(response, 0), c.keys.front(), create_revision)) {
+        return true;
+    }
+    const range_response& note = answers::range_at(response, 1);
+    const bool same = !note.kvs.empty() && note.kvs.front().mod_revision == seen;
+    return response.header.revision >= std::max(seen, create_revision) && !same;
 }
 
 /// What the answer means: `owner`, `gone`, or `queued`, if somebody has changed the note.

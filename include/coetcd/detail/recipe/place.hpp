@@ -239,9 +239,9 @@ public:
     }
     void on_missing() override {
         const auto self = shared_from_this(); // those who are told may let go of it
-        const bool more = held_by().size() > 1;
+        const bool stays = unresolved_ || has_note() || held_by().size() > 1;
         holds_ = false;
-        if (!std::exchange(missing_, true) && (unresolved_ || more)) {
+        if (!std::exchange(missing_, true) && stays) {
             leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
         tell_loss();
@@ -334,6 +334,9 @@ private:
 
     /// What an orphaned lease holds is for whoever adopts it; not what was given back before.
     bool is_for_heir() const { return session->reason() == session_end::orphaned; }
+
+    /// Whether it leaves a note, which goes with it.
+    bool has_note() const { return !keys_.claims.front().note_key.empty(); }
 
     std::string leaving_title() const { return title() + ", " + recipe_.giving_back + ": "; }
 

@@ -39,7 +39,7 @@ inline asio::awaitable<bool> place::release() {
 }
 
 inline void place::keep_apart(lane_part& part) const {
-    if (!keys_.claims.front().note_key.empty()) {
+    if (has_note()) {
         part.puts = names;
     }
 }
@@ -85,7 +85,8 @@ inline void place::send_leave() {
             continue;
         }
         l.life = create_revision_;
-        l.bumps = unresolved_ || create_revision_ == 0;
+        // A note goes with the life that left it, or with the epoch.
+        l.bumps = unresolved_ || create_revision_ == 0 || (missing_ && has_note());
         send(l);
     }
 }
@@ -180,7 +181,9 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& 
                     : logic::after_leaving(part->response, self->what_of(l), l.life, l.bumps);
             // If an answer was lost, it may have been our own first copy that deleted them.
             l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
-            if (done.over) {
+            // Else somebody has deleted it before, and its note is still there.
+            const bool with_note = part->response.succeeded || (self->inherited_ && l.bumps);
+            if (done.over && (with_note || !self->has_note())) {
                 self->given_up(l, done.epoch);
                 self->changed.notify_all();
                 co_return;

@@ -306,27 +306,29 @@ private:
         return how == vigil::end::moved;
     }
 
-    /// An owner before us has vanished: give it the time that our user wants it to have.
+    /// An owner before us has vanished: give it the time that our user wants it to have, unless it
+    /// is there after all, and takes its note away.
     /// @returns False if the deadline came first.
     asio::awaitable<bool> until_delay_is_over() {
         refused_ = true; // the lock is not to be had
         const time_point due = after(session_->world.now(), delay_);
         const std::int64_t revision = attempt_->create_revision();
-        vigil own(session_, attempt_->changed); // meanwhile somebody may delete our key
-        own.watch(attempt_->key(), revision, time_point::min());
-        std::function<txn()> look = [this] {
-            return txn().then(op::range(attempt_->key(), logic::transactions::keys_only()));
-        };
-        std::function<bool(const txn_response&)> gone = [this, revision](const txn_response& r) {
-            const range_response& read = logic::answers::range_at(r, 0);
-            return logic::is_gone(r.header, read, attempt_->key(), revision);
-        };
-        auto wait = own.until_moved(std::move(look), std::move(gone), std::min(due, deadline_));
+        const std::int64_t note = now_->note;
+        // Meanwhile the owner may take its note away, and somebody may delete our key.
+        vigil both(session_, attempt_->changed);
+        both.watch(attempt_->keys().claims.front().note_key, note, told_);
+        both.watch_later(attempt_->held_by(), told_);
+        std::function<txn()> look = [this] { return logic::look_at_note(attempt_->keys()); };
+        std::function<bool(const txn_response&)> moved =
+            [this, revision, note](const txn_response& r) {
+                return logic::has_note_moved(r, attempt_->keys(), revision, note);
+            };
+        auto wait = both.until_moved(std::move(look), std::move(moved), std::min(due, deadline_));
         const vigil::end how = co_await std::move(wait);
         attempt_->require_session();
         if (how == vigil::end::failed) {
-            trouble_ = own.failure_text;
-            fail(own.failure);
+            trouble_ = both.failure_text;
+            fail(both.failure);
         }
         co_return how == vigil::end::moved || session_->world.now() >= due;
     }

@@ -197,3 +197,32 @@ TEST_CASE("after the delay our note takes the place of the one that was seen", "
     CHECK(after(answer(true, {put})).create_revision == 40);
     CHECK_THROWS_AS(after(answer(false, {})), coetcd::error);
 }
+
+TEST_CASE("the delay is over before its time with the note, or with our key", "[logic][delay]") {
+    const txn t = look_at_note(with_note);
+    REQUIRE(t.success.size() == 2);
+    CHECK(std::get<range_request>(t.success[0]).range.key == k);
+    CHECK(std::get<range_request>(t.success[1]).range.key == "m.own");
+    const op_response ours = found({kv(k, 40)});
+    struct {
+        const char* what;
+        std::int64_t revision;
+        op_response key;
+        op_response note;
+        bool moved;
+    } const rows[] = {
+        {"both are there", 50, ours, found({kv("m.own", 20, 30)}), false},
+        {"the note is gone", 50, ours, none, true},
+        {"it is another one", 50, ours, found({kv("m.own", 20, 45)}), true},
+        {"our key is gone", 50, none, found({kv("m.own", 20, 30)}), true},
+        {"neither is there, in a state from before", 39, none, none, false},
+        {"the note is not, in a state from before", 39, ours, none, false},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        txn_response r = answer(true, {row.key, row.note});
+        r.header.revision = row.revision;
+        CHECK(has_note_moved(r, with_note, 40, 30) == row.moved);
+    }
+    CHECK_THROWS_AS(has_note_moved(answer(true, {ours}), with_note, 40, 30), coetcd::error);
+}
