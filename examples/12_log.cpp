@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -19,19 +22,19 @@ double ms(std::chrono::nanoseconds time) {
     return std::chrono::duration<double, std::milli>(time).count();
 }
 
-/// Writes a line for what an operator wants to know: failures, and whatever ends.
+/// Writes a line for what an operator wants to know: failures, and whatever ends. For one thread.
 class logger final : public coetcd::observer {
 public:
     void on_request(const coetcd::request_report& r) override {
-        if (r.outcome) {
-            std::clog << "etcd: " << r.rpc << " at " << r.endpoint << " failed after "
-                      << ms(r.latency) << " ms, attempt " << r.attempt + 1 << ": "
-                      << r.outcome.message() << '\n';
-        }
+        note(r.endpoint, std::string(r.rpc) + " failed", r.outcome);
     }
     void on_connection(const coetcd::connection_report& r) override {
-        std::clog << "etcd: " << r.endpoint << ": connection " << coetcd::to_string(r.what);
-        std::clog << (r.reason ? ": " + r.reason.message() : std::string()) << '\n';
+        if (r.what == coetcd::connection_report::failed) {
+            note(r.endpoint, "no connection", r.reason);
+        } else {
+            std::clog << "etcd: " << r.endpoint << ": connection " << coetcd::to_string(r.what)
+                      << '\n';
+        }
     }
     void on_session_end(const coetcd::session_report& r) override {
         std::clog << "etcd: session " << std::hex << r.lease << std::dec
@@ -45,6 +48,22 @@ public:
         std::clog << "etcd: " << (r.lost ? "LOST" : "gave back") << " lock " << r.name << " after "
                   << ms(r.held) << " ms\n";
     }
+
+private:
+    /// Of an endpoint that fails and fails: the first time, and at the end how often.
+    void note(std::string_view endpoint, const std::string& what, coetcd::error_code outcome) {
+        long& failures = failures_[std::string(endpoint)];
+        if (outcome && ++failures == 1) {
+            std::clog << "etcd: " << endpoint << ": " << what << ": " << outcome.message() << '\n';
+        }
+        const long ended = outcome ? 0 : std::exchange(failures, 0);
+        if (ended > 1) {
+            std::clog << "etcd: " << endpoint << ": answers again, after " << ended
+                      << " failures\n";
+        }
+    }
+
+    std::map<std::string, long> failures_; // of each endpoint, in a row
 };
 
 asio::awaitable<void> run(std::string url) {

@@ -54,7 +54,9 @@ struct renewal_report {
     /// nearer it was to being lost. In health it is more than half of the ttl; of a ttl of 1 s,
     /// about 0.4 s.
     std::chrono::nanoseconds margin;
-    error_code outcome; ///< Clear: it was renewed, or is known to be gone.
+    /// Clear: it was renewed, or is known to be gone, or its session was ended meanwhile by this
+    /// program.
+    error_code outcome;
 };
 
 /// A session has ended, for whatever reason.
@@ -77,8 +79,9 @@ struct lock_wait_report {
 struct lock_hold_report {
     std::string_view name;
     std::chrono::nanoseconds held;
-    bool lost; ///< Not given back by its holder: the session was lost, the key was deleted, or
-               ///< `max_hold` was over.
+    /// Not given back by its holder: the session was lost, the key was deleted, or `max_hold` was
+    /// over. A session that its own program closes or orphans is not lost.
+    bool lost;
 };
 
 /// A stream of watches was opened, or has ended.
@@ -93,6 +96,11 @@ struct watch_stream_report {
 /// All functions are called on the client's executor, in the midst of the library's work: they must
 /// not throw, not block, and not use the client; they may post. One observer may serve several
 /// clients; if these run on several threads, all of the threads call it.
+///
+/// They are called for as long as the client's work in the background goes on. It outlives the last
+/// handle by what is left to do: places in queues are deleted, leases revoked, connections closed;
+/// without etcd, by some seconds. That work owns the observer: the end of its last `shared_ptr` is
+/// the end of the reports. Its destructor tells you, or a `weak_ptr` that has expired.
 class observer {
 public:
     virtual ~observer() = default;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -258,6 +260,97 @@ TEST_CASE("an observer is told of a lock that is given up with its mutex", "[obs
     }
     REQUIRE(w.seen->holds.size() == 2);
     CHECK(w.seen->holds[1].lost);
+}
+
+TEST_CASE("an observer is held for as long as it may be told something, and no longer",
+          "[observer]") {
+    struct counter final : coetcd::observer {
+        counter(std::size_t& r, bool& e)
+            : reports(r)
+            , ended(e) {}
+        ~counter() override { ended = true; }
+        void on_request(const coetcd::request_report&) override { ++reports; }
+        void on_session_end(const coetcd::session_report&) override { ++reports; }
+        void on_lock_hold(const coetcd::lock_hold_report&) override { ++reports; }
+        std::size_t& reports;
+        bool& ended;
+    };
+    for (const bool away : {false, true}) {
+        world w;
+        std::size_t reports = 0;
+        bool ended = false;
+        {
+            coetcd::client_options options;
+            options.observer = std::make_shared<counter>(reports, ended);
+            const coetcd::client c = w.client(options);
+            const coetcd::session s = w.await(coetcd::session::open(c, 6s));
+            coetcd::mutex a(s, "a");
+            w.await(a.lock());
+            if (away) {
+                w.env->decide = [](const call_request&) {
+                    scripted_env::fate f;
+                    f.arrives = false;
+                    return f;
+                };
+            }
+        }
+        const std::size_t before = reports;
+        CHECK_FALSE(ended); // the lease is being revoked
+        const auto began = w.env->now();
+        while (!ended && w.env->now() < began + 60s) {
+            w.env->pass(1ms);
+        }
+        CHECK(ended);
+        CHECK(reports > before); // it was told of that, too
+        CHECK(w.env->now() - began < 30s);
+    }
+}
+
+TEST_CASE("what goes with a session that its own program ends is not lost", "[observer]") {
+    observed w;
+    std::optional<coetcd::session> s = w.open();
+    coetcd::mutex a(*s, "a");
+    w.await(a.lock());
+    bool lost = false;
+    SECTION("it is closed") {
+        w.await(s->close());
+    }
+    SECTION("it is destroyed") {
+        s.reset();
+    }
+    SECTION("it is orphaned") {
+        (void)s->orphan();
+    }
+    SECTION("it is closed, and was lost before without anybody's notice") {
+        w.env->stall(10s);
+        s.reset();
+        lost = true;
+    }
+    w.env->pass(20ms);
+    REQUIRE(w.seen->holds.size() == 1);
+    CHECK(w.seen->holds[0].lost == lost);
+}
+
+TEST_CASE("a renewal that the end of its session overtakes has not failed", "[observer]") {
+    for (const bool closed : {false, true}) {
+        observed w;
+        coetcd::session s = w.open();
+        w.env->decide = [](const call_request& r) {
+            scripted_env::fate f;
+            f.answered = r.way != coetcd::detail::lane::renewal;
+            return f;
+        };
+        const std::size_t before = w.env->calls.size();
+        while (w.env->calls.size() == before) {
+            w.env->pass(1ms);
+        }
+        if (closed) {
+            w.await(s.close());
+        }
+        w.env->pass(2s);
+        REQUIRE_FALSE(w.seen->renewals.empty());
+        CHECK(bool(w.seen->renewals[0].outcome) != closed);
+    }
 }
 
 TEST_CASE("an observer is told of the stream of watches", "[observer]") {

@@ -296,9 +296,7 @@ public:
         holds_ = false;
         const bool was_held = phase_ == phase::held;
         if (was_held) {
-            // Without a look at the session that might end it here and now.
-            report_end(missing_ || session->reason() != session_end::none ||
-                       session->world.now() >= std::min(session->certain_until(), held_until()));
+            report_end();
             session->look_away(*this);
         }
         if ((phase_ == phase::entered || was_held) && !(was_held && stays)) {
@@ -398,15 +396,17 @@ private:
 
     void tell_loss() {
         lost_ = true;
-        report_end(true);
+        report_end();
         losses.tell();
     }
 
-    /// Tells the observer, once.
-    void report_end(bool lost) {
+    /// Tells the observer, once. Without a look at the session that might end it here and now.
+    void report_end() {
         const auto& observer = session->owner->options.observer;
         if (granted_ && observer) {
-            observer->on_lock_hold({names.front(), session->world.now() - *granted_, lost});
+            const bool late = now() >= std::min(session->certain_until(), held_until());
+            const bool lost = missing_ || late || session->is_taken_away();
+            observer->on_lock_hold({names.front(), now() - *granted_, lost});
         }
         granted_.reset();
     }

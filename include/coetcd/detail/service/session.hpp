@@ -102,10 +102,17 @@ public:
         }
         return reason_ == session_end::none;
     }
+    /// Whether it has ended, as its own program wanted it to.
+    bool is_ended_by_us() const {
+        const session_end why = reason_;
+        return why == session_end::closed || why == session_end::orphaned;
+    }
+    /// Whether it has ended otherwise.
+    bool is_taken_away() const { return reason_ != session_end::none && !is_ended_by_us(); }
     /// What those are told who counted on it, now that it has ended. Begins with `who`.
     error loss(const std::string& who) const {
-        const bool by_us = reason_ == session_end::closed || reason_ == session_end::orphaned;
-        return {by_us ? errc::session_closed : errc::session_lost, who + ": " + describe(reason_)};
+        return {is_ended_by_us() ? errc::session_closed : errc::session_lost,
+                who + ": " + describe(reason_)};
     }
     /// @throws error as `loss`.
     void require_alive(const std::string& who) {
@@ -246,7 +253,9 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
-        observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, a.ec});
+        // What we have ended need not be renewed.
+        const error_code outcome = self->is_ended_by_us() ? error_code() : a.ec;
+        observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, outcome});
     }
     if (a.ec && sent < self->last_sent_) {
         co_return true; // a later one has succeeded
