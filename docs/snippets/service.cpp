@@ -159,7 +159,12 @@ asio::awaitable<void> service_short_call(coetcd::client client) {
 
 std::string service_health(const coetcd::session_keeper& sessions) {
     const std::optional<coetcd::error> trouble = sessions.trouble();
-    return trouble ? std::string("503 ") + trouble->what() : "200 well";
+    if (trouble) {
+        return std::string("503 ") + trouble->what();
+    }
+    const std::shared_ptr<const coetcd::session> session = sessions.current();
+    const bool well = session && session->state() == coetcd::session_state::active;
+    return well ? "200 well" : "200 degraded: renewals fail";
 }
 
 asio::awaitable<void> service_lead(coetcd::client client) {

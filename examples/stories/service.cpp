@@ -2,7 +2,7 @@
 // each order, one leader among the instances, metrics, and an orderly end on SIGTERM or SIGINT.
 //
 //     POST /orders/42   ships an order once, however many requests for it arrive at the same time
-//     GET  /health      200 if there is a session, else 503, and why not
+//     GET  /health      200 if there is a session, and whether its renewals fail; else 503, and why
 //     GET  /metrics     numbers
 //
 // While etcd is away requests wait for as long as their patience lasts; the service keeps running.
@@ -102,8 +102,12 @@ private:
         const std::string target(r.target());
         if (target == "/health") {
             const std::optional<coetcd::error> trouble = sessions_.trouble();
-            co_return trouble ? web::reply(status::service_unavailable, trouble->what())
-                              : web::reply(status::ok, "well");
+            if (trouble) {
+                co_return web::reply(status::service_unavailable, trouble->what());
+            }
+            const std::shared_ptr<const coetcd::session> session = sessions_.current();
+            const bool well = session && session->state() == coetcd::session_state::active;
+            co_return web::reply(status::ok, well ? "well" : "degraded: renewals fail");
         }
         if (target == "/metrics") {
             co_return web::reply(status::ok, metrics_->text());

@@ -106,9 +106,10 @@ public:
     boost::asio::awaitable<std::shared_ptr<const session>>
     wait_changed(std::shared_ptr<const session> seen = {}) const;
 
-    /// Why there is no session now: what `wait_live` would throw if its patience was over. For
-    /// logs and health checks; no I/O.
-    /// @returns Nothing if there is a session.
+    /// Why there is no session now: what `wait_live` would throw if its patience was over; from the
+    /// first attempt to open one on, and not from its end. For logs and health checks; no I/O.
+    /// @returns Nothing if there is a session. Its renewals may fail at the moment, and nothing be
+    ///   lost yet: then its `state` is `session_state::suspect`, and `remaining` says for how long.
     std::optional<error> trouble() const;
 
     /// Ends the session and revokes its lease, and opens no more. One round trip; none if there is

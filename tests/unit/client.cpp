@@ -395,6 +395,31 @@ TEST_CASE("each attempt of a login has the time of an attempt", "[client][auth]"
     }
 }
 
+TEST_CASE("a call that has no login in time says why, as one that needs none", "[client][auth]") {
+    for (const bool silent : {false, true}) {
+        for (const auto patience : {100ms, 5000ms, 7000ms}) { // the login's end is not awaited
+            INFO("silent " << silent << " patience " << patience.count());
+            world w;
+            coetcd::client_options o;
+            o.insecure_plain_text_credentials = true;
+            o.credentials = coetcd::credentials("root", "secret");
+            w.env->decide = [silent](const call_request&) {
+                scripted_env::fate f;
+                f.refused = !silent;
+                f.arrives = !silent;
+                return f;
+            };
+            const coetcd::client client = w.client(o).with_timeout(patience);
+            auto getting = w.start(client.get("k"));
+            w.env->pass(patience + 10ms);
+            CHECK(getting.code() == (silent ? errc::timed_out : errc::unavailable));
+            CHECK_THROWS_WITH(getting.get(), support::contains("http://etcd:2379"));
+            CHECK_THROWS_WITH(getting.get(),
+                              support::contains(silent ? "no answer" : "Connection refused"));
+        }
+    }
+}
+
 TEST_CASE("members are learned, and looked at, where each answer takes long", "[client]") {
     world w;
     coetcd::client_options o;

@@ -263,6 +263,45 @@ TEST_CASE("wait_live() waits for a session with patience", "[session_keeper]") {
     }
 }
 
+TEST_CASE("a keeper knows why there is no session from the first moment", "[session_keeper]") {
+    for (const bool logs_in : {false, true}) {
+        for (const bool silent : {false, true}) {
+            INFO("logs in " << logs_in << " silent " << silent);
+            world w;
+            coetcd::client_options options;
+            if (logs_in) {
+                options.credentials.emplace("root", std::string("secret"));
+                options.insecure_plain_text_credentials = true;
+            }
+            w.env->decide = [silent](const call_request&) {
+                scripted_env::fate f;
+                f.refused = !silent;
+                f.arrives = !silent;
+                return f;
+            };
+            const coetcd::client client = w.client(options);
+            const session_keeper keeper(client);
+            const std::string cause = silent ? "no answer" : "Connection refused";
+            const std::string asked = logs_in ? "authenticate: " : "lease_grant: ";
+            auto waiting = w.start(keeper.wait_live(200ms));
+            for (const auto later : {1ms, 999ms, 3000ms, 4000ms, 10000ms}) {
+                w.env->pass(later);
+                const std::string text = keeper.trouble().value().what();
+                REQUIRE_THAT(text, support::contains("no session: "));
+                REQUIRE_THAT(text, support::contains(asked));
+                REQUIRE_THAT(text, support::contains(cause));
+                REQUIRE_THAT(text, support::contains("http://etcd:2379"));
+                // What is to be done is said once.
+                const std::size_t advice = text.find("check ");
+                REQUIRE(advice != text.npos);
+                REQUIRE(text.find("check ", advice + 1) == text.npos);
+                REQUIRE(text.find("secret") == text.npos);
+            }
+            REQUIRE_THROWS_WITH(waiting.get(), support::contains(cause));
+        }
+    }
+}
+
 TEST_CASE("a waiter is told at once what will hardly pass by itself", "[session_keeper]") {
     bool refuses = true;
     world w;

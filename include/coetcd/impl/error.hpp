@@ -20,8 +20,9 @@ struct coetcd_category_impl final : boost::system::error_category {
     std::string message(int value) const override {
         switch (static_cast<errc>(value)) {
         case errc::timed_out:
-            return "timed out: nothing was changed; check that etcd has a leader, or allow more "
-                   "time";
+            return "timed out: nothing was changed; check the endpoints and that etcd has a "
+                   "leader, "
+                   "or allow more time";
         case errc::unavailable:
             return "no etcd endpoint could be reached; check the endpoints and the network";
         case errc::outcome_unknown:

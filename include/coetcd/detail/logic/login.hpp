@@ -76,11 +76,19 @@ public:
     TimePoint not_before() const { return running_ ? TimePoint::max() : not_before_; }
 
     const std::string& token() const { return token_; }
-    std::uint64_t number() const { return number_; }       ///< Of the token.
-    const error_code& failure() const { return failure_; } ///< Of the last login, if it failed.
+    std::uint64_t number() const { return number_; } ///< Of the token.
+    /// Of the last login, if it failed; or of the one under way, so far.
+    const error_code& failure() const { return failure_; }
     const std::string& text() const { return text_; }
 
     void begin() { running_ = true; }
+    /// What has become of the login under way so far: what those are told who cannot wait for its
+    /// end.
+    void tried(const error_code& ec, std::string text) {
+        const bool late = ec == errc::timed_out || ec == server_errc::deadline_exceeded;
+        failure_ = late ? errc::timed_out : errc::unavailable;
+        text_ = std::move(text);
+    }
     /// @param token Empty if etcd needs none.
     void succeeded(std::string token, TimePoint now, std::uint64_t random) {
         end(now, random);

@@ -24,8 +24,14 @@ public:
     void opened() {
         failures_ = 0;
         failure_.reset();
+        trouble_.clear();
     }
-    void failed(const error& how) { failure_ = how; }
+    void failed(const error& how) {
+        failure_ = how;
+        trouble_.clear();
+    }
+    /// What keeps the attempt that is under way from its end, so far.
+    void tried(const std::string& how) { trouble_ = how; }
     void lost(session_end why) { end_ = why; }
 
     /// How long to wait before the next attempt.
@@ -44,17 +50,19 @@ public:
         }
         std::string text = "no session: ";
         if (failure_) {
-            text += "the last attempt to open one failed: ";
+            // What is to be done, the code of the whole says.
+            text += "the last attempt to open one failed: " + words_of(*failure_);
             if (failure_->code() == errc::outcome_unknown) { // nothing that anybody sees
-                text += words_of(*failure_) + "; a lease that it may have left is given back";
-            } else {
-                text += failure_->what();
+                text += "; a lease that it may have left is given back";
             }
         } else if (end_ != session_end::none) {
             text += std::string("the last one was lost (") + describe(end_) +
                     "), the next one is not open yet";
         } else {
             text += "the first one is not open yet";
+        }
+        if (!failure_ && !trouble_.empty()) {
+            text += ": " + trouble_;
         }
         return {errc::timed_out, text};
     }
@@ -64,6 +72,7 @@ private:
     const std::chrono::milliseconds most_;
     unsigned failures_ = 0;               // and losses, since a session was opened
     std::optional<error> failure_;        // of the last attempt
+    std::string trouble_;                 // with the one under way
     session_end end_ = session_end::none; // of the last session
 };
 

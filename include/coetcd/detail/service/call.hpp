@@ -32,6 +32,10 @@ struct when {
     /// Whether anybody still wants it; null if that is certain. Must outlive the call.
     const std::function<bool()>* wanted = nullptr;
 
+    /// Told what keeps it from its end: of the first attempt when it begins, of each one that
+    /// fails. Null: nobody is. Must outlive the call.
+    const std::function<void(const std::string& how)>* tried = nullptr;
+
     /// Whether no further attempt is to be made.
     bool is_over(time_point now) const { return now >= deadline || (wanted && !(*wanted)()); }
 

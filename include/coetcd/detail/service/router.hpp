@@ -112,6 +112,9 @@ public:
             request.patience = how.attempt_timeout;
             request.way = how.way;
             request.token = who.token;
+            if (tries.made() == 0 && !login_.failure()) { // which tells more
+                tell(what, how, errc::timed_out, "no answer yet, on " + where.text());
+            }
             const reply r = co_await env_->call(std::move(request));
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
@@ -121,6 +124,9 @@ public:
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), choice_.size(), places);
             learn_from(end, where, r.by, who.number);
+            if (end.code) {
+                tell(what, how, tries.code(), tries.text());
+            }
             if (next == step::succeed) {
                 result.sent = now;
                 result.by = where;
@@ -175,6 +181,9 @@ public:
                 spawn(*env_, std::move(logging_in));
                 continue; // it may be over already
             }
+            if (how.tried && login_.failure()) {
+                (*how.tried)(login_.text());
+            }
             const counted waits(awaiting_login_);
             (void)co_await login_changed_.wait(std::min(how.deadline, login_.not_before()));
         }
@@ -222,6 +231,16 @@ private:
                                            static_cast<unsigned>(attempt),
                                            env_->now() - sent,
                                            outcome});
+        }
+    }
+
+    /// What keeps a request from its end, for whoever waits for it and has to give up before.
+    void tell(rpc what, const when& how, const error_code& ec, const std::string& why) {
+        if (what == rpc::authenticate) {
+            login_.tried(ec, std::string(name(what)) + ": " + why);
+            login_changed_.notify_all();
+        } else if (how.tried) {
+            (*how.tried)(std::string(name(what)) + ": " + why);
         }
     }
 

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -71,8 +72,12 @@ public:
     session_impl& operator=(const session_impl&) = delete;
 
     /// @param timeout Of this call, and of those that are made through the session.
+    /// @param tried See `when`.
     static asio::awaitable<std::shared_ptr<session_impl>>
-    open(std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, session_options options);
+    open(std::shared_ptr<client_impl> c,
+         std::chrono::nanoseconds timeout,
+         session_options options,
+         const std::function<void(const std::string&)>* tried = nullptr);
     /// Null if there is no such lease.
     static asio::awaitable<std::shared_ptr<session_impl>> adopt(std::shared_ptr<client_impl> c,
                                                                 std::chrono::nanoseconds timeout,
@@ -384,8 +389,11 @@ inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session
     }
 }
 
-inline asio::awaitable<std::shared_ptr<session_impl>> session_impl::open(
-    std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, session_options options) {
+inline asio::awaitable<std::shared_ptr<session_impl>>
+session_impl::open(std::shared_ptr<client_impl> c,
+                   std::chrono::nanoseconds timeout,
+                   session_options options,
+                   const std::function<void(const std::string&)>* tried) {
     // Until the session exists, whatever ends this gives back the lease that may have been granted.
     struct grant_guard {
         std::shared_ptr<client_impl> client;
@@ -398,7 +406,8 @@ inline asio::awaitable<std::shared_ptr<session_impl>> session_impl::open(
         }
     };
     grant_guard guard{c, 0};
-    const when how = c->within(timeout);
+    when how = c->within(timeout);
+    how.tried = tried;
     guard.pending = true;
     outcome<lease_grant_response> granted;
     try {

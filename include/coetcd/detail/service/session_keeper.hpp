@@ -13,9 +13,11 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace coetcd::detail {
@@ -203,10 +205,13 @@ private:
 
     static asio::awaitable<void> keep(std::shared_ptr<session_keeper_impl> self) {
         notifier nobody(self->world);
+        const std::function<void(const std::string&)> tried = [&k = *self](const std::string& how) {
+            k.note([&] { k.openings_.tried(how); });
+        };
         while (!self->stopped()) {
             std::shared_ptr<session_impl> now;
             try {
-                now = co_await session_impl::open(self->owner, self->timeout_, self->each_);
+                now = co_await session_impl::open(self->owner, self->timeout_, self->each_, &tried);
             } catch (const error& e) {
                 self->note([&] { self->openings_.failed(e); });
             }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/logic/login.hpp>
 
+#include <boost/asio/error.hpp>
+
 #include <chrono>
 #include <string>
 
@@ -117,6 +119,27 @@ TEST_CASE("that nobody answered is no refusal", "[logic][login]") {
     CHECK(s.next(start) == step::wait);
     CHECK(s.failure() == errc::unavailable);
     CHECK(s.next(s.not_before()) == step::log_in);
+}
+
+TEST_CASE("who cannot wait for a login is told what has become of it so far", "[logic][login]") {
+    state s(true);
+    s.begin();
+    CHECK_FALSE(s.failure());
+    s.tried(errc::timed_out, "no answer yet");
+    CHECK(s.failure() == errc::timed_out);
+    s.tried(boost::asio::error::connection_refused, "refused");
+    CHECK(s.failure() == errc::unavailable); // as a call says it that needs no login
+    CHECK(s.text() == "refused");
+    CHECK(s.next(start) == step::wait);
+    s.succeeded("one", start, 0);
+    CHECK_FALSE(s.failure());
+    CHECK(s.text().empty());
+    // It says nothing of the password.
+    s.rejected(1);
+    s.begin();
+    s.tried(server_errc::deadline_exceeded, "late");
+    CHECK(s.failure() == errc::timed_out);
+    CHECK(s.next(start + 1h) == step::wait);
 }
 
 TEST_CASE("etcd says in several ways that it wants a token", "[logic][login]") {

@@ -4,6 +4,7 @@
 #include <boost/asio/error.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -64,10 +65,15 @@ TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening
         const error told = r.told();
         CHECK(told.code() == (row.may_pass ? error_code(errc::timed_out) : row.failure));
         CHECK_THAT(told.what(), support::contains("this is why"));
-        // Not of what may have been applied: that was a lease, and nobody has it.
-        const bool doubtful = row.failure == errc::outcome_unknown;
+        // Once what is to be done, and not of what may have been applied: that was a lease, and
+        // nobody has it.
         const std::string what = told.what();
-        CHECK((what.find(row.failure.message()) == what.npos) == doubtful);
+        const std::size_t advice = what.find(told.code().message());
+        CHECK(advice != what.npos);
+        CHECK(what.find(told.code().message(), advice + 1) == what.npos);
+        if (row.failure != told.code()) {
+            CHECK(what.find(row.failure.message()) == what.npos);
+        }
         const bool nothing = what.find("nothing was changed") != what.npos;
         const bool maybe = what.find("may have been applied") != what.npos;
         CHECK_FALSE((nothing && maybe));
@@ -76,6 +82,24 @@ TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening
         CHECK(r.may_pass());
         CHECK_THAT(r.told().what(), !support::contains("this is why"));
     }
+}
+
+TEST_CASE("what a waiter is told has the cause before the first attempt is over",
+          "[logic][reopening]") {
+    reopening r(1ms, 1ms);
+    r.tried("lease_grant: refused");
+    CHECK(r.may_pass());
+    CHECK_THAT(r.told().what(), support::contains("not open yet: lease_grant: refused"));
+    r.failed(error(errc::unavailable, "this is why"));
+    CHECK_THAT(r.told().what(), !support::contains("lease_grant: refused"));
+    r.tried("lease_grant: refused"); // the next one: the last one tells more
+    CHECK_THAT(r.told().what(), support::contains("this is why"));
+    r.opened();
+    r.lost(session_end::expired);
+    CHECK_THAT(r.told().what(), !support::contains("refused"));
+    r.tried("lease_grant: refused");
+    CHECK_THAT(r.told().what(), support::contains("refused"));
+    CHECK_THAT(r.told().what(), support::contains(describe(session_end::expired)));
 }
 
 TEST_CASE("what a waiter is told is also that nothing has failed", "[logic][reopening]") {
