@@ -175,15 +175,14 @@ public:
     /// Leads if nobody does, and nobody waits. One round trip; none if this session leads, or
     /// campaigns; two if it is still resigning: it waits for the end of that. A term from `resume`
     /// counts as another session's. See `mutex::try_lock`.
-    /// @returns Nothing if somebody does. Nothing is left in etcd.
+    /// @returns Nothing if somebody does. No key is left in etcd then.
     /// @throws error Also as `mutex::try_lock`.
     boost::asio::awaitable<std::optional<leadership>> try_campaign(std::string value);
 
     /// As `campaign`, for at most `patience`; if that is not positive, as `try_campaign`.
-    /// @returns Nothing if others lead: etcd has given us a place behind theirs, or another
-    ///   coroutine of this session is before us.
-    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
-    ///   in etcd in either case, and the session lives on.
+    /// @returns Nothing if others lead, as `mutex::try_lock_for` says.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then, likewise. The
+    ///   session lives on in either case, and what `mutex::lock` leaves is all that is left.
     boost::asio::awaitable<std::optional<leadership>>
     campaign_for(std::string value, std::chrono::nanoseconds patience);
 

@@ -220,24 +220,29 @@ public:
     /// `terminal`, at once. Our place in the queue is deleted in the background, until etcd
     /// answers. The session is given up only if etcd itself refuses, twice in a row, or if
     /// deletions failed for a whole ttl while renewals succeeded, so that no key of ours is left to
-    /// block others. The same holds for every other end without the lock. A lock that is granted in
-    /// the very moment of the cancellation is given back: after `lock() || timer` it is held only
-    /// if the timer has not won. So it is with `try_lock` and the others.
+    /// block others. At most two keys that begin with `<name>.` stay behind a fault or a
+    /// cancellation; they block nobody, and go with the lease. The same holds for every other end
+    /// without the lock. A lock that is granted in the very moment of the cancellation is given
+    /// back: after `lock() || timer` it is held only if the timer has not won. So it is with
+    /// `try_lock` and the others.
     boost::asio::awaitable<void> lock();
 
     /// Takes the lock if it is free right now. One round trip; none if this session has it, or
     /// waits for it. If the session is still giving it back it waits for the end of that: two. A
     /// hold from `resume` counts as another session's, until etcd has confirmed its end.
-    /// @returns False if it is held, or waited for. Nothing is left in etcd.
+    /// @returns False if it is held, or waited for. No key is left in etcd then. After an exception
+    ///   or a cancellation, what `lock` leaves.
     /// @throws error Also as `client`, if no endpoint answers in time, and with `errc::timed_out`
     ///   if what the session gives back is not confirmed by then.
     boost::asio::awaitable<bool> try_lock();
 
     /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.
-    /// @returns False if the lock was not acquired by then, because others have it: etcd has given
-    ///   us a place behind theirs, or another coroutine of this session is before us.
-    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
-    ///   in etcd in either case, and the session lives on.
+    /// @returns False if the lock was not acquired by then, because others have it: etcd has told
+    ///   so to us, or has answered a coroutine of this session that was before us meanwhile.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then: neither us nor
+    ///   anybody of this session before us, or none for `client_options::attempt_timeout` at the
+    ///   end. In either case our place in the queue is deleted, the session lives on, and what
+    ///   `lock` leaves is all that is left in etcd.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.

@@ -177,23 +177,23 @@ public:
     ///   lowered while we wait, as soon as we learn of it. With `errc::lock_lost` if somebody else
     ///   deleted our place in the queue; else see above.
     /// @par Cancellation
-    /// `terminal`, at once. As `mutex::lock`: nothing is left in etcd, and permits that are granted
-    /// in that very moment are given back.
+    /// `terminal`, at once. As `mutex::lock`, also in what is left in etcd; permits that are
+    /// granted in that very moment are given back.
     boost::asio::awaitable<permit> acquire(std::int64_t n = 1);
 
     /// Takes `n` permits if there is room right now, and nobody waits. One round trip, two if there
     /// is no room; none if this session has a waiter. If there is no room while this session is
     /// still giving permits back it waits for the end of that: up to four. Concurrent requests may
     /// keep each other out if there is not room for all of them.
-    /// @returns Nothing if there is no room, or somebody waits. Nothing is left in etcd.
+    /// @returns Nothing if there is no room, or somebody waits.
     /// @throws error As `acquire`; also as `client`, if no endpoint answers in time, and with
     ///   `errc::timed_out` if what the session gives back is not confirmed by then.
     boost::asio::awaitable<std::optional<permit>> try_acquire(std::int64_t n = 1);
 
     /// As `acquire`, for at most `patience`; if that is not positive, as `try_acquire`.
     /// @returns Nothing if there was no room by then, or others were before us.
-    /// @throws error Also with `errc::timed_out` if etcd has not answered by then. Nothing is left
-    ///   in etcd in either case, and the session lives on.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then, as
+    ///   `mutex::try_lock_for` says. The session lives on in either case.
     boost::asio::awaitable<std::optional<permit>> acquire_for(std::int64_t n,
                                                               std::chrono::nanoseconds patience);
 

@@ -154,7 +154,7 @@ auto with_lock(const session_keeper& keeper, std::string name, Body body) {
 /// @returns An optional of what `body` returns, empty if others have the lock; for a `body` that
 ///   returns nothing, whether it ran.
 /// @throws error Also with `errc::timed_out` if by then there is no session, or etcd has not
-///   answered about the lock. `body` has not begun, and nothing is left in etcd.
+///   answered about the lock: see `mutex::try_lock_for`. `body` has not begun.
 template<class Body>
 auto with_lock_for(const session_keeper& keeper,
                    std::string name,
