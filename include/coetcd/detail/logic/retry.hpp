@@ -47,6 +47,9 @@ inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = f
 /// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.
 /// The endpoint does not lead to an etcd that serves us, whatever it says; another one may.
 inline verdict judge_foreign(const wire::status& s) {
+    if (s.too_large) {
+        return {effect::none, false, false};
+    }
     switch (s.code) {
     case server_errc::invalid_argument:
     case server_errc::permission_denied:

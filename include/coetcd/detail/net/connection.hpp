@@ -4,6 +4,7 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
@@ -20,12 +21,18 @@ struct limits {
     std::size_t body = 4 * 1024 * 1024; ///< Of a whole answer, or of one message of a stream.
 };
 
+/// Whether the other end ended a connection without more words.
+inline bool is_hang_up(const error_code& ec) {
+    return ec == asio::error::eof || ec == asio::error::connection_reset ||
+           ec == asio::error::broken_pipe || ec == asio::error::connection_aborted;
+}
+
 /// One connection to an endpoint, plain or secure: for requests one after the other, or for one
 /// that stays open. After any failure it is of no further use. Outlives its operations.
 class connection {
 public:
     virtual ~connection() = default;
-    /// Sends one request and reads the whole answer.
+    /// Sends one request and reads the whole answer, also one that comes before the request is out.
     virtual asio::awaitable<reply> exchange(std::string request) = 0;
     /// Whether `exchange` may be called again.
     virtual bool reusable() const = 0;

@@ -147,12 +147,6 @@ inline std::string pool_key(const logic::endpoint& to, lane way) {
     return to.text();
 }
 
-/// Whether a server ended a connection without more words.
-inline bool is_hang_up(const error_code& ec) {
-    return ec == asio::error::eof || ec == asio::error::connection_reset ||
-           ec == asio::error::broken_pipe;
-}
-
 inline void close(tcp::socket& socket) {
     error_code ignored;
     socket.close(ignored);
@@ -173,7 +167,11 @@ public:
     asio::awaitable<error_code> send(std::string bytes, time_point deadline) {
         watchdog limit(executor_, deadline, [this] { close(); });
         const error_code ec = co_await connection_->write(std::move(bytes));
-        co_return limit.fired() ? error_code(errc::timed_out) : ec;
+        if (limit.fired()) {
+            co_return error_code(errc::timed_out);
+        }
+        // What the server has said before that is still to be read, and tells more.
+        co_return is_hang_up(ec) ? error_code() : ec;
     }
     asio::awaitable<reply> read() override {
         reply r = co_await connection_->read_line();
@@ -347,7 +345,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         result.ec = errc::timed_out;
         result.text.clear();
         silent_since_ = is_new ? silent_since_ : std::max(silent_since_, sent);
-    } else if (is_new && !request.to.tls && detail_env::is_hang_up(result.ec)) {
+    } else if (is_new && !request.to.tls && is_hang_up(result.ec) && result.text.empty()) {
         // So does etcd, when it wants TLS.
         result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/secret.hpp>
@@ -24,6 +25,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -54,19 +56,33 @@ template<class Stream>
 class http_connection : public connection {
 public:
     http_connection(Stream connected, limits most)
-        : stream_(std::move(connected))
+        : stream_(std::make_shared<Stream>(std::move(connected)))
         , buffer_(most.header + read_size)
         , limits_(most) {}
 
-    Stream& next_layer() { return stream_; }
+    ~http_connection() override { close(); } // what is being sent holds the stream
+
+    Stream& next_layer() { return *stream_; }
 
     asio::awaitable<reply> exchange(std::string request) override {
-        const wipe_at_end no_trace(request); // it may hold a password, or a token
         reusable_ = false;
         reply result;
         result.sent = true;
-        result.ec = co_await send(asio::buffer(request));
-        if (result.ec) {
+        const auto out = std::make_shared<outgoing>(std::move(request));
+        send_at_once(*out);
+        if (out->unsent().size() > at_once) {
+            // A server may answer before it has all of it, and read no more.
+            spawn(
+                stream_->get_executor(), send(stream_, out), {}, [s = stream_, out](auto failure) {
+                    if (failure) { // a lack of memory
+                        out->ended(*s, asio::error::no_memory);
+                    }
+                });
+        } else {
+            co_await send(stream_, out);
+        }
+        if (out->ec && !is_hang_up(out->ec)) {
+            result.ec = out->ec;
             co_return result;
         }
         do {
@@ -84,7 +100,12 @@ public:
                     }
                 }
                 if (ec) {
-                    result.ec = translate(ec);
+                    ec = translate(ec);
+                    const bool tells = !is_hang_up(ec) && ec != asio::error::operation_aborted;
+                    result.ec = out->ec && !tells ? out->ec : ec;
+                    if (is_hang_up(result.ec) && out->unsent().size() != 0) {
+                        result.text = "closed before it had all of the request";
+                    }
                     if (parser.is_header_done() || ec == http::error::body_limit) {
                         result.status = parser.get().result_int();
                     }
@@ -94,8 +115,12 @@ public:
             result.status = parser.get().result_int();
             result.body = std::move(parser.get().body());
             // Bytes that nobody asked for would be taken for the answer to the next request.
-            reusable_ = !is_interim(result.status) && parser.keep_alive() && buffer_.size() == 0;
+            reusable_ = !is_interim(result.status) && parser.keep_alive() && buffer_.size() == 0 &&
+                        out->unsent().size() == 0;
         } while (is_interim(result.status));
+        if (out->unsent().size() != 0) {
+            close(); // the rest is of no use
+        }
         co_return result;
     }
 
@@ -105,12 +130,15 @@ public:
     bool is_quiet() override {
         char byte = 0;
         error_code ec;
-        const std::size_t n = stream_.read_some(asio::buffer(&byte, 1), ec);
+        const std::size_t n = stream_->read_some(asio::buffer(&byte, 1), ec);
         return n == 0 && (ec == asio::error::would_block || ec == asio::error::try_again);
     }
 
     asio::awaitable<error_code> write(std::string bytes) override {
-        co_return co_await send(asio::buffer(bytes));
+        const auto out = std::make_shared<outgoing>(std::move(bytes));
+        send_at_once(*out);
+        co_await send(stream_, out);
+        co_return out->ec;
     }
 
     asio::awaitable<reply> read_line() override {
@@ -140,17 +168,40 @@ public:
 
     std::uint64_t received() const override { return received_; }
 
-    void close() override {
-        auto& socket = beast::get_lowest_layer(stream_);
+    void close() override { close(*stream_); }
+
+private:
+    static constexpr std::size_t read_size = 16 * 1024;
+    /// What is sent before the answer is awaited: so much can be under way.
+    static constexpr std::size_t at_once = 16 * 1024;
+
+    /// A request, or a part of one, that is being sent.
+    struct outgoing {
+        explicit outgoing(std::string all)
+            : text(std::move(all)) {}
+
+        asio::const_buffer unsent() const { return asio::buffer(text) + taken; }
+        void ended(Stream& by, const error_code& how) {
+            ec = how;
+            if (ec && !is_hang_up(ec)) {
+                close(by); // else what the server has said before is still to be read
+            }
+        }
+
+        std::string text;
+        const wipe_at_end no_trace{text}; // it may hold a password, or a token
+        std::size_t taken = 0;
+        error_code ec;
+    };
+
+    static void close(Stream& of) {
+        auto& socket = beast::get_lowest_layer(of);
         // Under Wine, to close it alone does not end what is being sent.
         if constexpr (error_code ignored; requires { socket.cancel(ignored); }) {
             socket.cancel(ignored);
         }
         beast::close_socket(socket);
     }
-
-private:
-    static constexpr std::size_t read_size = 16 * 1024;
 
     /// A notice that comes before the answer, and has no body.
     static bool is_interim(unsigned status) { return status / 100 == 1 && status != 101; }
@@ -170,20 +221,23 @@ private:
         return parsed;
     }
 
-    /// Writes all of it. A socket has room for a request as a rule, and takes it without a wait.
-    asio::awaitable<error_code> send(asio::const_buffer bytes) {
-        error_code ec;
+    /// A socket has room for a request as a rule, and takes it without a wait.
+    void send_at_once(outgoing& out) {
         if constexpr (std::is_same_v<Stream, asio::ip::tcp::socket>) { // it does not block
-            bytes += stream_.write_some(bytes, ec);
-            if (ec == asio::error::would_block || ec == asio::error::try_again) {
-                ec = {};
+            out.taken += stream_->write_some(out.unsent(), out.ec);
+            if (out.ec == asio::error::would_block || out.ec == asio::error::try_again) {
+                out.ec = {};
             }
         }
-        if (!ec && bytes.size() != 0) {
-            co_await asio::async_write(
-                stream_, bytes, asio::redirect_error(asio::use_awaitable, ec));
+    }
+    /// Writes the rest.
+    static asio::awaitable<void> send(std::shared_ptr<Stream> by, std::shared_ptr<outgoing> out) {
+        if (!out->ec && out->unsent().size() != 0) {
+            error_code ec;
+            out->taken += co_await asio::async_write(
+                *by, out->unsent(), asio::redirect_error(asio::use_awaitable, ec));
+            out->ended(*by, ec);
         }
-        co_return ec;
     }
 
     /// Reads what there is into the buffer.
@@ -195,7 +249,7 @@ private:
         const std::size_t room = std::min(read_size, buffer_.max_size() - buffer_.size());
         const auto space = buffer_.prepare(room);
         const std::size_t n =
-            co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, ec));
+            co_await stream_->async_read_some(space, asio::redirect_error(asio::use_awaitable, ec));
         buffer_.commit(n);
         received_ += n;
         co_return ec;
@@ -235,8 +289,8 @@ private:
         co_return translate(ec);
     }
 
-    Stream stream_;
-    beast::flat_buffer buffer_; // read, and not parsed yet
+    const std::shared_ptr<Stream> stream_; // also of what is still being sent at the end
+    beast::flat_buffer buffer_;            // read, and not parsed yet
     const limits limits_;
     bool reusable_ = true;
     std::uint64_t received_ = 0;

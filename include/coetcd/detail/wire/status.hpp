@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace coetcd::detail::wire {
 
@@ -18,6 +19,8 @@ struct status {
     server_errc code;
     std::string message;  ///< Printable.
     bool foreign = false; ///< Not in etcd's words: something else answered, perhaps before it.
+    /// Of a foreign one: the request is larger than it lets through.
+    bool too_large = false;
 };
 
 /// What an HTTP status means where the body does not say it.
@@ -28,12 +31,12 @@ inline server_errc to_server_errc(unsigned http_status) {
     case 307:
     case 308:
     case 411:
-    case 413:
     case 415:
     case 421:
     case 431:
         return server_errc::failed_precondition;
     case 400:
+    case 413: // as etcd says of a request that is too large
         return server_errc::invalid_argument;
     case 401:
         return server_errc::unauthenticated;
@@ -107,17 +110,24 @@ inline status decode_status(unsigned http_status, std::string_view body) {
         if (auto result = to_status(json->root())) {
             if (result->foreign) {
                 result->code = to_server_errc(http_status);
+                result->too_large = http_status == 413;
             }
             return *std::move(result);
         }
     }
     constexpr std::string_view space = " \t\r\n";
     const auto first = body.find_first_not_of(space);
-    if (first == body.npos) {
-        return {to_server_errc(http_status), "HTTP status " + std::to_string(http_status), true};
+    const bool empty = first == body.npos;
+    const bool too_large = http_status == 413;
+    std::string message;
+    if (empty || too_large) {
+        message = "HTTP status " + std::to_string(http_status) + (empty ? "" : ": ");
     }
-    body = body.substr(first, body.find_last_not_of(space) - first + 1);
-    return {to_server_errc(http_status), printable(body), !refuses_common_name(body)};
+    if (!empty) {
+        body = body.substr(first, body.find_last_not_of(space) - first + 1);
+        message += printable(body);
+    }
+    return {to_server_errc(http_status), std::move(message), !refuses_common_name(body), too_large};
 }
 
 /// Reads why etcd ended one watch of a stream.

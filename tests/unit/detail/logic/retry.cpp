@@ -160,6 +160,14 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
     CHECK_FALSE(v.blame);
 }
 
+TEST_CASE("a request that something else finds too large was not passed on, nor will be",
+          "[logic][retry]") {
+    const verdict v = judge(wire::decode_status(413, "too large"));
+    CHECK(v.left == effect::none);
+    CHECK_FALSE(v.transient);
+    CHECK_FALSE(v.blame);
+}
+
 TEST_CASE("what is too large is etcd's only in the body of what it has to say", "[logic][retry]") {
     CHECK(transport_code(errc::too_large, 200, true) == errc::too_large);
     CHECK(transport_code(errc::too_large, 200, false) == errc::protocol_error);

@@ -634,8 +634,7 @@ asio::awaitable<reply> call_with_all_filters_open(std::shared_ptr<default_env> e
 
 TEST_CASE("sec.smuggling: who lets weaker cancellations through leaves no connection behind",
           "[net][default_env][cancellation]") {
-    // `async_write` pays no heed to a `total` one, and goes on until the deadline; so no part of a
-    // request is ever left on a connection that is used again.
+    // Whatever part of a request was sent, it is never left on a connection that is used again.
     const auto how = GENERATE(asio::cancellation_type::total, asio::cancellation_type::partial);
     const bool writing = GENERATE(true, false);
     run_test([&]() -> asio::awaitable<void> {
@@ -647,9 +646,8 @@ TEST_CASE("sec.smuggling: who lets weaker cancellations through leaves no connec
         }
         background<reply> call(w.env, call_with_all_filters_open(w.env, std::move(request)));
         const std::shared_ptr<peer> server = co_await w.accept();
-        if (!writing) {
-            (void)co_await server->read_until(request_end);
-        }
+        const std::string begun = writing ? "\r\n\r\n" : request_end;
+        (void)co_await server->read_until(begun);
         call.cancel(how);
         co_await call.done();
         bool failed = false;
@@ -969,6 +967,56 @@ TEST_CASE("sec.token.plain_http: what must stay here goes to no name that leads 
     });
 }
 
+TEST_CASE("an answer that comes before all of the request was sent is read", "[net][default_env]") {
+    const bool closes = GENERATE(true, false);
+    run_test([&]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request request = w.request(20s, rpc::put);
+        request.body.assign(std::size_t{32} * 1024 * 1024, ' '); // more than sockets take
+        const time_point start = w.env->now();
+        background<reply> call(w.env, w.env->call(std::move(request)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until("\r\n\r\n");
+        co_await server->send(page("413 Payload Too Large", "too large"));
+        if (closes) {
+            server->close(); // most was not read: it is a reset
+        }
+        co_await call.done();
+        const reply r = call.take();
+        CHECK_FALSE(r.ec);
+        CHECK(r.status == 413);
+        CHECK(r.body == "too large");
+        CHECK(w.env->now() - start < 10s);
+        background<reply> next(w.env, w.env->call(w.request()));
+        const std::shared_ptr<peer> fresh = co_await w.accept(); // another connection
+        co_await fresh->answer("{}");
+        co_await next.done();
+        CHECK_FALSE(next.take().ec);
+    });
+}
+
+TEST_CASE("a request that was cut off is not taken for a lack of TLS", "[net][default_env]") {
+    const bool large = GENERATE(true, false);
+    run_test([&]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request request = w.request(20s, rpc::put);
+        if (large) {
+            request.body.assign(std::size_t{32} * 1024 * 1024, ' ');
+        }
+        background<reply> call(w.env, w.env->call(std::move(request)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until("\r\n\r\n");
+        server->close();
+        co_await call.done();
+        const reply r = call.take();
+        CHECK(r.ec);
+        CHECK(r.sent);
+        CHECK_THAT(r.text, support::contains(large ? "before it had all" : "write https://"));
+    });
+}
+
 #ifndef _WIN32
 TEST_CASE("a socket is never one of a program that is started", "[net][default_env]") {
     const auto open_now = [] {
@@ -1090,6 +1138,29 @@ TEST_CASE("a stream may be opened with a request that is complete", "[net][defau
         opened.opened->close();
         const bool closed = co_await server->closes();
         CHECK(closed);
+    });
+}
+
+TEST_CASE("a stream whose beginning is refused early tells so", "[net][default_env][stream]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        call_request request = w.request(30s, rpc::watch);
+        request.body.assign(std::size_t{32} * 1024 * 1024, ' '); // more than sockets take
+        background<open_result> opening(w.env, w.env->open(std::move(request)));
+        const std::shared_ptr<peer> server = co_await w.accept();
+        (void)co_await server->read_until("\r\n\r\n");
+        co_await server->send(page("413 Payload Too Large", "too large"));
+        server->close(); // most was not read: it is a reset
+        co_await opening.done();
+        const open_result opened = opening.take();
+        CHECK_FALSE(opened.ec);
+        REQUIRE(opened.opened);
+        const reply r = co_await opened.opened->read();
+        CHECK_FALSE(r.ec);
+        CHECK(r.status == 413);
+        CHECK(r.body == "too large");
+        CHECK(r.by == loopback::loopback());
     });
 }
 
