@@ -104,7 +104,8 @@ public:
     /// next one is tried. The wait for one of our connections does not count; to make one does.
     /// Must be positive.
     std::chrono::milliseconds attempt_timeout{2000};
-    /// Maximum time to connect, including name lookup. Must be positive.
+    /// Maximum time to connect, including name lookup, for all addresses of the name together. Must
+    /// be positive.
     std::chrono::milliseconds connect_timeout{1000};
     /// Maximum connections per endpoint for calls; further calls queue, and go to another endpoint
     /// if this one answers none of them for as long as `attempt_timeout`. Renewals of sessions,

@@ -4,6 +4,8 @@
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
 
+#include <boost/system/errc.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -35,13 +37,21 @@ inline error_code transport_code(const error_code& ec, unsigned http_status, boo
     return foreign ? make_error_code(errc::protocol_error) : ec;
 }
 
+/// Whether this process, or its machine, lacks what a connection takes. No endpoint is at fault.
+inline bool is_lack(const error_code& ec) {
+    using namespace boost::system::errc;
+    return ec == too_many_files_open || ec == too_many_files_open_in_system ||
+           ec == no_buffer_space || ec == not_enough_memory;
+}
+
 /// Judges an attempt that got no complete answer.
 /// @param crowded Requests of our own were in its way, and no fault of the endpoint's.
 inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = false) {
     // An answer that cannot be read says nothing about what the server did. One that is too large
     // may be true: see `attempts`.
     const bool transient = ec != errc::too_large;
-    return {sent ? effect::unresolved : effect::none, transient, transient && !crowded};
+    return {
+        sent ? effect::unresolved : effect::none, transient, transient && !crowded && !is_lack(ec)};
 }
 
 /// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.

@@ -6,10 +6,10 @@
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
+#include <coetcd/detail/net/dialer.hpp>
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/http_request.hpp>
 #include <coetcd/detail/net/pool.hpp>
-#include <coetcd/detail/net/resolver.hpp>
 #include <coetcd/detail/net/system.hpp>
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/observer.hpp>
@@ -31,17 +31,22 @@
 
 namespace coetcd::detail::net {
 
-/// What the default env is told by `client_options`.
-struct net_options {
-    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
-    std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
-    limits most;
-    std::shared_ptr<const tls_context> tls; ///< For https; null: such endpoints are refused.
-    /// What goes over http is secret: it must not leave this machine.
-    bool plain_stays_here = false;
-    lookup_function lookup; ///< For names of hosts; empty: as the system does it.
-    std::shared_ptr<coetcd::observer> observer;
-};
+namespace detail_env {
+
+/// The connections for calls to one endpoint.
+inline std::string pool_key(const logic::endpoint& to, lane way) {
+    switch (way) {
+    case lane::renewal:
+        return to.text() + " renewal";
+    case lane::locks:
+        return to.text() + " locks";
+    case lane::shared:
+        break;
+    }
+    return to.text();
+}
+
+} // namespace detail_env
 
 /// The real world: the machine's clock, timers and random device, and TCP.
 class default_env final : public env {
@@ -50,7 +55,7 @@ public:
         : home_(std::move(ex))
         , executor_(home_.get())
         , options_(std::move(options))
-        , resolver_(*this, options_.lookup)
+        , dialer_(*this, options_)
         , pool_(*this) {}
 
     asio::any_io_executor executor() const override { return executor_; }
@@ -87,16 +92,13 @@ private:
     }
 
     asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
-    asio::awaitable<connect_result> make_connection(logic::endpoint to, time_point deadline);
-    asio::awaitable<connect_result>
-    connect_to(tcp::endpoint address, logic::endpoint to, time_point deadline);
     /// Tells the observer how a connection was made, and later of its end.
     void report(const std::string& endpoint, time_point began, const connect_result& made) const;
 
     const home_executor home_;
     const asio::any_io_executor executor_;
     const net_options options_;
-    resolver resolver_;
+    dialer dialer_;
     pool<connection> pool_;
     /// A request on a connection that was kept has had no answer since. Something on the way may
     /// have forgotten all of them: those that have not been heard since are not used again.
@@ -125,32 +127,6 @@ private:
     timer timer_;
     bool woken_ = false;
 };
-
-/// Whether what goes there stays on this machine.
-inline bool is_here(const asio::ip::address& a) {
-    if (a.is_v6() && a.to_v6().is_v4_mapped()) {
-        return asio::ip::make_address_v4(asio::ip::v4_mapped, a.to_v6()).is_loopback();
-    }
-    return a.is_loopback();
-}
-
-/// The connections for calls to one endpoint.
-inline std::string pool_key(const logic::endpoint& to, lane way) {
-    switch (way) {
-    case lane::renewal:
-        return to.text() + " renewal";
-    case lane::locks:
-        return to.text() + " locks";
-    case lane::shared:
-        break;
-    }
-    return to.text();
-}
-
-inline void close(tcp::socket& socket) {
-    error_code ignored;
-    socket.close(ignored);
-}
 
 } // namespace detail_env
 
@@ -210,90 +186,11 @@ inline asio::awaitable<connect_result> default_env::connect(logic::endpoint to,
                                                             time_point deadline) {
     const time_point began = now();
     const std::string endpoint = to.text();
-    connect_result made = co_await make_connection(std::move(to), deadline);
+    connect_result made = co_await dialer_.connect(std::move(to), deadline);
     if (options_.observer) {
         report(endpoint, began, made);
     }
     co_return made;
-}
-
-inline asio::awaitable<connect_result> default_env::make_connection(logic::endpoint to,
-                                                                    time_point deadline) {
-    connect_result result;
-    if (to.tls && !options_.tls) {
-        result.ec = errc::tls_failed;
-        result.text = "client_options::tls is not set";
-        co_return result;
-    }
-    deadline = std::min(deadline, after(now(), options_.connect_timeout));
-    resolver::result found = co_await resolver_.lookup(to.host, to.port, deadline);
-    if (found.ec) {
-        result.ec = found.ec;
-        co_return result;
-    }
-    if (!to.tls && options_.plain_stays_here) {
-        std::erase_if(found.addresses,
-                      [](const tcp::endpoint& a) { return !detail_env::is_here(a.address()); });
-        if (found.addresses.empty()) {
-            result.ec = errc::tls_failed;
-            result.text = "it is not this machine, and the password would go there in the clear; "
-                          "use https, or set insecure_plain_text_credentials";
-            co_return result;
-        }
-    }
-    // Each has its share of the time, so that one that swallows everything leaves some for others.
-    for (std::size_t left = found.addresses.size(); left != 0; --left) {
-        const tcp::endpoint address = found.addresses[found.addresses.size() - left];
-        const time_point start = now();
-        const time_point until = start + (deadline - start) / static_cast<std::int64_t>(left);
-        connect_result made = co_await connect_to(address, to, until);
-        if (!made.ec) {
-            made.connected->peer = address.address();
-            made.connected->addresses = found.addresses.size();
-            co_return made;
-        }
-        const bool cancelled = made.ec == asio::error::operation_aborted;
-        if (!cancelled) {
-            resolver_.avoid(to.host, address.address());
-        }
-        if (cancelled || result.ec != errc::tls_failed) { // which tells more than the others
-            result = std::move(made);
-        }
-        if (cancelled) {
-            break;
-        }
-    }
-    co_return result;
-}
-
-inline asio::awaitable<connect_result>
-default_env::connect_to(tcp::endpoint address, logic::endpoint to, time_point deadline) {
-    connect_result result;
-    tcp::socket socket(executor_);
-    result.ec = system::open(socket, address.protocol());
-    if (!result.ec) {
-        watchdog limit(executor_, deadline, [&socket] { detail_env::close(socket); });
-        co_await socket.async_connect(address,
-                                      asio::redirect_error(asio::use_awaitable, result.ec));
-        if (limit.fired()) {
-            result.ec = errc::timed_out;
-        }
-    }
-    if (!result.ec) {
-        system::tune(socket);
-        socket.non_blocking(true, result.ec);
-    }
-    if (result.ec) {
-        co_return result;
-    }
-    if (to.tls) {
-        auto securing =
-            options_.tls->secure(std::move(socket), std::move(to), options_.most, deadline);
-        co_return co_await std::move(securing);
-    }
-    using plain = http_connection<tcp::socket>;
-    result.connected = std::make_unique<plain>(std::move(socket), options_.most);
-    co_return result;
 }
 
 inline asio::awaitable<reply> default_env::call(call_request request) {
@@ -350,7 +247,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
     }
     if (result.ec && result.ec != asio::error::operation_aborted) {
-        resolver_.avoid(request.to.host, used.peer);
+        dialer_.names().avoid(request.to.host, used.peer);
     }
     if (!result.ec || result.ec == errc::too_large) {
         result.by = used.peer;
@@ -365,10 +262,10 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
 
 inline void default_env::rate(const logic::endpoint& of, const asio::ip::address& by, bool serves) {
     if (serves) {
-        resolver_.prefer(of.host, by);
+        dialer_.names().prefer(of.host, by);
         return;
     }
-    if (!resolver_.avoid(of.host, by)) {
+    if (!dialer_.names().avoid(of.host, by)) {
         return;
     }
     // Nor by what is kept: that leads to the same one. What is in use is rated by its own answer.
@@ -387,7 +284,7 @@ inline void default_env::keep_only(const std::vector<logic::endpoint>& used) {
             keys.insert(detail_env::pool_key(e, way));
         }
     }
-    resolver_.keep_only([&](const std::string& host) { return hosts.contains(host); });
+    dialer_.names().keep_only([&](const std::string& host) { return hosts.contains(host); });
     pool_.keep_only([&](const std::string& key) { return keys.contains(key); });
 }
 
@@ -407,7 +304,7 @@ inline asio::awaitable<open_result> default_env::open(call_request request) {
     if (!result.ec) {
         result.opened = std::move(opened);
     } else if (result.ec != asio::error::operation_aborted) {
-        resolver_.avoid(request.to.host, peer);
+        dialer_.names().avoid(request.to.host, peer);
     }
     co_return result;
 }

@@ -3,14 +3,14 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/addresses.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,7 +23,7 @@
 namespace coetcd::detail::net {
 
 using tcp = asio::ip::tcp;
-using addresses = std::vector<asio::ip::address>;
+using logic::addresses;
 
 /// Looks one name up, and tells the addresses later.
 using lookup_function =
@@ -44,17 +44,6 @@ inline lookup_function system_lookup(asio::any_io_executor executor) {
                 tell(ec, std::move(all));
             });
     };
-}
-
-/// What was found now, in the order in which it is known already, and then what is new.
-inline addresses in_known_order(const addresses& known, addresses found) {
-    const auto rank = [&](const asio::ip::address& a) {
-        return std::find(known.begin(), known.end(), a) - known.begin();
-    };
-    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
-        return rank(a) < rank(b);
-    });
-    return found;
 }
 
 /// Looks names up, and remembers. A lookup in the system's resolver cannot be stopped, so it runs
@@ -80,16 +69,15 @@ public:
             co_return found;
         }
         const std::shared_ptr<record> entry = refresh(host);
-        // An old answer is better than none: it serves while the name is looked up anew.
-        while (entry->pending && entry->known.empty()) {
-            const bool in_time = co_await entry->done.wait(deadline);
-            if (!in_time) {
-                found.ec = errc::timed_out;
-                co_return found;
-            }
+        const logic::name_record<time_point>& state = entry->state;
+        const time_point until = state.patience(env_.now(), deadline);
+        while (state.pending() && env_.now() < until) {
+            (void)co_await entry->done.wait(until);
         }
-        found.ec = entry->known.empty() ? entry->failure : error_code();
-        for (const asio::ip::address& a : entry->known) {
+        if (state.known().empty()) {
+            found.ec = state.pending() ? make_error_code(errc::timed_out) : entry->failure;
+        }
+        for (const asio::ip::address& a : state.known()) {
             found.addresses.emplace_back(a, port);
         }
         co_return found;
@@ -98,23 +86,19 @@ public:
     /// An address of a name works: it comes first from now on.
     void prefer(const std::string& host, const asio::ip::address& one) {
         if (const auto found = records_.find(host); found != records_.end()) {
-            addresses& all = found->second->known;
-            if (!all.empty() && all.front() == one) {
-                return; // as a rule
-            }
-            std::stable_partition(all.begin(), all.end(), [&](const auto& a) { return a == one; });
+            found->second->state.prefer(one);
         }
     }
     /// It does not: it comes last.
-    /// @returns Whether there is another one.
+    /// @returns Whether there may be another one: that is known, or that a lookup would tell.
     bool avoid(const std::string& host, const asio::ip::address& one) {
         const auto found = records_.find(host);
         if (found == records_.end()) {
             return false;
         }
-        addresses& all = found->second->known;
-        std::stable_partition(all.begin(), all.end(), [&](const auto& a) { return a != one; });
-        return !all.empty() && all.front() != one;
+        logic::name_record<time_point>& state = found->second->state;
+        state.avoid(one);
+        return state.is_due(env_.now()) || (!state.known().empty() && state.known().front() != one);
     }
 
     /// Forgets all names that are not `wanted`.
@@ -127,31 +111,25 @@ private:
     struct record {
         explicit record(env& world)
             : done(world) {}
-        addresses known; // of the last lookup that found some; the best first
-        error_code failure;
-        time_point looked_up = time_point::min();
-        bool pending = false;
+        logic::name_record<time_point> state;
+        error_code failure; // of the last lookup
         notifier done;
     };
 
-    static constexpr std::chrono::seconds fresh{10};
-
-    /// The record of a host, with a lookup under way if it is not fresh.
+    /// The record of a host, with a lookup under way if one is due.
     std::shared_ptr<record> refresh(const std::string& host) {
         std::shared_ptr<record>& entry = records_[host];
         if (!entry) {
             entry = std::make_shared<record>(env_);
         }
-        const bool stale = entry->looked_up == time_point::min() || entry->known.empty() ||
-                           env_.now() - entry->looked_up > fresh;
-        if (stale && !entry->pending) {
-            entry->pending = true;
-            entry->looked_up = env_.now();
-            const auto tell = [entry](const error_code& ec, addresses found) {
-                entry->pending = false;
-                entry->failure = ec;
-                if (!ec) {
-                    entry->known = in_known_order(entry->known, std::move(found));
+        if (entry->state.is_due(env_.now())) {
+            entry->state.begin(env_.now());
+            const auto tell = [entry](const error_code& ec, const addresses& found) {
+                entry->failure = !ec && found.empty() ? asio::error::host_not_found : ec;
+                if (entry->failure) {
+                    entry->state.failed();
+                } else {
+                    entry->state.found(found);
                 }
                 entry->done.notify_all();
             };

@@ -153,6 +153,17 @@ TEST_CASE("what was not sent did nothing; what was sent without an answer may ha
     // Others of ours were in its way.
     CHECK(judge_transport(errc::timed_out, false, true).transient);
     CHECK_FALSE(judge_transport(errc::timed_out, false, true).blame);
+    // We lack something; no endpoint does.
+    for (const error_code& ec : {error_code(boost::asio::error::no_descriptors),
+                                 error_code(boost::asio::error::no_memory),
+                                 error_code(boost::asio::error::no_buffer_space)}) {
+        CHECK(is_lack(ec));
+        CHECK(judge_transport(ec, false).transient);
+        CHECK_FALSE(judge_transport(ec, false).blame);
+    }
+    CHECK_FALSE(is_lack(boost::asio::error::connection_refused));
+    CHECK_FALSE(is_lack(errc::timed_out));
+    CHECK_FALSE(is_lack({}));
     // It may be true.
     const verdict v = judge_transport(errc::too_large, true);
     CHECK(v.left == effect::unresolved);
