@@ -46,6 +46,12 @@ inline std::string pool_key(const logic::endpoint& to, lane way) {
     return to.text();
 }
 
+/// Whether calls on `one` must not wait for those on `other`.
+inline bool is_more_pressing(lane one, lane other) {
+    const auto rank = [](lane of) { return of == lane::renewal ? 2 : of == lane::locks ? 1 : 0; };
+    return rank(one) > rank(other);
+}
+
 } // namespace detail_env
 
 /// The real world: the machine's clock, timers and random device, and TCP.
@@ -91,6 +97,26 @@ private:
         return options_.connections;
     }
 
+    /// On which connections a request goes. A lease is granted, or adopted, on the one that will
+    /// renew it if there is none yet: it may be too late to make one when it is needed.
+    lane way_of(const call_request& request) const {
+        const bool begins =
+            request.what == rpc::lease_grant || request.what == rpc::lease_keep_alive;
+        const bool first =
+            begins && !pool_.has_any(detail_env::pool_key(request.to, lane::renewal));
+        return first ? lane::renewal : request.way;
+    }
+    /// For want of a new connection: an idle one of those whose use is less pressing, or null.
+    template<class Alive>
+    std::unique_ptr<connection> idle_of_others(const logic::endpoint& to, lane way, Alive alive) {
+        std::unique_ptr<connection> found;
+        for (const lane other : {lane::shared, lane::locks}) {
+            if (!found && detail_env::is_more_pressing(way, other)) {
+                found = pool_.take_from(detail_env::pool_key(to, other), alive);
+            }
+        }
+        return found;
+    }
     asio::awaitable<connect_result> connect(logic::endpoint to, time_point deadline);
     /// Tells the observer how a connection was made, and later of its end.
     void report(const std::string& endpoint, time_point began, const connect_result& made) const;
@@ -199,12 +225,12 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     const time_point asked = now();
     const std::chrono::nanoseconds allowed = request.deadline - asked;
     auto is_alive = [this](connection& c) { return c.heard >= silent_since_ && c.is_quiet(); };
-    pool<connection>::loan place =
-        co_await pool_.take(detail_env::pool_key(request.to, request.way),
-                            cap(request.way),
-                            request.latest,
-                            is_alive,
-                            request.patience);
+    const lane way = way_of(request);
+    pool<connection>::loan place = co_await pool_.take(detail_env::pool_key(request.to, way),
+                                                       cap(way),
+                                                       request.latest,
+                                                       is_alive,
+                                                       request.patience);
     const time_point begins = now();
     bool late = false;
     if (place.waited) { // for others of ours: that is not the endpoint's time
@@ -217,16 +243,21 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         result.text = place.waited ? "all connections to it were in use" : "it was not sent";
         co_return result;
     }
-    const bool is_new = !place.connection;
+    bool is_new = !place.connection;
     if (is_new) {
         connect_result fresh = co_await connect(request.to, request.deadline);
-        if (fresh.ec) {
+        if (fresh.connected) {
+            fresh.connected->heard = now();
+        } else if (logic::is_lack(fresh.ec)) {
+            fresh.connected = idle_of_others(request.to, way, is_alive);
+            is_new = false;
+        }
+        if (!fresh.connected) {
             result.ec = fresh.ec;
             result.text = std::move(fresh.text);
             co_return result;
         }
         place.connection = std::move(fresh.connected);
-        place.connection->heard = now();
     }
     const time_point sent = now();
     if (sent >= request.deadline) {

@@ -29,6 +29,18 @@ class pool {
         std::uint64_t returned = 0; // connections that came back in order
         std::list<waiter*> waiting; // in order of arrival
 
+        /// Drops those that are dead on the way.
+        template<class Alive>
+        std::unique_ptr<Connection> take_idle(Alive& alive) {
+            while (!idle.empty()) {
+                std::unique_ptr<Connection> candidate = std::move(idle.back());
+                idle.pop_back();
+                if (alive(*candidate)) {
+                    return candidate;
+                }
+            }
+            return nullptr;
+        }
         /// The place goes to the next waiter, so that nobody can get in before it.
         void free_place() {
             if (waiting.empty()) {
@@ -137,14 +149,20 @@ public:
                 (void)co_await self.changed.wait(std::min(look, deadline));
             }
         }
-        while (!place->idle.empty()) {
-            std::unique_ptr<Connection> candidate = std::move(place->idle.back());
-            place->idle.pop_back();
-            if (alive(*candidate)) {
-                co_return loan(place, std::move(candidate), waits);
-            }
-        }
-        co_return loan(place, nullptr, waits);
+        co_return loan(place, place->take_idle(alive), waits);
+    }
+
+    /// Takes an idle connection of a key, for a place of another one. Null if there is none.
+    template<class Alive>
+    std::unique_ptr<Connection> take_from(const std::string& key, Alive alive) {
+        const auto found = buckets_.find(key);
+        return found == buckets_.end() ? nullptr : found->second->take_idle(alive);
+    }
+    /// Whether a key has a connection, or will have one soon.
+    bool has_any(const std::string& key) const {
+        const auto found = buckets_.find(key);
+        return found != buckets_.end() &&
+               (!found->second->idle.empty() || found->second->taken != 0);
     }
 
     /// Drops those idle connections of a key that are `unwanted`.

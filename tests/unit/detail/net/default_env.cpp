@@ -31,6 +31,8 @@
 
 #ifndef _WIN32
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #endif
 
 #include "support/catch.hpp"
@@ -1023,7 +1025,100 @@ TEST_CASE("a request that was cut off is not taken for a lack of TLS", "[net][de
     });
 }
 
+TEST_CASE("a lease is granted on the connection that will renew it", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const auto start = [&](rpc what, lane way) {
+            call_request r = w.request(30s, what);
+            r.way = way;
+            return background<reply>(w.env, w.env->call(std::move(r)));
+        };
+        const auto serve = [&](background<reply> call,
+                               std::shared_ptr<peer> by) -> asio::awaitable<void> {
+            (void)co_await by->read_until(request_end);
+            co_await by->answer("{}");
+            co_await call.done();
+            CHECK_FALSE(call.take().ec);
+        };
+        background<reply> grant = start(rpc::lease_grant, lane::shared);
+        const std::shared_ptr<peer> first = co_await w.accept();
+        // Others do not wait for it.
+        background<reply> another = start(rpc::lease_grant, lane::shared);
+        const std::shared_ptr<peer> second = co_await w.accept();
+        co_await serve(std::move(another), second);
+        co_await serve(std::move(grant), first);
+        background<reply> renewal = start(rpc::lease_keep_alive, lane::renewal);
+        co_await serve(std::move(renewal), first);
+        background<reply> later = start(rpc::lease_grant, lane::shared);
+        co_await serve(std::move(later), second);
+        CHECK_FALSE(w.knocks());
+    });
+}
+
 #ifndef _WIN32
+namespace {
+
+/// As long as it lives, this process can open nothing more.
+class no_descriptors {
+public:
+    no_descriptors() {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        const int next = ::dup(0);
+        ::close(next);
+        rlimit now = before_;
+        now.rlim_cur = static_cast<rlim_t>(next);
+        ::setrlimit(RLIMIT_NOFILE, &now);
+    }
+    ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+    no_descriptors(const no_descriptors&) = delete;
+    no_descriptors& operator=(const no_descriptors&) = delete;
+
+private:
+    rlimit before_{};
+};
+
+} // namespace
+
+TEST_CASE("without descriptors what is pressing takes an idle connection of others",
+          "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        world w(ex);
+        const auto start = [&](lane way) {
+            call_request r = w.request();
+            r.way = way;
+            return background<reply>(w.env, w.env->call(std::move(r)));
+        };
+        const auto serve = [&](background<reply> call,
+                               std::shared_ptr<peer> by) -> asio::awaitable<void> {
+            (void)co_await by->read_until(request_end);
+            co_await by->answer("{}");
+            co_await call.done();
+            CHECK_FALSE(call.take().ec);
+        };
+        background<reply> shared = start(lane::shared);
+        const std::shared_ptr<peer> kept = co_await w.accept();
+        co_await serve(std::move(shared), kept);
+
+        const no_descriptors from_here;
+        background<reply> lock = start(lane::locks);
+        co_await serve(std::move(lock), kept);
+        background<reply> renewal = start(lane::renewal);
+        co_await serve(std::move(renewal), kept);
+        // What is less pressing takes nothing from it.
+        for (const lane way : {lane::locks, lane::shared}) {
+            background<reply> none = start(way);
+            co_await none.done();
+            const reply r = none.take();
+            CHECK(r.ec == asio::error::no_descriptors);
+            CHECK_FALSE(r.sent);
+        }
+        background<reply> next = start(lane::renewal);
+        co_await serve(std::move(next), kept);
+    });
+}
+
 TEST_CASE("a socket is never one of a program that is started", "[net][default_env]") {
     const auto open_now = [] {
         std::set<int> all;

@@ -142,6 +142,27 @@ TEST_CASE("a connection that died while idle is dropped", "[net][pool]") {
     CHECK(f.take_now("d").number == 3);
 }
 
+TEST_CASE("an idle connection may serve another key", "[net][pool]") {
+    pool_fixture f;
+    const auto alive = [](fake& c) { return c.alive; };
+    CHECK_FALSE(f.all.has_any("k"));
+    CHECK(f.all.take_from("k", alive) == nullptr);
+    f.take_now("a");
+    CHECK(f.all.has_any("k"));
+    CHECK(f.all.take_from("k", alive) == nullptr); // it is in use
+    f.give_back("a");
+    CHECK(f.all.has_any("k"));
+    const std::unique_ptr<fake> taken = f.all.take_from("k", alive);
+    REQUIRE(taken);
+    CHECK(taken->number == 1);
+    CHECK_FALSE(f.all.has_any("k"));
+    // One that is dead is dropped.
+    f.take_now("b").alive = false;
+    f.give_back("b");
+    CHECK(f.all.take_from("k", alive) == nullptr);
+    CHECK_FALSE(f.all.has_any("k"));
+}
+
 TEST_CASE("a place that was never filled is given back", "[net][pool]") {
     pool_fixture f;
     for (int i = 0; i != 5; ++i) {
