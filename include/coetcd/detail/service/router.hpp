@@ -7,11 +7,13 @@
 #include <coetcd/detail/logic/attempts.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
+#include <coetcd/detail/logic/jam.hpp>
 #include <coetcd/detail/logic/login.hpp>
 #include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/router_options.hpp>
 #include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/detail/wire/cluster.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -33,29 +35,6 @@
 #include <vector>
 
 namespace coetcd::detail {
-
-/// What a request is sent with.
-struct authorization {
-    error_code ec; ///< There is no token: why.
-    std::string text;
-    std::string token;        ///< Empty if none is needed.
-    std::uint64_t number = 0; ///< Of the token.
-};
-
-/// What a router is told by `client_options`.
-struct router_options {
-    /// Makes the request for a token; empty without a user.
-    std::function<wire::authenticate_request()> login;
-    std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
-    /// Of the router's own requests.
-    std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2);
-    /// How often the cluster is asked for its members; empty for never.
-    std::optional<std::chrono::nanoseconds> member_refresh;
-    logic::member_rules rules; ///< Which of them may be used.
-    /// Whether those that were not named, but learned, are asked for members, too.
-    bool lists_from_learned = true;
-    std::shared_ptr<coetcd::observer> observer;
-};
 
 /// Carries requests to the cluster: chooses the endpoint, tries the next one on failure, gives up
 /// at the deadline; logs the user in.
@@ -127,6 +106,9 @@ public:
             if (end.code) {
                 tell(what, how, tries.code(), tries.text());
             }
+            if (end.code == server_errc::deadline_exceeded && jam_.suspects(env_->now())) {
+                spawn(*env_, look_through(weak_from_this(), env_, where));
+            }
             if (next == step::succeed) {
                 result.sent = now;
                 result.by = where;
@@ -146,6 +128,9 @@ public:
         result.left = tries.left();
         if (result.ec) {
             result.text = std::string(name(what)) + ": " + tries.text();
+            if (result.ec == errc::timed_out || result.ec == errc::outcome_unknown) {
+                result.text += jam_.hint(env_->now());
+            }
         }
         co_return result;
     }
@@ -445,15 +430,28 @@ private:
             self->env_->keep_only(self->choice_.all());
         }
     }
+    /// Asks a member whose gateway gave a call up how it is.
+    static asio::awaitable<void>
+    look_through(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where) {
+        const reply r =
+            co_await look_at(of, world, where, rpc::status, "{}", std::chrono::milliseconds(500));
+        if (const auto self = of.lock()) {
+            const auto any = [](const std::string&) { return std::optional<wire::status>(); };
+            const bool given_up = assess(r, any, true).code == server_errc::deadline_exceeded;
+            self->jam_.heard(where, given_up, world->now());
+        }
+    }
     /// Asks one endpoint, once, unless the router has gone.
+    /// @param timeout Empty: as long as an attempt may take.
     static asio::awaitable<reply> look_at(std::weak_ptr<router> of,
                                           std::shared_ptr<env> world,
                                           logic::endpoint where,
                                           rpc what,
-                                          std::string body) {
+                                          std::string body,
+                                          std::optional<std::chrono::nanoseconds> timeout = {}) {
         std::optional<call_request> request;
         if (const auto self = of.lock()) {
-            const when how = self->within_attempt(look_timeout);
+            const when how = timeout ? self->within(*timeout) : self->within_attempt(look_timeout);
             request.emplace(std::move(where), what, std::move(body), how.deadline);
             request->token = self->login_.token();
         }
@@ -492,6 +490,7 @@ private:
     logic::endpoint granter_; // of the token
     notifier login_changed_;
     std::size_t awaiting_login_ = 0; // calls
+    logic::jam<time_point> jam_;
     time_point next_look_;
     bool looks_ = false;
     time_point next_refresh_ = time_point::min();

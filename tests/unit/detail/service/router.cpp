@@ -698,6 +698,27 @@ TEST_CASE("at the deadline a request that etcd gave up is late", "[router]") {
     CHECK(g.call(idempotent, changes).ec == errc::outcome_unknown);
 }
 
+TEST_CASE("a gateway that has no way through to etcd is named", "[router]") {
+    const char* const given_up = R"({"code":4,"message":"context deadline exceeded"})";
+    for (const bool slow : {true, false}) { // etcd, and that is all
+        CAPTURE(slow);
+        router_fixture f(1);
+        f.env->on_call = [=](const call_request& q, reply& r) {
+            const bool answers = slow && q.what == rpc::status;
+            r.status = answers ? 200 : 504;
+            r.body = answers ? "{}" : given_up;
+        };
+        const answer a = f.call(idempotent, !changes);
+        CHECK(a.ec == errc::timed_out);
+        CHECK((a.text.find("--max-concurrent-streams") == a.text.npos) == slow);
+        const auto questions =
+            std::count_if(f.env->calls.begin(), f.env->calls.end(), [](const auto& each) {
+                return each.what == rpc::status;
+            });
+        CHECK(questions == 1);
+    }
+}
+
 TEST_CASE("no request is made after its deadline", "[router]") {
     for (const auto timeout : {0s, -1s}) {
         router_fixture f;
