@@ -85,6 +85,8 @@ public:
             result.ec = out->ec;
             co_return result;
         }
+        const std::uint64_t before = received_;
+        std::size_t notices = 0;
         do {
             http::response_parser<http::string_body> parser;
             configure(parser);
@@ -93,7 +95,7 @@ public:
                 error_code ec;
                 const std::size_t parsed = parse(parser, ec);
                 if (ec == http::error::need_more || (!ec && parsed == 0)) {
-                    ec = co_await fill();
+                    ec = co_await fill(before);
                     if (ec == asio::error::eof && parser.got_some()) {
                         ec = {};
                         parser.put_eof(ec);
@@ -117,6 +119,10 @@ public:
             // Bytes that nobody asked for would be taken for the answer to the next request.
             reusable_ = !is_interim(result.status) && parser.keep_alive() && buffer_.size() == 0 &&
                         out->unsent().size() == 0;
+            if (is_interim(result.status) && ++notices > most_notices) {
+                result.ec = errc::protocol_error;
+                co_return result;
+            }
         } while (is_interim(result.status));
         if (out->unsent().size() != 0) {
             close(); // the rest is of no use
@@ -146,6 +152,7 @@ public:
         result.sent = true;
         for (;;) {
             if (lines_.next(result.body)) {
+                line_began_ = received_;
                 break;
             }
             if (lines_.overflowed()) {
@@ -174,6 +181,7 @@ private:
     static constexpr std::size_t read_size = 16 * 1024;
     /// What is sent before the answer is awaited: so much can be under way.
     static constexpr std::size_t at_once = 16 * 1024;
+    static constexpr std::size_t most_notices = 16; // before an answer
 
     /// A request, or a part of one, that is being sent.
     struct outgoing {
@@ -241,8 +249,13 @@ private:
     }
 
     /// Reads what there is into the buffer.
-    asio::awaitable<error_code> fill() {
+    /// @param began What had been received when the answer, or the message, began: what surrounds
+    ///   it, as the sizes of its chunks, takes no more than it may have itself.
+    asio::awaitable<error_code> fill(std::uint64_t began) {
         error_code ec;
+        if (received_ - began > 2 * (std::uint64_t{limits_.header} + limits_.body + read_size)) {
+            co_return make_error_code(errc::protocol_error);
+        }
         if (buffer_.size() >= limits_.header + read_size / 2) {
             co_return error_code(http::error::buffer_overflow);
         }
@@ -273,6 +286,7 @@ private:
         body.size = 0;
         if (open_answer_->is_done() && is_interim(open_answer_->get().result_int())) {
             open_answer_.reset();
+            ec = ++notices_ > most_notices ? make_error_code(errc::protocol_error) : error_code();
         } else if (ec == http::error::need_buffer) {
             ec = {};
         } else if (ec == http::error::need_more || (!ec && parsed == 0)) {
@@ -280,7 +294,7 @@ private:
             if (taken != 0) {
                 co_return ec; // perhaps a whole line: to be looked at before more is waited for
             }
-            ec = co_await fill();
+            ec = co_await fill(line_began_);
             if (ec == asio::error::eof && open_answer_->got_some()) {
                 ec = {};
                 open_answer_->put_eof(ec);
@@ -299,6 +313,8 @@ private:
     std::optional<http::response_parser<http::buffer_body>> open_answer_;
     wire::line_splitter lines_{limits_.body};
     error_code ended_;
+    std::size_t notices_ = 0;
+    std::uint64_t line_began_ = 0; // bytes received before
 };
 
 } // namespace coetcd::detail::net

@@ -690,6 +690,62 @@ TEST_CASE("sec.limits: a message has a limit", "[net][http_connection][stream][s
     CHECK(endless.result().ec == errc::too_large);
 }
 
+TEST_CASE("sec.limits: notices before an answer are counted",
+          "[net][http_connection][stream][security]") {
+    std::string notices;
+    for (int i = 0; i != 16; ++i) {
+        notices += "HTTP/1.1 100 Continue\r\n\r\n";
+    }
+    const std::string one_more = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    const std::string answer = with_length("200 OK", "{}");
+    http_connection_fixture f;
+    CHECK(f.exchange(notices + answer).body == "{}");
+    http_connection_fixture over;
+    const reply r = over.exchange(notices + one_more); // it is not waited for the next one
+    CHECK(r.ec == errc::protocol_error);
+    CHECK_FALSE(over.reusable());
+    http_connection_fixture open;
+    open.give(notices + chunked + chunk_of("{1}\n"));
+    CHECK(open.read_line().body == "{1}");
+    http_connection_fixture open_over;
+    open_over.give(notices + one_more);
+    CHECK(open_over.read_line().ec == errc::protocol_error);
+}
+
+TEST_CASE("sec.limits: so are the bytes around an answer",
+          "[net][http_connection][stream][security]") {
+    limits most;
+    most.header = 2000;
+    most.body = 1000;
+    // A byte at a time, each with much behind its size.
+    const std::string padded = "1;" + std::string(500, 'q') + "\r\nx\r\n";
+    const auto gives_up = [&](http_connection_fixture& f) {
+        for (int i = 0; i != 1000 && f.waits(); ++i) {
+            f.give(padded);
+        }
+        CHECK(f.result().ec == errc::protocol_error);
+    };
+    http_connection_fixture f(most);
+    f.start_exchange();
+    f.give(chunked);
+    gives_up(f);
+    http_connection_fixture open(most);
+    open.start_read_line();
+    open.give(chunked);
+    for (int i = 0; i != 1000 && open.waits(); ++i) {
+        open.give(padded);
+    }
+    CHECK_FALSE(open.result().body.empty()); // what there was of the message
+    CHECK(open.read_line().ec == errc::protocol_error);
+    // Each message begins anew.
+    http_connection_fixture long_lived(most);
+    long_lived.give(chunked);
+    for (int i = 0; i != 1000; ++i) {
+        long_lived.give("1;" + std::string(500, 'q') + "\r\n1\r\n" + chunk_of("\n"));
+        REQUIRE(long_lived.read_line().body == "1");
+    }
+}
+
 TEST_CASE("a stream that is refused tells why", "[net][http_connection][stream]") {
     const std::string body = R"({"error":{"grpc_code":16,"message":"m"}})";
     for (const std::string& text :
