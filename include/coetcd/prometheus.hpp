@@ -7,8 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -31,7 +33,9 @@ namespace coetcd {
 /// | `coetcd_watch_streams` | gauge | `endpoint` |
 ///
 /// An `outcome` is `success` or `failure`; of the wait for a lock `acquired`, `not_acquired` or
-/// `failure`. Names of locks are no labels: there may be too many.
+/// `failure`. Names of locks are no labels: there may be too many. Nor are more than 100 endpoints,
+/// those that came first: a cluster can list new members without end. The others share the label
+/// `other`.
 ///
 /// @par Thread safety
 /// All functions, from all threads. One object may serve several clients.
@@ -61,11 +65,16 @@ private:
         std::map<std::string, double> values;
     };
 
+    /// `access_` must be held.
+    std::string endpoint_label(std::string_view endpoint);
     double& counter(std::string_view name, std::string labels = {});
     double& gauge(std::string_view name, std::string labels = {});
     histogram& times(std::string_view name, std::string labels = {});
 
+    static constexpr std::size_t most_endpoints = 100;
+
     mutable std::mutex access_;
+    std::set<std::string, std::less<>> endpoints_; // with a label of their own
     std::map<std::string, std::map<std::string, histogram>, std::less<>> times_; // name, labels
     std::map<std::string, metric, std::less<>> numbers_;
 };

@@ -100,3 +100,27 @@ TEST_CASE("a client reports to it", "[prometheus]") {
     CHECK_THAT(o->text(), contains("coetcd_lock_hold_seconds_count 1\n"));
     CHECK_THAT(o->text(), contains("coetcd_sessions_ended_total{reason=\"closed\"} 1\n"));
 }
+
+TEST_CASE("sec.limits: the endpoints with metrics of their own are counted",
+          "[prometheus][security]") {
+    prometheus_observer o;
+    const auto report = [&o](int i) {
+        const std::string endpoint = "http://10.0.0.1:" + std::to_string(i);
+        o.on_request({"txn", endpoint, 0, 1ms, {}});
+        o.on_connection({connection_report::failed, endpoint, 1ms, errc::timed_out});
+        o.on_watch_stream({endpoint, true, 1});
+    };
+    for (int i = 0; i != 100; ++i) {
+        report(i);
+    }
+    const std::size_t size = o.text().size();
+    CHECK_THAT(o.text(), contains("coetcd_watch_streams{endpoint=\"http://10.0.0.1:99\"} 1\n"));
+    CHECK_THAT(o.text(), !contains("other"));
+    for (int i = 100; i != 5000; ++i) {
+        report(i);
+    }
+    CHECK(o.text().size() < size + 3000);
+    CHECK_THAT(o.text(), contains("coetcd_watch_streams{endpoint=\"other\"} 4900\n"));
+    report(99); // that one keeps its own
+    CHECK_THAT(o.text(), contains("coetcd_watch_streams{endpoint=\"http://10.0.0.1:99\"} 2\n"));
+}

@@ -53,6 +53,14 @@ COETCD_DECL void prometheus_observer::histogram::add(std::chrono::nanoseconds ti
     sum += value;
 }
 
+COETCD_DECL std::string prometheus_observer::endpoint_label(std::string_view endpoint) {
+    if (endpoints_.size() < most_endpoints) {
+        endpoints_.emplace(endpoint);
+    }
+    return detail::prometheus::label("endpoint",
+                                     endpoints_.contains(endpoint) ? endpoint : "other");
+}
+
 COETCD_DECL double& prometheus_observer::counter(std::string_view name, std::string labels) {
     return numbers_[std::string(name)].values[std::move(labels)];
 }
@@ -70,16 +78,16 @@ COETCD_DECL prometheus_observer::histogram& prometheus_observer::times(std::stri
 
 COETCD_DECL void prometheus_observer::on_request(const request_report& r) {
     using detail::prometheus::label;
-    const std::string labels = label("rpc", r.rpc) + ',' + label("endpoint", r.endpoint) + ',' +
-                               label("outcome", r.outcome ? "failure" : "success");
     const std::lock_guard alone(access_);
+    const std::string labels = label("rpc", r.rpc) + ',' + endpoint_label(r.endpoint) + ',' +
+                               label("outcome", r.outcome ? "failure" : "success");
     times("coetcd_request_seconds", labels).add(r.latency);
     counter("coetcd_request_retries_total") += r.attempt > 0 ? 1 : 0;
 }
 
 COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) {
-    const std::string labels = detail::prometheus::label("endpoint", r.endpoint);
     const std::lock_guard alone(access_);
+    const std::string labels = endpoint_label(r.endpoint);
     if (r.what == connection_report::failed) {
         ++counter("coetcd_connections_failed_total", labels);
     } else {
@@ -113,8 +121,7 @@ COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
 
 COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {
     const std::lock_guard alone(access_);
-    gauge("coetcd_watch_streams", detail::prometheus::label("endpoint", r.endpoint)) +=
-        r.opened ? 1 : -1;
+    gauge("coetcd_watch_streams", endpoint_label(r.endpoint)) += r.opened ? 1 : -1;
 }
 
 COETCD_DECL std::string prometheus_observer::text() const {
