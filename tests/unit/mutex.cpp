@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/base64.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <boost/asio/co_spawn.hpp>
@@ -8,7 +9,9 @@
 #include <boost/asio/strand.hpp>
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -1688,4 +1691,48 @@ TEST_CASE("held_lock::wait_lost() tells of the loss of that lock", "[mutex][held
         REQUIRE(waiting.code() == asio::error::operation_aborted);
         REQUIRE(held->owns_lock());
     }
+}
+
+TEST_CASE("sec.spin: ends that are none do not keep a waiter asking", "[mutex][security]") {
+    rivals all;
+    world& w = all.w;
+    w.await(all.a.lock());
+    std::shared_ptr<scripted_env::server_stream> stream;
+    w.env->on_open = [&, serve = w.env->on_open](const call_request& r, auto opened) {
+        stream = opened;
+        serve(r, opened);
+    };
+    auto waiting = w.start(all.b.lock());
+    w.env->pass(1s); // its own key is watched, too
+    REQUIRE(stream);
+    std::int64_t revision = 9'000'000'000'000'000'000; // that no store has reached
+    const auto tell_ends = [&] {
+        ++revision;
+        std::string key;
+        coetcd::detail::wire::append_base64(key, all.a.key());
+        for (const int id : {1, 2, 3, 4}) {
+            stream->push(R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
+                         R"(","events":[{"type":"DELETE","kv":{"key":")" + key +
+                         R"(","mod_revision":")" + std::to_string(revision) + R"("}}]}})");
+        }
+    };
+    const auto asked_in = [&](std::chrono::nanoseconds time) {
+        const std::size_t before = w.env->calls.size();
+        w.env->pass(time);
+        return w.env->calls.size() - before;
+    };
+    tell_ends();
+    CHECK(asked_in(1s) <= 12);
+    std::size_t asked = 0;
+    for (int i = 0; i != 1000; ++i) { // again and again
+        tell_ends();
+        asked += asked_in(10ms);
+    }
+    CHECK(asked <= 60);
+    CHECK_FALSE(waiting.ended());
+    // It hears of the end that there is.
+    w.await(all.a.unlock());
+    w.env->pass(3s);
+    CHECK(waiting.ended());
+    CHECK(all.b.owns_lock());
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/retry.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -43,6 +45,12 @@ inline bool renews_alone(std::chrono::nanoseconds left, std::chrono::seconds ttl
 /// The pause before a renewal that failed is tried again.
 inline std::chrono::nanoseconds renewal_pause(std::uint64_t random) {
     return std::chrono::milliseconds(100 + static_cast<std::int64_t>(random % 400));
+}
+
+/// For how long a waiter acts upon no event after some that were false.
+/// @param in_a_row How many.
+inline std::chrono::nanoseconds pause_after_false_end(unsigned in_a_row, std::uint64_t random) {
+    return backoff(in_a_row, random, std::chrono::milliseconds(25), std::chrono::seconds(2));
 }
 
 /// How often a waiter looks by itself, in case etcd has lost the event that it waits for.

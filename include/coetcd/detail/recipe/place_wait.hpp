@@ -278,7 +278,7 @@ private:
     /// @returns False if the deadline came first.
     asio::awaitable<bool> until_room(std::int64_t seen) {
         begin_vigil();
-        vigil_->watch(attempt_->rule().signs_of_room(), seen);
+        vigil_->watch(attempt_->rule().signs_of_room(), seen, told_);
         std::function<txn()> look = [this] { return attempt_->rule().look(attempt_->keys()); };
         std::function<bool(const txn_response&)> moved = [this, seen](const txn_response& r) {
             const bool is_older = r.header.revision < seen; // of a member that has stalled
@@ -315,9 +315,12 @@ private:
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
         // Meanwhile the owner may take its note away, and somebody may delete our key.
-        vigil both(session_, attempt_->changed);
+        if (!own_vigil_) {
+            own_vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
+            own_vigil_->watch_later(attempt_->held_by(), told_);
+        }
+        vigil& both = *own_vigil_;
         both.watch(attempt_->keys().claims.front().note_key, note, told_);
-        both.watch_later(attempt_->held_by(), told_);
         std::function<txn()> look = [this] { return logic::look_at_note(attempt_->keys()); };
         std::function<bool(const txn_response&)> moved =
             [this, revision, note](const txn_response& r) {
@@ -424,6 +427,7 @@ private:
     const std::shared_ptr<place> attempt_;
     std::optional<logic::standing> now_; // as etcd told it last; nothing if the deadline came first
     std::unique_ptr<vigil> vigil_;       // most wait in the session's line, without one
+    std::unique_ptr<vigil> own_vigil_;   // while it delays
     time_point told_{};                  // when the request was sent whose answer says who is ahead
     bool own_are_over_ = false;
     bool refused_ = false; // etcd has told us that others are before us

@@ -56,13 +56,18 @@ public:
         drop(main_);
         signs_.clear();
         main_ = watches().take(key);
-        main_->attach(wake_, create_revision, known);
+        bool true_so_far = main_->attach(wake_, create_revision, known);
+        for (std::size_t i = 0; i != own_.size(); ++i) {
+            true_so_far &= own_[i]->attach(wake_, own_lives_[i].create_revision, known);
+        }
+        note_events(true_so_far);
     }
     /// Waits for one of these signs instead, and looks at once: the answer that says what to wait
     /// for may share its revision with a later part of the same request. These watches are not kept
     /// for later: they hear of what concerns others.
     /// @param seen The revision of the store in that answer.
-    void watch(const std::vector<logic::sign>& signs, std::int64_t seen) {
+    /// @param known When the request was sent.
+    void watch(const std::vector<logic::sign>& signs, std::int64_t seen, time_point known) {
         drop(main_);
         withdraw_question(); // it may be older
         if (signs_.empty()) {
@@ -71,9 +76,11 @@ public:
                     std::make_unique<key_watch>(*owner_->world, owner_->hub, s.keys, s.puts));
             }
         }
+        bool true_so_far = true;
         for (const auto& w : signs_) {
-            w->attach(wake_, seen, time_point::min());
+            true_so_far &= w->attach(wake_, seen, known, true);
         }
+        note_events(true_so_far);
     }
     /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
     /// deletes them.
@@ -95,13 +102,18 @@ public:
         const time_point own_due = after(world.now(), own_patience);
         time_point recheck = next_recheck();
         while (alive()) {
-            if (has_event() || any_own(&key_watch::erased)) {
+            const time_point now = world.now();
+            const bool may_be_over = has_event() || any_own(&key_watch::erased);
+            if (may_be_over && now >= trusts_events_) {
                 withdraw_question();
                 co_return end::moved;
             }
-            const time_point now = world.now();
             if (now >= deadline) {
                 co_return end::late;
+            }
+            if (may_be_over) {
+                (void)co_await wake_.wait(std::min(deadline, trusts_events_));
+                continue;
             }
             const bool watches_own = own_.size() == own_lives_.size();
             if (!watches_own && now >= own_due) {
@@ -147,7 +159,16 @@ private:
     void watch_own() {
         for (const logic::held_life& life : own_lives_) {
             own_.push_back(watches().take(life.key));
-            own_.back()->attach(wake_, life.create_revision, own_known_);
+            (void)own_.back()->attach(wake_, life.create_revision, own_known_);
+        }
+    }
+    /// A member that tells of ends that are none would have us ask etcd as fast as it answers.
+    void note_events(bool were_true) {
+        false_ends_ = were_true ? 0 : false_ends_ + 1;
+        if (!were_true) {
+            env& world = *owner_->world;
+            trusts_events_ =
+                after(world.now(), logic::pause_after_false_end(false_ends_, world.random()));
         }
     }
     bool any_own(bool (key_watch::*is)() const) const {
@@ -232,6 +253,8 @@ private:
     std::vector<logic::held_life> own_lives_;
     time_point own_known_{};
     std::shared_ptr<lane_part> question_;
+    unsigned false_ends_ = 0; // in a row, that were told
+    time_point trusts_events_ = time_point::min();
 };
 
 } // namespace coetcd::detail

@@ -39,11 +39,21 @@ public:
 
     /// Tells `wake` from now on, of the end of a life that began at `create_revision`.
     /// @param known When the request was sent whose answer told of that life.
-    void attach(notifier& wake, std::int64_t create_revision, time_point known) {
+    /// @param looks The key is to be looked at in any case, once the watch is in force.
+    /// @returns False if an event from before that request says that this life has ended. The
+    ///   request went through etcd's consensus, and so the event is false: it is forgotten.
+    bool
+    attach(notifier& wake, std::int64_t create_revision, time_point known, bool looks = false) {
         wake_ = &wake;
         unused_ = 0;
         life_ = create_revision;
-        blind_ = in_force_ && since_ >= known;
+        blind_ = in_force_ && (looks || since_ >= known);
+        const bool contradicts = first_end_ > life_ && heard_ <= known;
+        if (contradicts) {
+            last_event_ = 0;
+        }
+        note_end();
+        return !contradicts;
     }
     void detach() { wake_ = nullptr; }
     /// How often it has heard of something while it told nobody.
@@ -75,6 +85,14 @@ private:
         request.no_put = !puts_;
         id_ = hub_->add(std::move(request), *this);
     }
+    void note_end() {
+        if (!erased()) {
+            first_end_ = 0;
+        } else if (first_end_ <= life_) {
+            first_end_ = last_event_;
+            heard_ = env_.now();
+        }
+    }
     void wake() {
         if (wake_) {
             wake_->notify_all();
@@ -83,6 +101,7 @@ private:
     void on_created() override {
         // A restored etcd counts from an older revision. Nothing is lost: a look follows.
         last_event_ = 0;
+        first_end_ = 0;
         in_force_ = true;
         blind_ = true;
         since_ = env_.now();
@@ -93,6 +112,7 @@ private:
         for (const event& e : events) {
             last_event_ = std::max(last_event_, e.kv.mod_revision);
         }
+        note_end();
         if (erased()) {
             wake();
         }
@@ -111,6 +131,8 @@ private:
     int unused_ = 0;
     std::int64_t life_ = 0;
     std::int64_t last_event_ = 0;
+    std::int64_t first_end_ = 0; // of this life that was told; 0: none was
+    time_point heard_{};         // when
     std::int64_t id_ = 0;
     bool in_force_ = false;
     bool blind_ = false;

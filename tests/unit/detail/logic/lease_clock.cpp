@@ -95,3 +95,14 @@ TEST_CASE("a lease that has less than half of its time left is renewed alone", "
     CHECK(renews_alone(certain(10s) / 2 - 1ns, 10s));
     CHECK(renews_alone(-1s, 10s));
 }
+
+TEST_CASE("events that were false are acted upon more and more rarely", "[logic][lease_clock]") {
+    nanoseconds last{0};
+    for (unsigned in_a_row = 1; in_a_row != 12; ++in_a_row) {
+        const nanoseconds pause = pause_after_false_end(in_a_row, 0);
+        CHECK(pause >= last);
+        CHECK(pause >= 25ms);
+        CHECK(pause <= 2s);
+        last = pause;
+    }
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/service/key_watch.hpp>
+#include <coetcd/detail/wire/base64.hpp>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +70,15 @@ public:
         w.etcd->erase(key);
         pass();
     }
+    /// A member tells of an end that there was not.
+    void tell_end(const std::string& key, std::int64_t revision) {
+        std::string name;
+        wire::append_base64(name, key);
+        stream_->push(
+            R"({"result":{"header":{},"watch_id":"1","events":[{"type":"DELETE","kv":{"key":")" +
+            name + R"(","mod_revision":")" + std::to_string(revision) + R"("}}]}})");
+        pass();
+    }
     /// etcd ends a watch by itself.
     void end_watch(int id) {
         stream_->push(R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
@@ -127,12 +138,33 @@ TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_
 
     // as told by a member that lags: who waits knows of a later life already
     const auto third = f.put("k");
-    watch->attach(f.wake, third + 10, f.now());
+    const auto known = f.now();
+    watch->attach(f.wake, third + 10, known);
+    f.pass();
     f.erase("k");
     CHECK_FALSE(watch->erased());
     CHECK(f.told == 2);
     // It was told before anybody waited for it.
-    watch->attach(f.wake, third, f.now());
+    CHECK(watch->attach(f.wake, third, known));
+    CHECK(watch->erased());
+}
+
+TEST_CASE("an event is false if a later answer says that the life goes on",
+          "[service][key_watch][security]") {
+    key_watch_fixture f;
+    const auto life = f.put("k");
+    const auto watch = f.watch_in_force("k");
+    CHECK(watch->attach(f.wake, life, f.now()));
+    f.tell_end("k", std::numeric_limits<std::int64_t>::max() - 1);
+    REQUIRE(watch->erased());
+    const auto before = f.now() - 10ms;
+    CHECK(watch->attach(f.wake, life, before - 1ms)); // that answer may not know of it
+    CHECK(watch->erased());
+    f.pass();
+    CHECK_FALSE(watch->attach(f.wake, life, f.now()));
+    CHECK_FALSE(watch->erased());
+    CHECK_FALSE(watch->blind());
+    f.erase("k");
     CHECK(watch->erased());
 }
 
@@ -254,11 +286,13 @@ TEST_CASE("a watch of which nobody is told any more goes on", "[service][key_wat
     key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
-    watch->attach(f.wake, life, f.now());
+    const auto known = f.now();
+    watch->attach(f.wake, life, known);
     watch->detach();
+    f.pass();
     f.erase("k");
     CHECK(f.told == 0);
-    watch->attach(f.wake, life, f.now());
+    CHECK(watch->attach(f.wake, life, known));
     CHECK(watch->erased());
 }
 
