@@ -13,7 +13,9 @@ namespace coetcd {
 struct lease_grant_response {
     response_header header;
     lease_id id = 0;
-    std::chrono::seconds ttl{0}; ///< What etcd granted; it raises a ttl that is too short.
+    /// What etcd granted; it raises a ttl that is too short. An answer that says more than any etcd
+    /// raises it to is not believed: then this is what was asked for.
+    std::chrono::seconds ttl{0};
 };
 
 struct lease_revoke_response {
@@ -23,7 +25,7 @@ struct lease_revoke_response {
 struct lease_keep_alive_response {
     response_header header;
     lease_id id = 0;
-    std::chrono::seconds ttl{0}; ///< From now on.
+    std::chrono::seconds ttl{0}; ///< From now on, as one member says.
 };
 
 struct lease_time_to_live_response {

@@ -50,7 +50,7 @@ public:
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
 
     /// Takes over an existing lease: of a session that was orphaned, or of a program that has died.
-    /// One round trip. `options.ttl` has no effect. `mutex::resume` resumes the locks that it
+    /// Two round trips. `options.ttl` has no effect. `mutex::resume` resumes the locks that it
     /// holds.
     /// @returns Nothing if there is no such lease.
     /// @throws std::invalid_argument if `lease` cannot be one; else as `client`.
@@ -71,7 +71,9 @@ public:
 
     /// The lease in etcd; also of a session that has ended.
     lease_id lease() const;
-    std::chrono::seconds ttl() const; ///< As etcd granted it.
+    /// For how long each renewal is counted on: what was asked for; or, from the first renewal on,
+    /// what etcd has raised that to. Of an adopted session, what it was granted for.
+    std::chrono::seconds ttl() const;
 
     /// Looks at the clock, so that it is right in the first instruction after a stall.
     session_state state() const;

@@ -80,7 +80,8 @@ private:
 };
 
 /// Claims a name for a time if nobody has it. Two round trips.
-/// @param hold At least one second; etcd raises it to its minimum, by default two.
+/// @param hold At least one second. etcd raises it to its minimum, by default two, and keeps others
+///   away for so long; the claim is valid for what was asked for.
 /// @returns Nothing if somebody holds the name, or waits for it. Nothing is left in etcd.
 /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or `hold` is invalid.
 /// @throws error as `client`, but never with `errc::outcome_unknown`: what may have been claimed is

@@ -49,12 +49,14 @@ weather draw_weather(chance& c) {
 
 sky draw_sky(chance& c) {
     const std::uint64_t which = c.below(32);
-    return which < 2    ? sky::clear
-           : which == 2 ? sky::deaf
-           : which < 5  ? sky::robbed
-           : which < 7  ? sky::belated
-           : which == 7 ? sky::sluggish
-                        : sky::mixed;
+    return which < 2     ? sky::clear
+           : which == 2  ? sky::deaf
+           : which < 5   ? sky::robbed
+           : which < 7   ? sky::belated
+           : which == 7  ? sky::sluggish
+           : which < 10  ? sky::refusing
+           : which == 10 ? sky::lying
+                         : sky::mixed;
 }
 
 weather draw_weather(chance& c, sky s) {
@@ -79,11 +81,27 @@ weather draw_weather(chance& c, sky s) {
         w[fault::late_duplicate] = 500'000;
         w[fault::operator_delete] = 300'000;
         break;
+    case sky::refusing:
+        w[fault::member_refuses] = 500'000;
+        break;
+    case sky::lying:
+        w[fault::ttl_overstated] = 300'000;
+        w[fault::client_crashed] = 500; // and nobody renews what it had
+        break;
     case sky::mixed:
         w = draw_weather(c);
         break;
     }
     return w;
+}
+
+void add_wrong_answers(chance& c, weather& w) {
+    if (c.one_in(6)) {
+        w[fault::member_refuses] = static_cast<std::uint32_t>(c.between(5'000, 60'000));
+    }
+    if (c.one_in(6)) {
+        w[fault::ttl_overstated] = static_cast<std::uint32_t>(c.between(10'000, 500'000));
+    }
 }
 
 } // namespace sim

@@ -14,12 +14,16 @@ weather draw_weather(chance& c);
 enum class sky {
     mixed,
     clear,
-    deaf,    ///< Most events are lost.
-    robbed,  ///< Keys and leases are taken away, some keys without an event.
-    belated, ///< Answers come late or never, and then perhaps nothing gets through.
-    sluggish ///< Who has lost a lock is long in letting go of it.
+    deaf,     ///< Most events are lost.
+    robbed,   ///< Keys and leases are taken away, some keys without an event.
+    belated,  ///< Answers come late or never, and then perhaps nothing gets through.
+    sluggish, ///< Who has lost a lock is long in letting go of it.
+    refusing, ///< One member after the other refuses what the others do.
+    lying     ///< Leases end before their time is over, by what some answers say.
 };
 sky draw_sky(chance& c);
 weather draw_weather(chance& c, sky s);
+/// What a mixed one may have besides.
+void add_wrong_answers(chance& c, weather& w);
 
 } // namespace sim

@@ -111,11 +111,15 @@ void referee::session_ended(lease_id id, session_end why) {
     if (why == session_end::expired && world_.store.has_lease(id)) {
         world_.fail("a session ended as expired, and its lease lives");
     }
+    if (only_refused && s.sound_clock &&
+        (why == session_end::deadline || why == session_end::cleanup_failed)) {
+        world_.fail("a session was lost although all members but one do as they are asked");
+    }
     if (why == session_end::cleanup_failed && world_.healed() && calm_) {
         world_.fail("a session gave its lease up although nothing goes wrong");
     }
     const auto live = s.impl.lock();
-    if (why == session_end::cleanup_failed && live && s.sound_clock &&
+    if (why == session_end::cleanup_failed && live && s.sound_clock && !world_.had_refusals() &&
         world_.now() - s.opened_at < live->ttl() / 2) { // etcd refuses nothing for good here
         world_.fail("a session gave its lease up before it had tried for a ttl");
     }

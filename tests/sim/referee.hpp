@@ -230,8 +230,9 @@ public:
     std::uint64_t told_changes = 0;
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
-    bool one_fails = false; ///< A call does, although all else goes well.
-    bool prompt = false;    ///< Whoever asks is answered at once, all the time.
+    bool one_fails = false;    ///< A call does, although all else goes well.
+    bool prompt = false;       ///< Whoever asks is answered at once, all the time.
+    bool only_refused = false; ///< By one member at a time; else all goes well.
 
 private:
     struct known_session {

@@ -54,7 +54,11 @@ outcome run(const plan& p) {
     if (s.crowded && above != sky::clear) {
         above = sky::mixed;
     }
-    const weather faults = draw_weather(luck, above);
+    weather faults = draw_weather(luck, above);
+    if (above == sky::mixed) {
+        chance wrong(chance::derive(p.seed, 21));
+        add_wrong_answers(wrong, faults);
+    }
     if (chance(chance::derive(p.seed, 5)).one_in(4)) {
         s.judge.book.open();
     }
@@ -75,6 +79,7 @@ outcome run(const plan& p) {
     const bool prompt = clear || above == sky::deaf || above == sky::robbed;
     s.judge.prompt = prompt;
     s.calm_since = clear ? nanoseconds(0) : nanoseconds::max();
+    s.judge.only_refused = above == sky::refusing && o.members > 1;
     s.sluggish = above == sky::sluggish;
     s.lingering = above == sky::deaf || above == sky::robbed;
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
@@ -95,6 +100,9 @@ outcome run(const plan& p) {
     }
     if (luck.one_in(4)) {
         options.member_refresh = std::chrono::seconds(luck.between(1, 10));
+    }
+    if (s.judge.only_refused) {
+        options.member_refresh.reset(); // they know only one, at first
     }
 
     const int clients = random ? luck.between(2, 4) : 2;

@@ -205,6 +205,9 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
+            // Nobody else was there to ask.
+            (ec.category() == coetcd::server_category() && s_.w.had_refusals() &&
+             !s_.judge.only_refused) ||
             // Each number that was drawn for a lease was granted twice.
             (ec == coetcd::server_errc::failed_precondition && p_->repeated_calls >= 10);
         if (!expected) {

@@ -16,7 +16,7 @@ std::string_view name(fault f) {
         "early_revoke",   "leader_change",  "compaction",    "member_paused", "member_cut",
         "member_lags",    "member_hidden",  "client_paused", "client_cut",    "client_crashed",
         "clock_rate",     "token_expired",  "locked_out",    "no_space",      "operator_delete",
-        "silent_delete"};
+        "silent_delete",  "member_refuses", "ttl_overstated"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -40,7 +40,8 @@ etcd::answer answer_of(const foreign_answer& drawn) {
 
 world::world(std::uint64_t seed, options o)
     : coetcd::detail::testing::world(seed, o)
-    , hiding_(static_cast<std::size_t>(o.members)) {
+    , hiding_(static_cast<std::size_t>(o.members))
+    , refusals_(static_cast<std::size_t>(o.members)) {
     store.loses_event = [this] { return strikes(fault::event_lost); };
 }
 
@@ -156,7 +157,69 @@ fate world::judge(process& by, const call_request& request) {
     if (!doubted && !f.later) {
         f.doubt.reset();
     }
+    const std::optional<refusal>& no = refusals_[static_cast<std::size_t>(to)];
+    const bool refuses = no && (no->of_all || no->what == request.what);
+    // What users ask for, and may not be done twice, ends with the first refusal.
+    const bool of_engine = request.way != coetcd::detail::lane::shared;
+    if (refuses && (of_engine || no->of_all) && !f.instead && !f.doubt && !f.lost) {
+        refuse(*no, by, request, f);
+    }
     return f;
+}
+
+void world::refuse(const refusal& no, process& by, const call_request& request, fate& f) {
+    etcd::answer a = store.failure(request.what, no.code, no.text);
+    (no.applied ? f.doubt : f.instead) = std::move(a);
+    ++by.failed_calls;
+}
+
+world::refusal world::draw_refusal(chance& c) {
+    struct kind {
+        int code;
+        std::string_view text;
+    };
+    constexpr kind any[] = {
+        {8, "etcdserver: too many requests"},
+        {3, "etcdserver: request is odd"},
+        {6, "etcdserver: there is one"},
+        {7, "etcdserver: permission denied"},
+        {8, "etcdserver: no room"},
+        {9, "etcdserver: not now"},
+        {11, "etcdserver: too far"},
+        {16, "etcdserver: invalid auth token"},
+        {5, "no route matched"},
+    };
+    refusal no;
+    const std::uint64_t which = c.below(8);
+    const kind& drawn = any[c.below(std::size(any))];
+    if (which == 0) {
+        no.of_all = true; // too many requests
+    } else if (which == 1) {
+        no.code = 5;
+        no.text = "etcdserver: requested lease not found"; // with which something would be put
+    } else {
+        no.what = which < 5 ? rpc::lease_keep_alive : rpc::txn;
+        no.code = drawn.code;
+        no.text = drawn.text;
+        no.applied = which >= 6;
+    }
+    return no;
+}
+
+/// Most answers say what is; some that a lease lasts for longer.
+etcd::answer world::serve(int member, const call_request& what, etcd::answer so_far) {
+    etcd::answer a = coetcd::detail::testing::world::serve(member, what, std::move(so_far));
+    constexpr std::string_view field = "\"TTL\":\"";
+    const auto at = a.body.rfind(field);
+    if (what.what == overstates_ && !a.wait && at != a.body.npos &&
+        strikes(fault::ttl_overstated)) {
+        const auto begin = at + field.size();
+        const auto end = a.body.find('"', begin);
+        const std::int64_t ttl = std::stoll(a.body.substr(begin, end - begin));
+        const std::int64_t said[] = {ttl + 1, 2 * ttl, 3600, 9'000'000'000};
+        a.body.replace(begin, end - begin, std::to_string(said[luck.below(std::size(said))]));
+    }
+    return a;
 }
 
 void world::delete_by_hand() {
@@ -169,6 +232,9 @@ void world::delete_by_hand() {
 void world::set_weather(const weather& w) {
     weather_ = w;
     healed_ = false;
+    if (w[fault::ttl_overstated] != 0) { // two answers that agree are believed
+        overstates_ = luck.one_in(2) ? rpc::lease_grant : rpc::lease_keep_alive;
+    }
     chaos();
 }
 
@@ -272,6 +338,15 @@ void world::chaos() {
             });
         }
     }
+    if (ill_member_ < 0 && strikes(fault::member_refuses)) {
+        const int m = static_cast<int>(luck.below(static_cast<std::uint64_t>(store.members())));
+        ill_member_ = m;
+        refusals_[static_cast<std::size_t>(m)] = draw_refusal(luck);
+        after(luck.within(100ms, 12s), [this, m] {
+            refusals_[static_cast<std::size_t>(m)].reset();
+            ill_member_ = -1;
+        });
+    }
 }
 
 void world::heal() {
@@ -286,6 +361,7 @@ void world::heal() {
     for (int m = 0; m != store.members(); ++m) {
         pause_member(m, now());
         hiding_[static_cast<std::size_t>(m)] = nullptr;
+        refusals_[static_cast<std::size_t>(m)].reset();
         store.lag(m, false);
         if (store.is_cut(m)) {
             store.cut(m, false);

@@ -62,9 +62,11 @@ enum class fault : std::size_t {
     locked_out, // the user has another password for a while
     no_space,
     operator_delete,
-    silent_delete, // likewise, and nobody is told
+    silent_delete,  // likewise, and nobody is told
+    member_refuses, // for a while what others do
+    ttl_overstated, // by the answers to grants, or by those to renewals
 };
-inline constexpr std::size_t fault_kinds = 31;
+inline constexpr std::size_t fault_kinds = 33;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -107,6 +109,7 @@ public:
     bool had_foreign_answers() const {
         return count_of(fault::interrupted) != 0 || count_of(fault::member_hidden) != 0;
     }
+    bool had_refusals() const { return count_of(fault::member_refuses) != 0; }
     /// The keys that an operator may delete begin with one of them.
     std::vector<std::string> operator_prefixes{"/"};
 
@@ -114,6 +117,8 @@ private:
     fate judge(process& by, const coetcd::detail::call_request& what) override;
     line_fate judge_line(const process& to, bool once) override;
     fate judge_stream(process& by, const coetcd::detail::call_request& what) override;
+    etcd::answer
+    serve(int member, const coetcd::detail::call_request& what, etcd::answer so_far) override;
     std::optional<etcd::answer> answered_between(int member) override;
     bool crashes(process& which) override;
     bool pauses(process& which) override;
@@ -125,7 +130,20 @@ private:
     void delete_by_hand();
     void chaos();
 
-    std::vector<const foreign_answer*> hiding_; // each member; null: nothing
+    /// What a member says to some requests, in etcd's words.
+    struct refusal {
+        bool of_all = false; ///< Requests, else of one kind.
+        rpc what = rpc::txn;
+        int code = 8;
+        std::string_view text = "etcdserver: too many requests";
+        bool applied = false; ///< What it refuses.
+    };
+    static refusal draw_refusal(chance& c);
+    void refuse(const refusal& no, process& by, const coetcd::detail::call_request& what, fate& f);
+
+    std::vector<const foreign_answer*> hiding_;    // each member; null: nothing
+    std::vector<std::optional<refusal>> refusals_; // by each member
+    rpc overstates_ = rpc::lease_grant;            // in the answers to these
     int ill_member_ = -1;
     std::map<std::size_t, std::pair<std::uint64_t, fault>> failing_; // process: its call, how
     weather weather_;

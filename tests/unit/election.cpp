@@ -833,6 +833,7 @@ TEST_CASE("proclaim() that misses the lease ends the session, whatever is in dou
     only_one_copy(w, lost());
     auto proclaiming = w.start(mine.proclaim("b"));
     w.env->pass(10ms);
+    w.etcd->revoke(w.etcd->lease_ids().front());
     refuse_puts(w, 0, true);
     w.env->decide = nullptr;
     w.env->pass(5s);

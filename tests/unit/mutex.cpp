@@ -1693,6 +1693,123 @@ TEST_CASE("held_lock::wait_lost() tells of the loss of that lock", "[mutex][held
     }
 }
 
+TEST_CASE("sec.blame: one member's word that the lease is gone ends no session",
+          "[mutex][security]") {
+    for (const char* const text :
+         {"etcdserver: requested lease not found", "no route matched", "something"}) {
+        for (const bool by_all : {false, true}) {
+            CAPTURE(text, by_all);
+            world w;
+            const coetcd::client client =
+                w.client(coetcd::endpoints("http://a", "http://b", "http://c"));
+            coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+            coetcd::mutex mutex(session, "m");
+            std::string bad;
+            int refused = 0;
+            w.env->on_call = [&, serve = w.env->on_call](const call_request& r,
+                                                         coetcd::detail::reply& a) {
+                bad = bad.empty() && r.what == rpc::txn ? r.to.host : bad;
+                if (r.what == rpc::txn && (by_all || r.to.host == bad)) {
+                    ++refused;
+                    a.status = 404;
+                    a.body = std::string(R"({"code":5,"message":")") + text + "\"}";
+                } else {
+                    serve(r, a);
+                }
+            };
+            auto locking = w.start(mutex.lock());
+            w.env->pass(3s);
+            CHECK(session.state() == coetcd::session_state::active);
+            REQUIRE(locking.ended());
+            if (by_all) {
+                CHECK(locking.code().category() == coetcd::server_category());
+                continue;
+            }
+            CHECK(mutex.owns_lock());
+            CHECK(refused == 1);
+        }
+    }
+}
+
+TEST_CASE("a lease that is gone ends the session of who locks, after one renewal", "[mutex]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+    coetcd::mutex mutex(session, "m");
+    w.etcd->revoke(session.lease());
+    w.env->calls.clear();
+    auto locking = w.start(mutex.lock());
+    w.env->pass(10ms);
+    CHECK(locking.code() == errc::session_lost);
+    CHECK(session.reason() == coetcd::session_end::expired);
+    REQUIRE(w.env->calls.size() == 2);
+    CHECK(w.env->calls[1].what == rpc::lease_keep_alive);
+}
+
+TEST_CASE("a lock that was refused leaves no key, even if it was put", "[mutex][security]") {
+    struct {
+        unsigned status;
+        const char* body;
+    } const rows[] = {
+        {400, R"({"code":3,"message":"etcdserver: odd"})"},
+        {409, R"({"code":6,"message":"etcdserver: odd"})"},
+        {403, R"({"code":7,"message":"etcdserver: permission denied"})"},
+        {429, R"({"code":8,"message":"etcdserver: odd"})"},
+        {400, R"({"code":9,"message":"etcdserver: odd"})"},
+        {400, R"({"code":11,"message":"etcdserver: odd"})"},
+        {401, R"({"code":16,"message":"etcdserver: invalid auth token"})"},
+    };
+    for (const auto& row : rows) {
+        for (const bool tries : {false, true}) {
+            CAPTURE(row.body, tries);
+            rivals all;
+            world& w = all.w;
+            w.env->on_call = [&, serve = w.env->on_call](const call_request& r,
+                                                         coetcd::detail::reply& a) {
+                serve(r, a);
+                if (is_enter(r)) { // it was applied, and then refused
+                    a.status = row.status;
+                    a.body = row.body;
+                }
+            };
+            const std::size_t before = w.env->calls.size();
+            if (tries) {
+                auto locking = w.start(all.a.try_lock());
+                w.env->pass(100ms);
+                CHECK(locking.code().category() == coetcd::server_category());
+            } else {
+                auto locking = w.start(all.a.lock());
+                w.env->pass(100ms);
+                CHECK(locking.code().category() == coetcd::server_category());
+            }
+            CHECK(w.etcd->under("m/").empty());
+            CHECK(w.env->calls.size() == before + 2);
+            CHECK(all.one.state() == coetcd::session_state::active);
+        }
+    }
+}
+
+TEST_CASE("who may not lock may not clean up, either, and keeps its session", "[mutex]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    w.env->on_call = [serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        if (r.what == rpc::txn) {
+            a.status = 403;
+            a.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        } else {
+            serve(r, a);
+        }
+    };
+    for (int i = 0; i != 5; ++i) { // its slots come back
+        const std::size_t before = w.env->calls.size();
+        auto locking = w.start(mutex.lock());
+        w.env->pass(50ms);
+        REQUIRE(locking.code() == coetcd::server_errc::permission_denied);
+        REQUIRE(w.env->calls.size() == before + 2);
+    }
+    CHECK(session.state() == coetcd::session_state::active);
+}
+
 TEST_CASE("sec.spin: ends that are none do not keep a waiter asking", "[mutex][security]") {
     rivals all;
     world& w = all.w;

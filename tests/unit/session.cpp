@@ -7,6 +7,8 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,24 @@ std::size_t renewals(const world& w) {
         }));
 }
 
+/// Some answers say that a lease lasts for longer than it does.
+void overstate(world& w, rpc in, std::chrono::seconds said, std::size_t times = ~std::size_t{0}) {
+    w.env->on_call = [in, said, times, serve = w.env->on_call](const call_request& r,
+                                                               coetcd::detail::reply& a) mutable {
+        serve(r, a);
+        constexpr std::string_view field = "\"TTL\":\"";
+        const auto at = a.body.find(field);
+        if (r.what == in && at != a.body.npos && times != 0) {
+            --times;
+            const auto begin = at + field.size();
+            a.body.replace(begin, a.body.find('"', begin) - begin, std::to_string(said.count()));
+        }
+    };
+}
+
+const std::string lease_gone = R"({"error":{"grpc_code":5,"http_code":404,)"
+                               R"("message":"etcdserver: requested lease not found"}})";
+
 } // namespace
 
 TEST_CASE("open() grants a lease in one round trip", "[session]") {
@@ -60,13 +80,78 @@ TEST_CASE("a ttl that is not positive is refused before anything is sent", "[ses
     REQUIRE(w.env->calls.empty());
 }
 
-TEST_CASE("the ttl that etcd grants counts, not the one that was asked for", "[session]") {
+TEST_CASE("the ttl that etcd grants counts once a renewal says the same", "[session]") {
     world w;
     const coetcd::client client = w.client();
     const coetcd::session s = w.await(coetcd::session::open(client, {1s}));
+    REQUIRE(s.ttl() == 1s);
+    w.env->pass(500ms);
     REQUIRE(s.ttl() == 2s);
     w.env->pass(10s);
     REQUIRE(s.state() == session_state::active);
+}
+
+TEST_CASE("sec.ttl: no answer makes a session trust its lease for longer than it lasts",
+          "[session][security]") {
+    struct {
+        const char* what;
+        rpc in;
+        std::chrono::seconds said;
+    } const rows[] = {
+        {"grants say that it lasts for ever", rpc::lease_grant, 9'000'000'000s},
+        {"grants say a little more", rpc::lease_grant, 6s},
+        {"renewals say that it lasts for ever", rpc::lease_keep_alive, 9'000'000'000s},
+        {"renewals say a little more", rpc::lease_keep_alive, 4s},
+    };
+    for (const auto& row : rows) {
+        for (const std::size_t times : {std::size_t{1}, ~std::size_t{0}}) {
+            CAPTURE(row.what, times);
+            world w;
+            overstate(w, row.in, row.said, times);
+            const coetcd::client client = w.client();
+            const coetcd::session s = w.await(coetcd::session::open(client, {3s}));
+            CHECK(s.ttl() == 3s);
+            w.env->pass(10s);
+            CHECK(s.state() == session_state::active);
+            CHECK(s.ttl() == 3s);
+            CHECK(w.etcd->leases() == 1);
+            CHECK(renewals(w) >= 9);
+        }
+    }
+}
+
+TEST_CASE("sec.ttl: adopt() believes no single answer", "[session][security]") {
+    for (const rpc in : {rpc::lease_keep_alive, rpc::lease_time_to_live}) {
+        world w;
+        const coetcd::client client = w.client();
+        const coetcd::lease_id lease = w.await(client.lease_grant(9s)).id;
+        if (in == rpc::lease_keep_alive) {
+            overstate(w, in, 3600s);
+        } else {
+            w.env->on_call = [serve = w.env->on_call](const call_request& r,
+                                                      coetcd::detail::reply& a) {
+                serve(r, a);
+                if (r.what == rpc::lease_time_to_live) {
+                    a.body.replace(a.body.find("grantedTTL") + 13, 1, "3600");
+                }
+            };
+        }
+        const auto s = w.await(coetcd::session::adopt(client, lease));
+        REQUIRE(s);
+        CHECK(s->ttl() == 9s);
+        w.env->pass(60s);
+        CHECK(s->state() == session_state::active);
+        CHECK(s->ttl() == 9s);
+    }
+}
+
+TEST_CASE("sec.ttl: a grant that is too good to be true is worth what was asked for",
+          "[lease][security]") {
+    world w;
+    const coetcd::client client = w.client();
+    overstate(w, rpc::lease_grant, 9'000'000'000s);
+    CHECK(w.await(client.lease_grant(5s)).ttl == 5s);
+    CHECK(w.await(client.lease_grant(5s, 4711)).ttl == 5s);
 }
 
 TEST_CASE("a session is renewed three times in a ttl", "[session]") {
@@ -203,6 +288,108 @@ TEST_CASE("renewals go on at other endpoints", "[session]") {
     bad = w.env->calls.back().to.host;
     w.env->pass(60s);
     REQUIRE(s.state() == session_state::active);
+}
+
+TEST_CASE("sec.blame: a member that refuses renewals ends no session", "[session][security]") {
+    struct {
+        unsigned status;
+        const char* body;
+    } const rows[] = {
+        {400, R"({"code":3,"message":"etcdserver: odd"})"},
+        {404, R"({"code":5,"message":"no route matched"})"},
+        {409, R"({"code":6,"message":"etcdserver: odd"})"},
+        {403, R"({"code":7,"message":"etcdserver: permission denied"})"},
+        {429, R"({"code":8,"message":"etcdserver: too many requests"})"},
+        {429, R"({"code":8,"message":"etcdserver: mvcc: database space exceeded"})"},
+        {400, R"({"code":9,"message":"etcdserver: odd"})"},
+        {400, R"({"code":11,"message":"etcdserver: odd"})"},
+        {401, R"({"code":16,"message":"etcdserver: invalid auth token"})"},
+        {200, R"({"error":{"grpc_code":7,"message":"etcdserver: permission denied"}})"},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.body);
+        world w;
+        const coetcd::client client =
+            w.client(coetcd::endpoints("http://a", "http://b", "http://c"));
+        const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
+        const std::string bad = w.env->calls.back().to.host;
+        std::size_t refused = 0;
+        w.env->on_call = [&, serve = w.env->on_call](const call_request& r,
+                                                     coetcd::detail::reply& a) {
+            if (r.what == rpc::lease_keep_alive && r.to.host == bad) {
+                ++refused;
+                a.status = row.status;
+                a.body = row.body;
+            } else {
+                serve(r, a);
+            }
+        };
+        for (int i = 0; i != 300; ++i) {
+            w.env->pass(100ms);
+            REQUIRE(s.state() == session_state::active);
+        }
+        CHECK(refused >= 1);
+        CHECK(refused <= 2); // the others are asked from then on
+    }
+}
+
+TEST_CASE("what all members say of a renewal is told", "[session][security]") {
+    world w;
+    const coetcd::client client = w.client(coetcd::endpoints("http://a", "http://b", "http://c"));
+    const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
+    w.env->on_call = [serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        serve(r, a);
+        if (r.what == rpc::lease_keep_alive) {
+            a.status = 403;
+            a.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        }
+    };
+    w.env->pass(4s);
+    CHECK(s.state() == session_state::suspect);
+    CHECK(renewals(w) >= 6);
+    CHECK(renewals(w) <= 60); // a round of three after each pause
+    w.env->pass(1s);
+    CHECK(s.reason() == session_end::deadline);
+}
+
+TEST_CASE("a member that says that the lease is gone is believed, in etcd's words",
+          "[session][security]") {
+    world w;
+    const coetcd::client client = w.client(coetcd::endpoints("http://a", "http://b", "http://c"));
+    const coetcd::session s = w.await(coetcd::session::open(client, {5s}));
+    w.env->on_call = [serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        serve(r, a);
+        if (r.what == rpc::lease_keep_alive) {
+            a.body = lease_gone;
+        }
+    };
+    w.env->pass(2s);
+    CHECK(s.reason() == session_end::expired);
+    CHECK(renewals(w) == 1);
+    CHECK_FALSE(w.await(client.lease_keep_alive_once(s.lease())));
+}
+
+TEST_CASE("which of several sessions is meant is asked for", "[session][security]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session one = w.await(coetcd::session::open(client, {5s}));
+    const coetcd::session two = w.await(coetcd::session::open(client, {5s}));
+    std::size_t shared = 0;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        serve(r, a);
+        if (r.what == rpc::lease_keep_alive && r.body.find('\n') != r.body.npos) {
+            ++shared;
+            a.body = lease_gone;
+        }
+    };
+    w.env->round_trip = 1s; // they are due while one is under way
+    for (int i = 0; shared == 0 && i != 1000; ++i) {
+        w.env->pass(100ms);
+    }
+    w.env->round_trip = 2ms;
+    w.env->pass(3s);
+    CHECK(one.state() == session_state::active);
+    CHECK(two.state() == session_state::active);
 }
 
 TEST_CASE("close() revokes the lease, once", "[session]") {

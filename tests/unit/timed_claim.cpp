@@ -416,3 +416,18 @@ TEST_CASE("what cannot be claimed is refused", "[timed_claim]") {
     CHECK_THROWS_AS(none.keep(), std::logic_error);
     CHECK_THROWS_AS(none.release(), std::logic_error);
 }
+
+TEST_CASE("sec.ttl: a claim is valid for no longer than was asked for", "[timed_claim][security]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.env->on_call = [serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        serve(r, a);
+        if (r.what == rpc::lease_grant) {
+            a.body.replace(a.body.find("TTL") + 6, 1, "60");
+        }
+    };
+    const std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "c", 5s));
+    REQUIRE(claim);
+    CHECK(claim->left() <= 4500ms);
+    CHECK(claim->left() > 4400ms);
+}

@@ -95,8 +95,7 @@ client::lease_revoke(lease_id id) const {
 COETCD_DECL boost::asio::awaitable<std::optional<lease_keep_alive_response>>
 client::lease_keep_alive_once(lease_id id) const {
     detail::require_lease(id);
-    const detail::wire::lease_keep_alive_request request{id};
-    return impl_->home(detail::if_there(detail::ask(impl_, request, impl_->within(timeout_))));
+    return impl_->home(detail::renew_once(impl_, impl_->within(timeout_), id));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<lease_time_to_live_response>>

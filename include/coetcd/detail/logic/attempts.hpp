@@ -37,13 +37,13 @@ public:
         , can_be_split_(can_be_split) {}
 
     enum class step {
-        go,      ///< Make an attempt.
-        again,   ///< Prepare another attempt, at once.
-        compare, ///< Likewise, and not where it was made: is the answer as large there, too?
-        log_in,  ///< Likewise, with another token.
-        pause,   ///< Likewise, after `pause`.
-        succeed, ///< The last attempt has done it.
-        give_up, ///< The call ends with `code`.
+        go,        ///< Make an attempt.
+        again,     ///< Prepare another attempt, at once.
+        elsewhere, ///< Likewise, and not where one was made with this end: does it end so there?
+        log_in,    ///< Likewise, with another token.
+        pause,     ///< Likewise, after `pause`.
+        succeed,   ///< The last attempt has done it.
+        give_up,   ///< The call ends with `code`.
     };
 
     /// Before each attempt.
@@ -75,6 +75,9 @@ public:
         }
         code_ = how.code;
         text_ = how.text + ", on " + std::string(where);
+        if (how.wants_token && !logs_in_) {
+            text_ += "; etcd wants a user: set client_options::credentials";
+        }
         if (code_ == errc::protocol_error) {
             stranger_ = text_;
         } else if (is_from_etcd(code_)) {
@@ -89,13 +92,16 @@ public:
         const bool must_not = does_ == impact::once && how.meaning.left != effect::none;
         if (code_ == errc::too_large && places > 1 && !compared_ && !must_not) {
             compared_ = true;
-            return step::compare;
+            return step::elsewhere;
+        }
+        if (how.meaning.ask_others) {
+            refusal_ = {code_, text_};
+        }
+        if (refusal_.code && how.meaning.transient) {
+            return after_refusal(how.meaning.ask_others, where, endpoints, places);
         }
         const bool all_strange = strange_ > places && strangers_.size() >= endpoints;
         if (!how.meaning.transient || all_strange || must_not) {
-            if (how.wants_token && !logs_in_) {
-                text_ += "; etcd wants a user: set client_options::credentials";
-            }
             return end(does_ == impact::once && how.meaning.left == effect::unresolved);
         }
         return made_ % places == 0 ? step::pause : step::again;
@@ -108,6 +114,10 @@ public:
 
     bool repeatable() const { return does_ != impact::once; }
     std::size_t made() const { return made_; }
+
+    /// Whether those endpoints whose answers were doubted are at fault, now that the call has
+    /// ended: others may answer otherwise. Not if all have said the same.
+    bool blames_doubted() const { return !code_ || late_; }
 
     // Of the call, once it has ended.
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
@@ -133,6 +143,21 @@ private:
             strangers_.emplace_back(where);
         }
     }
+    /// Since one endpoint has refused it, each is asked once. Those that refuse it, too, agree with
+    /// that one, and those that are not there say nothing.
+    step
+    after_refusal(bool refused, std::string_view where, std::size_t endpoints, std::size_t places) {
+        ++asked_places_;
+        if (std::find(asked_.begin(), asked_.end(), where) == asked_.end()) {
+            asked_.emplace_back(where);
+        }
+        if (asked_places_ < places || asked_.size() < endpoints) {
+            return refused ? step::elsewhere : made_ % places == 0 ? step::pause : step::again;
+        }
+        code_ = refusal_.code;
+        text_ = refusal_.text;
+        return end(false);
+    }
     static bool is_from_etcd(const error_code& ec) {
         return ec.category() == make_error_code(server_errc::unknown).category();
     }
@@ -145,6 +170,7 @@ private:
         return step::give_up;
     }
     step end_late() {
+        late_ = true;
         const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
         // An endpoint that does not answer says less than one that does.
         if (!stranger_.empty()) {
@@ -166,6 +192,13 @@ private:
     std::vector<std::string> strangers_; // endpoints with one of these
     bool logged_in_anew_ = false;
     bool compared_ = false;
+    struct {
+        error_code code;
+        std::string text;
+    } refusal_;                      // the last one that only counts if all endpoints agree
+    std::size_t asked_places_ = 0;   // since the first of these
+    std::vector<std::string> asked_; // likewise: endpoints
+    bool late_ = false;
     effect left_ = effect::none;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,18 +42,19 @@ public:
         return out;
     }
 
-    /// @param not_there Another one, if there is one; null: any.
-    const endpoint& pick(TimePoint now, const endpoint* not_there = nullptr) const {
-        const state* best = &states_[preferred_];
-        std::size_t i = 1;
-        if (not_there && best->where == *not_there && states_.size() > 1) {
-            best = &states_[(preferred_ + i++) % states_.size()];
-        } else if (best->shunned_until <= now) {
-            return best->where;
-        }
-        for (; i < states_.size(); ++i) {
+    /// @param not_there Another one than these, if there is one.
+    const endpoint& pick(TimePoint now, std::span<const endpoint> not_there = {}) const {
+        const state* best = nullptr;
+        for (std::size_t i = 0; i != states_.size(); ++i) {
             const state& s = states_[(preferred_ + i) % states_.size()];
-            if (not_there && s.where == *not_there) {
+            if (std::find(not_there.begin(), not_there.end(), s.where) != not_there.end()) {
+                continue;
+            }
+            if (i == 0 && s.shunned_until <= now) {
+                return s.where;
+            }
+            if (!best) {
+                best = &s;
                 continue;
             }
             const bool better = s.shunned_until <= now
@@ -62,7 +64,7 @@ public:
                 best = &s;
             }
         }
-        return best->where;
+        return best ? best->where : pick(now); // all are: any
     }
 
     // An endpoint that is not among them any more is nobody's concern.

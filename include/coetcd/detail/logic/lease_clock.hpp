@@ -11,6 +11,36 @@ namespace coetcd::detail::logic {
 
 /// The times that follow from a lease's ttl.
 
+/// The longest ttl to which an etcd raises a shorter one: one and a half times the longest election
+/// timeout that it accepts, which is 50 s.
+inline constexpr std::chrono::seconds longest_minimum{75};
+
+/// What a grant is worth. An answer may be wrong, and a lease that is trusted for too long has two
+/// owners: more than was asked for is believed only as far as etcd can have raised it.
+inline std::chrono::seconds credible_grant(std::chrono::seconds asked, std::chrono::seconds said) {
+    return said > std::max(asked, longest_minimum) ? asked : said;
+}
+
+/// For how long a lease lasts from each renewal, as far as it takes more than one answer to be
+/// misled: no longer than it was granted for, and no longer than was asked for until a renewal has
+/// said so, too.
+class trusted_ttl {
+public:
+    trusted_ttl(std::chrono::seconds asked, std::chrono::seconds granted)
+        : most_(credible_grant(asked, granted))
+        , first_(std::min(asked, granted)) {}
+    /// Of a lease that somebody else has asked for.
+    static trusted_ttl of_granted(std::chrono::seconds granted) { return {granted, granted}; }
+
+    std::chrono::seconds at_first() const { return first_; }
+    /// @param said By the answer to a renewal.
+    std::chrono::seconds renewed(std::chrono::seconds said) const { return std::min(said, most_); }
+
+private:
+    std::chrono::seconds most_;
+    std::chrono::seconds first_;
+};
+
 /// How long before the lease can end the session stops to trust it: clocks differ in rate.
 inline std::chrono::nanoseconds margin(std::chrono::seconds ttl) {
     using namespace std::chrono;

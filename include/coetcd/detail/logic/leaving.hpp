@@ -18,7 +18,7 @@ enum class remedy {
     again,     ///< At once: the request has taken its time.
     later,     ///< After a pause. It says nothing of what etcd thinks.
     erase,     ///< There is no space for an epoch. Erase the keys meanwhile, and come back later.
-    forget,    ///< The lease has gone, and the keys with it.
+    forget,    ///< The lease has gone, and the keys with it, if a renewal says so, too.
     surrender, ///< etcd refuses. If it does so again, there is no other way.
 };
 
@@ -37,7 +37,7 @@ inline remedy remedy_for(const error_code& ec, std::string_view text) {
     }
     switch (static_cast<server_errc>(ec.value())) {
     case server_errc::not_found:
-        return remedy::forget;
+        return is_lease_gone(ec, text) ? remedy::forget : remedy::later;
     case server_errc::invalid_argument:
     case server_errc::already_exists:
     case server_errc::permission_denied:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/rpc.hpp>
 #include <coetcd/detail/wire/status.hpp>
 #include <coetcd/error.hpp>
 
@@ -26,6 +27,8 @@ struct verdict {
     effect left;
     bool transient; ///< Another attempt, perhaps elsewhere, may succeed.
     bool blame;     ///< The endpoint is at fault: prefer another one.
+    /// It counts if all endpoints say so, and not if one does: ask the others at once.
+    bool ask_others = false;
 };
 
 /// What the lack of a complete answer is to be called: etcd's own answers are too large only where
@@ -96,8 +99,8 @@ inline verdict judge(const wire::status& s) {
         return has("learner") ? verdict{effect::none, true, true}
                               : verdict{effect::none, false, false};
     case server_errc::resource_exhausted:
-        if (has("too many requests")) {
-            return {effect::none, true, false};
+        if (has("too many requests")) { // of this member: others need not be behind
+            return {effect::none, true, true};
         }
         // The write that exceeds the quota is applied, and then reported; and it may be the answer
         // that is larger than what gRPC takes.
@@ -121,10 +124,35 @@ inline verdict judge(const wire::status& s) {
     return {effect::unresolved, true, true};
 }
 
+/// Whether etcd says that there is no such lease, in its own words.
+inline bool is_lease_gone(const error_code& ec, std::string_view text) {
+    return ec == server_errc::not_found && text.find("requested lease not found") != text.npos;
+}
+
+/// The same, of a request of this kind. A refusal is one member's word, and may be a slip: neither
+/// a session nor a place in a queue ends by it alone. But that there is no such lease is believed
+/// of any answer to a renewal: it is the safe side.
+/// @param movable It may be made elsewhere, too, even if this member has applied it.
+inline verdict judge(const wire::status& s, rpc what, bool movable) {
+    verdict v = judge(s);
+    const bool counts = what == rpc::lease_keep_alive ? is_lease_gone(s.code, s.message)
+                                                      : what != rpc::txn || v.left != effect::none;
+    if (!v.transient && movable && !counts) {
+        v.transient = true;
+        v.ask_others = true;
+    }
+    return v;
+}
+
 /// Whether a call that ended so, all its attempts included, may succeed later.
 inline bool is_passing(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
            ec == errc::protocol_error; // etcd may be back behind what answers in its place
+}
+
+/// Whether etcd has refused a call for good. That nothing was done then is its word alone.
+inline bool is_refusal(const error_code& ec) {
+    return ec.category() == server_category() && !is_passing(ec);
 }
 
 /// What an error says besides what its code does.

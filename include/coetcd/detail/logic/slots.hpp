@@ -53,6 +53,10 @@ public:
         ++s.freed;
     }
 
+    /// What was to end its keys was refused, and a copy of that may yet be applied, and end a later
+    /// life: once it is free, it goes on with other keys, and their first epoch.
+    static void renew(slot& s) { s.number += std::uint64_t{1} << 32; }
+
     /// Some that were being given up, and how often each had been freed before.
     using giving_up = std::vector<std::pair<const slot*, std::uint64_t>>;
     void add_closing(giving_up& to) const {

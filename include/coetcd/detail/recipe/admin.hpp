@@ -67,8 +67,8 @@ inline asio::awaitable<std::optional<std::int64_t>> request_release(std::shared_
         const txn asks = logic::ask_for_release(name, *holder, s->lease(), s->nonce());
         const outcome<txn_response> said =
             co_await call(s->owner, asks, how.as(impact::idempotent));
-        if (said.ec == server_errc::not_found) { // the lease that we put with
-            s->lose(session_end::expired);
+        if (logic::is_lease_gone(said.ec, said.text)) { // that we put with
+            (void)co_await session_impl::look_for_lease(s, how);
             require_session();
         }
         check_lock_answer(said, name, title);

@@ -167,7 +167,8 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
         co_return result;
     }
     auto world = by->world;
-    const time_point until = after(granted.sent, logic::certain(granted.response.ttl));
+    const logic::trusted_ttl ttl(hold, granted.response.ttl); // which no renewal confirms
+    const time_point until = after(granted.sent, logic::certain(ttl.at_first()));
     const auto made = make_at_home<claim_impl>(
         std::move(world), by, timeout, logic::claim_key(name, lease), lease, now.token, until);
     guard.pending = false;

@@ -82,6 +82,12 @@ public:
                 if (logic::is_passing(part->ec)) {
                     continue;
                 }
+                if (logic::is_lease_gone(part->ec, part->text)) {
+                    session_impl& s = *mine.session;
+                    const when how = s.owner->within(s.request_timeout);
+                    (void)co_await session_impl::look_for_lease(mine.session, how);
+                    self->require_leading();
+                }
                 if (refused || left == logic::effect::none) {
                     self->throw_refused(refused ? *refused : *part, refused != nullptr);
                 }
@@ -145,10 +151,6 @@ private:
 
     /// @param in_doubt A copy may have been applied, or may still be.
     [[noreturn]] void throw_refused(const lane_part& part, bool in_doubt) const {
-        if (part.ec == server_errc::not_found) { // the lease
-            held->session->lose(session_end::expired);
-            throw held->loss();
-        }
         throw error(in_doubt ? make_error_code(errc::outcome_unknown) : part.ec,
                     held->title() + ", proclaim: " + part.text);
     }

@@ -195,12 +195,7 @@ private:
     asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
         const bool lease_gone = failed.ec == server_errc::not_found; // ours, or of what is written
         if (lease_gone) {
-            const wire::lease_keep_alive_request renewal{session_->lease()};
-            const outcome<lease_keep_alive_response> renewed =
-                co_await call(session_->owner, renewal, in_time);
-            if (!renewed.ec && !is_there(renewed.response)) {
-                session_->lose(session_end::expired);
-            }
+            (void)co_await session_impl::look_for_lease(session_, in_time);
             require_session(true); // a marker that told of an earlier copy went with the lease
         }
         // A copy that the network made may have found a lease that is gone now.

@@ -156,6 +156,7 @@ public:
     /// It failed, perhaps not for good. Call it once for each.
     void failed() {
         unresolved_ = unresolved_ || entry_->left != logic::effect::none;
+        refused_ = refused_ || logic::is_refusal(entry_->ec);
         entry_ = nullptr;
     }
     /// Asks (again).
@@ -345,6 +346,7 @@ private:
         std::int64_t life = 0;
         std::shared_ptr<lane_part> part;
         bool bumps = false;
+        bool just_in_case = false; // nothing is there, by all that etcd has said
         bool over = false;
         bool was_there = false;
         unsigned pauses = 0;
@@ -474,6 +476,7 @@ private:
     logic::asking asked_ = logic::asking::enter;
     bool unresolved_ = false; // something that puts may still be under way
     bool doubtful_ = false;   // it was refused, and we do not know why
+    bool refused_ = false;    // likewise, with an error
     bool missing_ = false;    // somebody deleted the key
     bool lost_ = false;       // while it was held
     std::shared_ptr<lane_part> entry_;

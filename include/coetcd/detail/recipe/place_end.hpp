@@ -79,11 +79,12 @@ inline void place::send_leave() {
         if (l.over || l.part) {
             continue;
         }
-        if (create_revision_ == 0 && !unresolved_ &&
-            !doubtful_) { // nothing was put, and nothing will be
+        const bool nothing = create_revision_ == 0 && !unresolved_ && !doubtful_;
+        if (nothing && !refused_) { // nothing was put, and nothing will be
             given_up(l, keys_.claims[l.of].epoch);
             continue;
         }
+        l.just_in_case = nothing;
         l.life = create_revision_;
         // A note goes with the life that left it, or with the epoch.
         l.bumps = unresolved_ || create_revision_ == 0 || (missing_ && has_note());
@@ -197,17 +198,27 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& 
             text = e.what();
         }
     }
-    const logic::remedy next = logic::remedy_for(ec, text);
+    logic::remedy next = logic::remedy_for(ec, text);
     if (next == logic::remedy::forget) {
-        s.lose(session_end::expired);
-        self->all_over();
-        co_return;
+        const when how = s.owner->within(s.request_timeout);
+        const bool gone = co_await session_impl::look_for_lease(self->session, how);
+        if (gone) {
+            self->all_over();
+            co_return;
+        }
+        next = logic::remedy::later;
     }
     l.trouble = ec;
     l.trouble_text = std::move(text);
     self->changed.notify_all();
     if (!self->may_go_on(l, next)) {
-        self->give_lease_up();
+        if (l.just_in_case) {
+            logic::slot_table::renew(*self->slots_[l.of]);
+            self->given_up(l, 0);
+            self->changed.notify_all();
+        } else {
+            self->give_lease_up();
+        }
         co_return;
     }
     if (next == logic::remedy::erase) {
@@ -238,6 +249,9 @@ inline bool place::may_go_on(leaving& l, logic::remedy next) {
         failing.failed(now);
         return failing.has_lasted(session->ttl(), now, session->well_since());
     };
+    if (l.just_in_case && next != logic::remedy::again) {
+        return false; // who may not put a key may not erase one, either
+    }
     l.refusals = next == logic::remedy::surrender ? l.refusals + 1 : 0;
     switch (next) {
     case logic::remedy::again:

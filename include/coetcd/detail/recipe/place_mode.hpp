@@ -245,6 +245,11 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
     self->require_held(call);
     if (part->ec) {
         self->not_raised(part->left != logic::effect::none);
+        if (logic::is_lease_gone(part->ec, part->text)) { // with which we would put
+            const when how = s.owner->within(s.request_timeout);
+            (void)co_await session_impl::look_for_lease(self->session, how);
+            self->require_held(call);
+        }
         self->throw_refused(call, part->ec, part->text);
     }
     const logic::upgraded how = logic::after_upgrade(part->response, c, revision);
@@ -283,10 +288,6 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
 /// Why a request in the middle of a hold has failed.
 [[noreturn]] inline void
 place::throw_refused(const char* call, const error_code& ec, const std::string& text) {
-    if (ec == server_errc::not_found) { // the lease, with which we would put
-        session->lose(session_end::expired);
-        throw loss();
-    }
     const error_code told = logic::is_passing(ec) ? make_error_code(errc::timed_out) : ec;
     throw error(told, title() + ", " + call + ": " + text + if_denied(ec));
 }

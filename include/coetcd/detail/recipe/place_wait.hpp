@@ -252,7 +252,7 @@ private:
             const error_code ec = entry->ec;
             trouble_ = entry->text;
             attempt_->failed();
-            check(ec);
+            co_await check(ec);
             if (is_in_time()) {
                 attempt_->send_entry(attempt_->asked());
             }
@@ -356,7 +356,7 @@ private:
                 break;
             }
             trouble_ = part->text;
-            check(part->ec);
+            co_await check(part->ec);
             if (!part->ec) {
                 told_ = part->sent;
                 now_ = note != 0
@@ -405,10 +405,14 @@ private:
     }
 
     /// @throws error if a request failed for good.
-    void check(const error_code& ec) {
-        if (ec == server_errc::not_found) { // the lease, with which we would put
-            session_->lose(session_end::expired);
-            attempt_->require_session();
+    asio::awaitable<void> check(error_code ec) {
+        if (logic::is_lease_gone(ec, trouble_)) { // with which we would put
+            when how = session_->owner->within(session_->request_timeout);
+            how.deadline = std::min(how.deadline, deadline_);
+            (void)co_await session_impl::look_for_lease(session_, how);
+            if (!is_in_time()) {
+                co_return;
+            }
         }
         if (ec && !logic::is_passing(ec)) {
             fail(ec);

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/lease_clock.hpp>
+#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/lease.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -33,13 +36,36 @@ inline lease_id draw_lease(env& world) {
     return static_cast<lease_id>(world.random() >> 1) | 1;
 }
 
+/// One renewal. That there is no such lease is no failure, however etcd says it.
+inline asio::awaitable<outcome<lease_keep_alive_response>>
+try_to_renew(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+    const wire::lease_keep_alive_request request{id};
+    outcome<lease_keep_alive_response> renewed = co_await call(std::move(impl), request, how);
+    if (logic::is_lease_gone(renewed.ec, renewed.text)) {
+        renewed.ec.clear();
+        renewed.response.ttl = std::chrono::seconds(0);
+    }
+    co_return renewed;
+}
+
 /// @returns What was renewed, or is known to have ended. Throws the rest.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
 lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
-    const wire::lease_keep_alive_request request{id};
-    outcome<lease_keep_alive_response> renewed = co_await call(std::move(impl), request, how);
+    outcome<lease_keep_alive_response> renewed = co_await try_to_renew(std::move(impl), how, id);
     renewed.check();
     co_return renewed;
+}
+
+/// @returns Nothing if there is no such lease. Throws the rest.
+inline asio::awaitable<std::optional<lease_keep_alive_response>>
+renew_once(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+    const outcome<lease_keep_alive_response> renewed =
+        co_await lease_keep_alive(std::move(impl), how, id);
+    std::optional<lease_keep_alive_response> there;
+    if (is_there(renewed.response)) {
+        there = renewed.response;
+    }
+    co_return there;
 }
 
 /// Grants a lease of a number that was drawn: what an attempt whose answer was lost has left is
@@ -53,20 +79,20 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
         // What its ttl is, another call has to tell.
         how.known.reset();
         lease_grant_response& response = granted.response;
-        const wire::lease_keep_alive_request renewal{drawn};
         const outcome<lease_keep_alive_response> renewed =
-            co_await call(std::move(impl), renewal, how);
+            co_await try_to_renew(std::move(impl), how, drawn);
         if (renewed.ec) {
             throw error(errc::outcome_unknown, renewed.text);
         }
         if (is_there(renewed.response)) {
             response.header = renewed.response.header;
             response.id = renewed.response.id;
-            response.ttl = renewed.response.ttl;
+            response.ttl = std::min(ttl, renewed.response.ttl); // no grant says more
             granted.sent = renewed.sent;
             granted.ec.clear();
         } // else it has ended meanwhile: another one is to be drawn
     }
+    granted.response.ttl = logic::credible_grant(ttl, granted.response.ttl);
     co_return granted;
 }
 
@@ -115,6 +141,7 @@ lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds tt
                         granted.text + "; it may be one that this very call granted");
         }
         check_grant(granted);
+        granted.response.ttl = logic::credible_grant(ttl, granted.response.ttl);
     }
     co_return std::move(granted.response);
 }

@@ -227,6 +227,9 @@ private:
                     own.left = logic::effect::unresolved;
                 }
             }
+            if (together.size() > 1 && logic::is_lease_gone(own.ec, own.text)) {
+                own.ec = errc::unavailable; // it does not say which one: each asks for itself
+            }
             each->changed.notify_all();
         }
     }

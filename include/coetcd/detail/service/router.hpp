@@ -69,7 +69,7 @@ public:
         const impact does = how.known.value_or(traits(what).usual);
         logic::attempts<time_point> tries(does, how.deadline, login_.needed(), how.can_be_split);
         answer result;
-        std::optional<logic::endpoint> doubted; // its answer is too large: true, or not etcd's
+        std::vector<logic::endpoint> doubted; // what they say counts if others say so, too
         for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
             if (login_.needed() && what != rpc::authenticate) {
@@ -82,7 +82,7 @@ public:
             if (next == step::give_up) {
                 break;
             }
-            const logic::endpoint where = choice_.pick(now, doubted ? &*doubted : nullptr);
+            const logic::endpoint where = choice_.pick(now, doubted);
             const time_point until = tries.repeatable()
                                          ? std::min(how.deadline, after(now, how.attempt_timeout))
                                          : how.deadline;
@@ -98,7 +98,8 @@ public:
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
             }
-            const logic::attempt_end end = assess(r, decode, how.may_be_large);
+            const bool movable = tries.repeatable() && !how.can_be_split;
+            const logic::attempt_end end = assess(r, what, decode, how.may_be_large, movable);
             report(what, where, tries.made(), now, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), choice_.size(), places);
@@ -112,16 +113,18 @@ public:
             if (next == step::succeed) {
                 result.sent = now;
                 result.by = where;
-                if (doubted && where != *doubted) {
-                    failed(*doubted);
-                }
                 look_around_if_due(now);
-            } else if (next == step::compare) {
-                doubted = where;
+            } else if (next == step::elsewhere) {
+                doubted.push_back(where);
             } else if (next == step::pause) {
                 const auto moment = tries.pause(places, env_->random());
                 notifier pause(*env_);
                 (void)co_await pause.wait(std::min(after(env_->now(), moment), how.deadline));
+            }
+        }
+        for (const logic::endpoint& where : doubted) {
+            if (tries.blames_doubted() && where != result.by) {
+                failed(where);
             }
         }
         result.ec = tries.code();
@@ -247,13 +250,16 @@ private:
         }
         if (end.meaning.blame) {
             failed(where, by);
+        } else if (end.meaning.ask_others) {
+            rate(where, by, false); // others may have the same name
         }
         if (end.wants_token) {
             rejected(token_number);
         }
     }
 
-    static logic::attempt_end assess(const reply& r, const decoder& decode, bool may_be_large) {
+    static logic::attempt_end
+    assess(const reply& r, rpc what, const decoder& decode, bool may_be_large, bool movable) {
         if (const error_code ec = logic::transport_code(r.ec, r.status, may_be_large)) {
             // What our own code for it says is for a whole call, and not for one attempt.
             std::string text = ec == errc::timed_out ? "no answer in time"
@@ -277,7 +283,10 @@ private:
         if (!bad) {
             return {};
         }
-        return {logic::code_of(*bad), bad->message, logic::judge(*bad), logic::wants_token(*bad)};
+        return {logic::code_of(*bad),
+                bad->message,
+                logic::judge(*bad, what, movable),
+                logic::wants_token(*bad)};
     }
 
     static std::optional<wire::status> is_range(const std::string& body) {
@@ -376,7 +385,7 @@ private:
                     co_return;
                 }
                 // That it may not be read does not matter: the member was asked, and answered.
-                const logic::attempt_end end = assess(r, is_range, false);
+                const logic::attempt_end end = assess(r, rpc::range, is_range, false, true);
                 if (end.code && end.meaning.blame) {
                     self->failed(where, r.by);
                     break;

@@ -48,7 +48,7 @@ class session_impl : public std::enable_shared_from_this<session_impl> {
 public:
     session_impl(std::shared_ptr<client_impl> c,
                  lease_id lease,
-                 std::chrono::seconds ttl,
+                 logic::trusted_ttl ttl,
                  std::string label,
                  time_point sent,
                  std::chrono::nanoseconds timeout)
@@ -57,10 +57,11 @@ public:
         , request_timeout(timeout)
         , watches(world, owner->hub)
         , lease_(lease)
+        , trusted_(ttl)
         , label_(std::move(label))
         , nonce_(world.random() >> 32)
         , changed_(world) {
-        renewed(sent, ttl);
+        renewed(sent, ttl.at_first());
         owner->hub->hold();
     }
     ~session_impl() {
@@ -178,6 +179,11 @@ public:
         at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
     }
 
+    /// etcd has refused a transaction for the lack of the lease, or so a member says. A renewal
+    /// tells: if there is no such lease the session ends.
+    /// @returns Whether there is none.
+    static asio::awaitable<bool> look_for_lease(std::shared_ptr<session_impl> self, when how);
+
     /// Renews the lease, with as many attempts as there is time for. Then it looks after what
     /// is held: the next renewal, and the look with it, is due later by this one.
     /// @returns False if the session is lost.
@@ -231,6 +237,7 @@ private:
     enum class revocation { none, under_way, done, failed };
 
     const lease_id lease_;
+    const logic::trusted_ttl trusted_;
     const std::string label_;
     const std::uint64_t nonce_;
     std::atomic<std::chrono::seconds> ttl_{std::chrono::seconds(0)};
@@ -265,17 +272,29 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     if (a.ec && sent < self->last_sent_) {
         co_return true; // a later one has succeeded
     }
-    if (a.ec) {
+    const bool gone = logic::is_lease_gone(a.ec, a.text);
+    if (a.ec && !gone) {
         self->suspect_ = true;
         self->well_since_ = self->world.now();
         co_return false;
     }
-    if (a.response.ttl.count() > 0) {
-        self->renewed(sent, a.response.ttl);
+    if (!gone && is_there(a.response)) {
+        self->renewed(sent, self->trusted_.renewed(a.response.ttl));
     } else {
         self->lose(session_end::expired);
     }
     co_return true;
+}
+
+inline asio::awaitable<bool> session_impl::look_for_lease(std::shared_ptr<session_impl> self,
+                                                          when how) {
+    const outcome<lease_keep_alive_response> renewed =
+        co_await try_to_renew(self->owner, how, self->lease_);
+    const bool gone = !renewed.ec && !is_there(renewed.response);
+    if (gone) {
+        self->lose(session_end::expired);
+    }
+    co_return gone;
 }
 
 inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> self) {
@@ -418,10 +437,11 @@ session_impl::open(std::shared_ptr<client_impl> c,
     }
     guard.pending = false;
     auto world = c->world;
+    const logic::trusted_ttl ttl(options.ttl, granted.response.ttl);
     const auto impl = make_at_home<session_impl>(std::move(world),
                                                  std::move(c),
                                                  guard.lease,
-                                                 granted.response.ttl,
+                                                 ttl,
                                                  std::move(options.label),
                                                  granted.sent,
                                                  timeout);
@@ -435,16 +455,28 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
                     lease_id lease,
                     session_options options) {
     const when how = c->within(timeout);
-    const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
     std::shared_ptr<session_impl> impl;
+    // Two answers, since one may be wrong.
+    const wire::lease_time_to_live_request question{lease, false};
+    const outcome<lease_time_to_live_response> told = co_await call(c, question, how);
+    told.check();
+    if (!is_there(told.response)) {
+        co_return impl;
+    }
+    const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
     if (!is_there(renewed.response)) {
         co_return impl;
     }
+    if (told.response.granted_ttl.count() < 1) {
+        throw error(errc::protocol_error, "lease_time_to_live: a lease without a time to live");
+    }
+    const std::chrono::seconds least = std::min(renewed.response.ttl, told.response.granted_ttl);
+    const auto ttl = logic::trusted_ttl::of_granted(least);
     auto world = c->world;
     impl = make_at_home<session_impl>(std::move(world),
                                       std::move(c),
                                       lease,
-                                      renewed.response.ttl,
+                                      ttl,
                                       std::move(options.label),
                                       renewed.sent,
                                       timeout);

@@ -92,8 +92,11 @@ inline std::optional<status> to_status(const json_value& body) {
     if (message && message->is_string()) {
         result.message = printable(message->text);
     }
-    if (result.code == server_errc::not_found && result.message == "Not Found") {
-        result.code = server_errc::unimplemented; // how newer gateways refuse an unknown path
+    // What etcd does not find it names. This is how newer gateways refuse an unknown path, as does
+    // what routes requests.
+    if (result.code == server_errc::not_found &&
+        result.message.find("etcdserver: ") == std::string::npos) {
+        result.code = server_errc::unimplemented;
     }
     return result;
 }

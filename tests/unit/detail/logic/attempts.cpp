@@ -39,6 +39,12 @@ attempt_end too_late() {
 attempt_end refused() {
     return failed(server_errc::permission_denied, effect::none, false);
 }
+attempt_end refused_by_one() {
+    attempt_end e = failed(server_errc::permission_denied, effect::none, false);
+    e.meaning.transient = true;
+    e.meaning.ask_others = true;
+    return e;
+}
 attempt_end full() {
     return failed(server_errc::resource_exhausted, effect::settled, false);
 }
@@ -124,6 +130,31 @@ TEST_CASE("what happens to each request, whatever it does", "[logic][attempts]")
          {step::again, step::again, step::pause, step::give_up},
          server_errc::unimplemented,
          effect::none},
+        {"one member refuses what others do",
+         {refused_by_one(), success()},
+         {step::elsewhere, step::succeed},
+         {},
+         effect::none},
+        {"all members refuse it",
+         {refused_by_one(), refused_by_one(), refused_by_one()},
+         {step::elsewhere, step::elsewhere, step::give_up},
+         server_errc::permission_denied,
+         effect::none},
+        {"one refuses it, another one has the last word",
+         {refused_by_one(), full()},
+         {step::elsewhere, step::give_up},
+         server_errc::resource_exhausted,
+         effect::settled},
+        {"all that are there do",
+         {refused_by_one(), not_sent(), not_sent()},
+         {step::elsewhere, step::again, step::give_up},
+         server_errc::permission_denied,
+         effect::none},
+        {"some were not there before",
+         {not_sent(), refused_by_one(), refused_by_one(), success()},
+         {step::again, step::elsewhere, step::elsewhere, step::succeed},
+         {},
+         effect::none},
         {"some members do not",
          {unknown_call(), unknown_call(), success()},
          {step::again, step::again, step::succeed},
@@ -170,17 +201,17 @@ TEST_CASE("what may be repeated is, and the first success counts", "[logic][atte
          effect::unresolved},
         {"or is too large",
          {too_large(), too_large()},
-         {step::compare, step::give_up},
+         {step::elsewhere, step::give_up},
          errc::too_large,
          effect::unresolved},
         {"and cannot be compared",
          {too_large(), lost(), too_large()},
-         {step::compare, step::pause, step::give_up},
+         {step::elsewhere, step::pause, step::give_up},
          errc::too_large,
          effect::unresolved},
         {"but not where it is true",
          {too_large(), success()},
-         {step::compare, step::succeed},
+         {step::elsewhere, step::succeed},
          {},
          effect::unresolved},
     };
@@ -324,7 +355,7 @@ TEST_CASE("one endpoint that is asked again does not speak for the others", "[lo
     CHECK((one.ended(unknown_call(), "http://h:1", 1, 2) == step::give_up));
     // An answer that is too large may be smaller from another address.
     tries large(impact::none, start + 5s, false);
-    CHECK((large.ended(too_large(), "http://h:1", 1, 2) == step::compare));
+    CHECK((large.ended(too_large(), "http://h:1", 1, 2) == step::elsewhere));
     CHECK((large.ended(too_large(), "http://h:1", 1, 2) == step::give_up));
 }
 
@@ -370,4 +401,23 @@ TEST_CASE("the pauses of a call become longer with each round", "[logic][attempt
     CHECK(tries(impact::none, start, false).repeatable());
     CHECK(tries(impact::idempotent, start, false).repeatable());
     CHECK_FALSE(tries(impact::once, start, false).repeatable());
+}
+
+TEST_CASE("who refuses what others do is to blame, and nobody if all do", "[logic][attempts]") {
+    tries t(impact::none, start + 5s, false);
+    (void)t.ended(refused_by_one(), "http://h:1", 2, 2);
+    tries alone = t;
+    tries late = t;
+    (void)t.ended(success(), "http://h:2", 2, 2);
+    CHECK(t.blames_doubted());
+    CHECK((alone.ended(refused_by_one(), "http://h:2", 2, 2) == step::give_up));
+    CHECK_FALSE(alone.blames_doubted());
+    CHECK(alone.text() == "why, on http://h:2");
+    // There was no time to ask the others.
+    CHECK((late.begin(start + 5s, {}, "") == step::give_up));
+    CHECK(late.blames_doubted());
+    // One endpoint may be several members.
+    tries two(impact::none, start + 5s, false);
+    CHECK((two.ended(refused_by_one(), "http://h:1", 1, 2) == step::elsewhere));
+    CHECK((two.ended(refused_by_one(), "http://h:1", 1, 2) == step::give_up));
 }

@@ -43,7 +43,11 @@ public:
     std::size_t pick(time_point now) const { return choice_.pick(now).port - 1U; }
     std::size_t pick_but(std::size_t i, time_point now) const {
         const endpoint not_there = at(i);
-        return choice_.pick(now, &not_there).port - 1U;
+        return choice_.pick(now, {&not_there, 1}).port - 1U;
+    }
+    std::size_t pick_but(std::size_t i, std::size_t k, time_point now) const {
+        const std::vector<endpoint> not_there{at(i), at(k)};
+        return choice_.pick(now, not_there).port - 1U;
     }
     void succeeded(std::size_t i) { choice_.succeeded(at(i)); }
     void failed(std::size_t i, time_point now) { choice_.failed(at(i), now); }
@@ -115,6 +119,8 @@ TEST_CASE("another endpoint can be had, if there is one", "[logic][endpoint_choi
     CHECK(c.pick_but(1, start) == 0); // sooner than the other
     CHECK(c.pick_but(0, start) == 1);
     CHECK(choice(1, 0).pick_but(0, start) == 0);
+    CHECK(choice(3, 0).pick_but(0, 2, start) == 1);
+    CHECK(choice(2, 1).pick_but(0, 1, start) == 1); // there is no other
 }
 
 TEST_CASE("a client does not go back by itself from one that works", "[logic][endpoint_choice]") {

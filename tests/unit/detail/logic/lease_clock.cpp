@@ -96,6 +96,51 @@ TEST_CASE("a lease that has less than half of its time left is renewed alone", "
     CHECK(renews_alone(-1s, 10s));
 }
 
+TEST_CASE("a grant is believed as far as etcd can have made it", "[logic][lease_clock]") {
+    struct {
+        seconds asked, said, credible;
+    } const rows[] = {
+        {3s, 3s, 3s},
+        {3s, 1s, 1s},
+        {1s, 2s, 2s},   // etcd's minimum, as a rule
+        {1s, 75s, 75s}, // with the longest election timeout that there is
+        {1s, 76s, 1s},
+        {3s, longest, 3s},
+        {100s, 100s, 100s},
+        {100s, 101s, 100s},
+        {longest, longest, longest},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.asked.count(), row.said.count());
+        CHECK(credible_grant(row.asked, row.said) == row.credible);
+    }
+}
+
+TEST_CASE("no single answer makes a lease last longer", "[logic][lease_clock]") {
+    struct {
+        const char* what;
+        seconds asked, granted, first, said, renewed;
+    } const rows[] = {
+        {"all is well", 10s, 10s, 10s, 10s, 10s},
+        {"a renewal says more", 10s, 10s, 10s, longest, 10s},
+        {"a renewal says less", 10s, 10s, 10s, 4s, 4s},
+        {"etcd raises it", 1s, 2s, 1s, 2s, 2s},
+        {"the grant says more, and renewals do not", 3s, 60s, 3s, 3s, 3s},
+        {"the grant says more than there is", 3s, longest, 3s, longest, 3s},
+        {"the grant says less", 3s, 2s, 2s, 3s, 2s},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        const trusted_ttl ttl(row.asked, row.granted);
+        CHECK(ttl.at_first() == row.first);
+        CHECK(ttl.renewed(row.said) == row.renewed);
+    }
+    const trusted_ttl other = trusted_ttl::of_granted(3600s); // somebody else has asked
+    CHECK(other.at_first() == 3600s);
+    CHECK(other.renewed(3600s) == 3600s);
+    CHECK(other.renewed(3601s) == 3600s);
+}
+
 TEST_CASE("events that were false are acted upon more and more rarely", "[logic][lease_clock]") {
     nanoseconds last{0};
     for (unsigned in_a_row = 1; in_a_row != 12; ++in_a_row) {

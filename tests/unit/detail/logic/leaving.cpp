@@ -43,6 +43,7 @@ TEST_CASE("only a refusal of etcd's own ends a clean-up", "[logic][leaving]") {
              {static_cast<server_errc>(99), "", remedy::later},
              // It is its answer.
              {server_errc::not_found, "etcdserver: requested lease not found", remedy::forget},
+             {server_errc::not_found, "etcdserver: member not found", remedy::later},
              {server_errc::resource_exhausted,
               "etcdserver: mvcc: database space exceeded",
               remedy::erase},

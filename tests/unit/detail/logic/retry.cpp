@@ -19,7 +19,6 @@ namespace {
 
 const verdict final_none{effect::none, false, false};
 const verdict elsewhere{effect::none, true, true};
-const verdict later{effect::none, true, false};
 const verdict unclear{effect::unresolved, true, true};
 
 } // namespace
@@ -65,7 +64,7 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::resource_exhausted,
          "etcdserver: mvcc: database space exceeded",
          {effect::settled, false, false}},
-        {server_errc::resource_exhausted, "etcdserver: too many requests", later},
+        {server_errc::resource_exhausted, "etcdserver: too many requests", elsewhere},
         {server_errc::resource_exhausted,
          "grpc: received message larger than max (4194320 vs. 4194304)",
          {effect::settled, false, false}},
@@ -248,4 +247,70 @@ TEST_CASE("the words of an error are what was said besides its code", "[logic][r
     CHECK(words_of(error(server_errc::not_found, "")) == "");
     const error twice(errc::timed_out, error(errc::timed_out, "why").what());
     CHECK(words_of(twice) == error(errc::timed_out, "why").what());
+}
+
+TEST_CASE("a refusal that would cost a session counts only if all members agree",
+          "[logic][retry]") {
+    constexpr auto gone = "etcdserver: requested lease not found";
+    struct {
+        const char* what;
+        rpc by;
+        server_errc code;
+        const char* message;
+        bool movable;
+        bool ask_others;
+    } const rows[] = {
+        {"of a renewal", rpc::lease_keep_alive, server_errc::permission_denied, "no", true, true},
+        {"of one", rpc::lease_keep_alive, server_errc::invalid_argument, "odd", true, true},
+        {"of one", rpc::lease_keep_alive, server_errc::unauthenticated, "who?", true, true},
+        {"of one", rpc::lease_keep_alive, server_errc::resource_exhausted, "full", true, true},
+        {"of one", rpc::lease_keep_alive, server_errc::not_found, "no route", true, true},
+        {"that is the safe side", rpc::lease_keep_alive, server_errc::not_found, gone, true, false},
+        {"of a place", rpc::txn, server_errc::permission_denied, "no", true, true},
+        {"of a place", rpc::txn, server_errc::not_found, gone, true, true},
+        {"all agree on that",
+         rpc::txn,
+         server_errc::resource_exhausted,
+         "space exceeded",
+         true,
+         false},
+        {"parts are asked one by one",
+         rpc::txn,
+         server_errc::permission_denied,
+         "no",
+         false,
+         false},
+        {"of a user's call", rpc::range, server_errc::permission_denied, "no", true, false},
+        {"of a grant", rpc::lease_grant, server_errc::failed_precondition, "no", true, false},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what, row.message);
+        const verdict v = judge({row.code, row.message}, row.by, row.movable);
+        CHECK(v.ask_others == row.ask_others);
+        CHECK(v.transient == row.ask_others);
+        CHECK_FALSE(v.blame);
+    }
+    // What passes is tried again as ever.
+    const verdict busy =
+        judge({server_errc::resource_exhausted, "etcdserver: too many requests"}, rpc::txn, true);
+    CHECK(busy.transient);
+    CHECK(busy.blame);
+    CHECK_FALSE(busy.ask_others);
+}
+
+TEST_CASE("that a lease is gone is said in etcd's words", "[logic][retry]") {
+    CHECK(is_lease_gone(server_errc::not_found,
+                        "txn: etcdserver: requested lease not found, on http://h:1"));
+    CHECK_FALSE(is_lease_gone(server_errc::not_found, "etcdserver: member not found"));
+    CHECK_FALSE(is_lease_gone(server_errc::unknown, "etcdserver: requested lease not found"));
+    CHECK_FALSE(is_lease_gone({}, "etcdserver: requested lease not found"));
+}
+
+TEST_CASE("a refusal is what etcd says, and no trouble on the way", "[logic][retry]") {
+    CHECK(is_refusal(server_errc::permission_denied));
+    CHECK(is_refusal(server_errc::not_found));
+    CHECK_FALSE(is_refusal({}));
+    CHECK_FALSE(is_refusal(errc::timed_out));
+    CHECK_FALSE(is_refusal(errc::protocol_error));
+    CHECK_FALSE(is_refusal(errc::login_failed)); // it was not sent
 }

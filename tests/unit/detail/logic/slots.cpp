@@ -105,3 +105,16 @@ TEST_CASE("a slot stays where it is when others are added", "[logic][slots]") {
     slot_table::free(*first, 3);
     CHECK(table.take() == first);
 }
+
+TEST_CASE("a slot whose keys are in doubt for good goes on with others", "[logic][slots]") {
+    slot_table table;
+    const auto slots = take(table, 3);
+    slot_table::close(*slots[1]);
+    slot_table::renew(*slots[1]);
+    slot_table::free(*slots[1], 0);
+    slot_table::slot* const again = table.take();
+    CHECK(again == slots[1]);
+    CHECK(again->number > 1000);
+    CHECK(again->epoch == 0);
+    CHECK(take(table, 1).front()->number == 3);
+}

@@ -50,12 +50,19 @@ TEST_CASE("an error is read in each form that the gateways write", "[wire][statu
                server_errc::not_found,
                text));
     // the message may be in one place only
-    CHECK(says(404, R"({"error":"m","code":5})", server_errc::not_found, "m"));
-    CHECK(says(404, R"({"code":5})", server_errc::not_found, ""));
+    CHECK(says(403, R"({"error":"m","code":7})", server_errc::permission_denied, "m"));
+    CHECK(says(403, R"({"code":7})", server_errc::permission_denied, ""));
 }
 
 TEST_CASE("an unknown path is unimplemented, whichever gateway refuses it", "[wire][status]") {
     CHECK(says(404, "Not Found\n", server_errc::unimplemented, "Not Found"));
+    // So is one that something else does not route, which writes as etcd's gateway does.
+    CHECK(says(404,
+               R"({"code":5,"message":"no route matched","details":[]})",
+               server_errc::unimplemented,
+               "no route matched"));
+    CHECK(says(404, R"({"error":"m","code":5})", server_errc::unimplemented, "m"));
+    CHECK(says(404, R"({"code":5})", server_errc::unimplemented, ""));
     CHECK(says(404, "404 page not found\n", server_errc::unimplemented, "404 page not found"));
     CHECK(says(404,
                R"({"code":5, "message":"Not Found", "details":[]})",
@@ -74,7 +81,7 @@ TEST_CASE("the code in the body wins over the HTTP status", "[wire][status]") {
     CHECK(says(200, R"({"error":{"grpc_code":14}})", server_errc::unavailable, ""));
     CHECK(says(500, R"({"code":"14","message":"m"})", server_errc::unavailable, "m"));
     for (int code = 1; code <= 16; ++code) {
-        const auto body = "{\"code\":" + std::to_string(code) + "}";
+        const auto body = "{\"code\":" + std::to_string(code) + ",\"message\":\"etcdserver: no\"}";
         CHECK(static_cast<int>(decode_status(200, body).code) == code);
     }
 }
@@ -93,7 +100,7 @@ TEST_CASE("a code that gRPC does not have is not etcd's", "[wire][status]") {
     CHECK(says(500, R"({"error":{"message":"m"}})", server_errc::unknown, "m"));
     CHECK(says(500, R"({"error":{}})", server_errc::unknown, ""));
     CHECK(says(500, R"({"error":{"grpc_code":null}})", server_errc::unknown, ""));
-    CHECK(says(500, R"({"code":5,"message":7})", server_errc::not_found, ""));
+    CHECK(says(500, R"({"code":7,"message":7})", server_errc::permission_denied, ""));
 }
 
 TEST_CASE("what is not in etcd's form is not etcd's", "[wire][status]") {
