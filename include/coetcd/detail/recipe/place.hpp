@@ -403,15 +403,7 @@ private:
     }
 
     /// Tells the observer, once. Without a look at the session that might end it here and now.
-    void report_end() {
-        const auto& observer = session->owner->options.observer;
-        if (granted_ && observer) {
-            const bool late = now() >= std::min(session->certain_until(), held_until());
-            const bool lost = missing_ || late || session->is_taken_away();
-            observer->on_lock_hold({names.front(), now() - *granted_, lost});
-        }
-        granted_.reset();
-    }
+    void report_end();
 
     // What happens in etcd; goes on when nobody has a handle any more. See place_end.hpp.
 

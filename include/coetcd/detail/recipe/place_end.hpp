@@ -38,6 +38,16 @@ inline asio::awaitable<bool> place::release() {
     return session->owner->home(until_left(shared_from_this(), was_held));
 }
 
+inline void place::report_end() {
+    const auto& observer = session->owner->options.observer;
+    if (granted_ && observer) {
+        const bool late = now() >= std::min(session->certain_until(), held_until());
+        const bool lost = missing_ || late || session->is_taken_away();
+        observer->on_lock_hold({names.front(), now() - *granted_, lost});
+    }
+    granted_.reset();
+}
+
 inline void place::keep_apart(lane_part& part) const {
     if (has_note()) {
         part.puts = names;

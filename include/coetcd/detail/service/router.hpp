@@ -446,7 +446,8 @@ private:
             co_await look_at(of, world, where, rpc::status, "{}", std::chrono::milliseconds(500));
         if (const auto self = of.lock()) {
             const auto any = [](const std::string&) { return std::optional<wire::status>(); };
-            const bool given_up = assess(r, any, true).code == server_errc::deadline_exceeded;
+            const bool given_up =
+                assess(r, rpc::status, any, true, true).code == server_errc::deadline_exceeded;
             self->jam_.heard(where, given_up, world->now());
         }
     }
