@@ -26,10 +26,12 @@ namespace sim {
 
 namespace {
 
-using namespace coetcd::detail;
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
+namespace asio = boost::asio;
 namespace in_memory = coetcd::detail::testing;
+namespace logic = coetcd::detail::logic;
+namespace net = coetcd::detail::net;
 using in_memory::chance;
 
 class name_story {
@@ -57,7 +59,7 @@ public:
             move();
             settled_ = std::max(world_.now(), lookup_ends_) + 5s;
         });
-        spawn(*home_, connect_again_and_again());
+        coetcd::detail::spawn(*home_, connect_again_and_again());
         while (failure_.empty() && (!settled_ || world_.now() < *settled_ + 2s) && world_.step()) {
         }
         if (failure_.empty() && !world_.failure().empty()) {
