@@ -181,7 +181,7 @@ public:
 
     /// etcd has refused a transaction for the lack of the lease, or so a member says. A renewal
     /// tells: if there is no such lease the session ends.
-    /// @returns Whether there is none.
+    /// @returns Whether there is none. Also ends with the session.
     static asio::awaitable<bool> look_for_lease(std::shared_ptr<session_impl> self, when how);
 
     /// Renews the lease, with as many attempts as there is time for. Then it looks after what
@@ -227,6 +227,9 @@ private:
     /// @returns Whether the lease was renewed, or is known to be lost.
     static asio::awaitable<bool> try_renew(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
+    enum class told { not_yet, gone, nothing };
+    static asio::awaitable<void>
+    renew_to_tell(std::shared_ptr<session_impl> self, when how, std::shared_ptr<told> result);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
     /// @param joins A revocation was under way before: if that fails, ask once more.
@@ -286,15 +289,29 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     co_return true;
 }
 
-inline asio::awaitable<bool> session_impl::look_for_lease(std::shared_ptr<session_impl> self,
-                                                          when how) {
+inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session_impl> self,
+                                                         when how,
+                                                         std::shared_ptr<told> result) {
     const outcome<lease_keep_alive_response> renewed =
         co_await try_to_renew(self->owner, how, self->lease_);
     const bool gone = !renewed.ec && !is_there(renewed.response);
+    *result = gone ? told::gone : told::nothing;
     if (gone) {
         self->lose(session_end::expired);
     }
-    co_return gone;
+    self->changed_.notify_all();
+}
+
+inline asio::awaitable<bool> session_impl::look_for_lease(std::shared_ptr<session_impl> self,
+                                                          when how) {
+    const bool lived = self->alive();
+    const auto result = std::make_shared<told>(told::not_yet);
+    spawn(self->world, renew_to_tell(self, how, result));
+    while (*result == told::not_yet && self->alive() == lived && self->world.now() < how.deadline) {
+        (void)co_await self->changed_.wait(lived ? std::min(how.deadline, self->certain_until())
+                                                 : how.deadline);
+    }
+    co_return *result == told::gone || self->reason() == session_end::expired;
 }
 
 inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> self) {
