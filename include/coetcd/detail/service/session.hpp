@@ -23,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -179,9 +180,8 @@ public:
         at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
     }
 
-    /// etcd has refused a transaction for the lack of the lease, or so a member says. A renewal
-    /// tells: if there is no such lease the session ends.
-    /// @returns Whether there is none. Also ends with the session.
+    /// A member has refused a transaction for the lack of the lease. A renewal tells: if there is
+    /// none the session ends. @returns Whether there is none. Also ends with the session.
     static asio::awaitable<bool> look_for_lease(std::shared_ptr<session_impl> self, when how);
 
     /// Renews the lease, with as many attempts as there is time for. Then it looks after what
@@ -227,9 +227,9 @@ private:
     /// @returns Whether the lease was renewed, or is known to be lost.
     static asio::awaitable<bool> try_renew(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
-    enum class told { not_yet, gone, nothing };
+    using shared_answer = std::shared_ptr<std::optional<bool>>;
     static asio::awaitable<void>
-    renew_to_tell(std::shared_ptr<session_impl> self, when how, std::shared_ptr<told> result);
+    renew_to_tell(std::shared_ptr<session_impl> self, when how, shared_answer gone);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
     /// @param joins A revocation was under way before: if that fails, ask once more.
@@ -289,14 +289,11 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     co_return true;
 }
 
-inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session_impl> self,
-                                                         when how,
-                                                         std::shared_ptr<told> result) {
-    const outcome<lease_keep_alive_response> renewed =
-        co_await try_to_renew(self->owner, how, self->lease_);
-    const bool gone = !renewed.ec && !is_there(renewed.response);
-    *result = gone ? told::gone : told::nothing;
-    if (gone) {
+inline asio::awaitable<void>
+session_impl::renew_to_tell(std::shared_ptr<session_impl> self, when how, shared_answer gone) {
+    const auto renewed = co_await try_to_renew(self->owner, how, self->lease_);
+    *gone = !renewed.ec && !is_there(renewed.response);
+    if (**gone) {
         self->lose(session_end::expired);
     }
     self->changed_.notify_all();
@@ -305,13 +302,13 @@ inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session
 inline asio::awaitable<bool> session_impl::look_for_lease(std::shared_ptr<session_impl> self,
                                                           when how) {
     const bool lived = self->alive();
-    const auto result = std::make_shared<told>(told::not_yet);
-    spawn(self->world, renew_to_tell(self, how, result));
-    while (*result == told::not_yet && self->alive() == lived && self->world.now() < how.deadline) {
-        (void)co_await self->changed_.wait(lived ? std::min(how.deadline, self->certain_until())
-                                                 : how.deadline);
+    const auto gone = std::make_shared<std::optional<bool>>();
+    spawn(self->world, renew_to_tell(self, how, gone));
+    while (!*gone && self->alive() == lived && self->world.now() < how.deadline) {
+        const time_point end = lived ? self->certain_until() : how.deadline;
+        (void)co_await self->changed_.wait(std::min(how.deadline, end));
     }
-    co_return *result == told::gone || self->reason() == session_end::expired;
+    co_return gone->value_or(self->reason() == session_end::expired);
 }
 
 inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> self) {
@@ -473,8 +470,7 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
                     session_options options) {
     const when how = c->within(timeout);
     std::shared_ptr<session_impl> impl;
-    // Two answers, since one may be wrong.
-    const wire::lease_time_to_live_request question{lease, false};
+    const wire::lease_time_to_live_request question{lease, false}; // one answer may be wrong
     const outcome<lease_time_to_live_response> told = co_await call(c, question, how);
     told.check();
     if (!is_there(told.response)) {
