@@ -7,18 +7,25 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
+
+#include "output.hpp"
 
 namespace tool {
 
@@ -27,11 +34,17 @@ using boost::system::system_error;
 
 namespace {
 
-constexpr std::array passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::initializer_list<int> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+/// What this program or a library handles or ignores.
+constexpr std::initializer_list<int> touched{
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGCONT, SIGPIPE, SIGTTOU};
+
+/// The signals that were ignored when the program began.
+std::vector<int> ignored;
 
 /// In the new process. Never returns.
 [[noreturn]] void become(const std::vector<std::string>& command,
-                         const child::variables& more,
+                         const child::variables& changes,
                          pid_t parent,
                          const sigset_t& mask) {
 #ifdef __linux__
@@ -43,15 +56,16 @@ constexpr std::array passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
     (void)parent;
 #endif
     ::setpgid(0, 0);
-    for (const int number : passed_on) {
-        ::signal(number, SIG_DFL);
-    }
-    for (const int number : {SIGCHLD, SIGCONT, SIGPIPE, SIGTTOU}) {
+    for (const int number : child::heeded(touched)) {
         ::signal(number, SIG_DFL);
     }
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-    for (const auto& [name, value] : more) {
-        ::setenv(name.c_str(), value.c_str(), 1);
+    for (const auto& [name, value] : changes) {
+        if (value) {
+            ::setenv(name.c_str(), value->c_str(), 1);
+        } else {
+            ::unsetenv(name.c_str());
+        }
     }
     std::vector<char*> words;
     for (const std::string& word : command) {
@@ -64,13 +78,66 @@ constexpr std::array passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
+struct group_member {
+    pid_t pid;
+    bool has_ended; ///< Nobody has taken note of it yet.
+};
+
+/// A process group, as far as it can be seen; nobody, where there is no /proc.
+std::vector<group_member> members_of(pid_t group) {
+    std::vector<group_member> found;
+    std::error_code ec;
+    for (std::filesystem::directory_iterator at("/proc", ec), end; !ec && at != end;
+         at.increment(ec)) {
+        std::ifstream in(at->path() / "stat");
+        std::string text;
+        if (!std::getline(in, text, '\0')) {
+            continue;
+        }
+        // `pid (name) state parent group`: a name may hold anything.
+        std::istringstream rest(text.substr(std::min(text.rfind(')') + 1, text.size())));
+        char state = 0;
+        pid_t parent = 0, its_group = 0;
+        if (rest >> state >> parent >> its_group && its_group == group) {
+            found.push_back(
+                {static_cast<pid_t>(std::atoi(text.c_str())), state == 'Z' || state == 'X'});
+        }
+    }
+    return found;
+}
+
+std::string list_of(const std::vector<pid_t>& processes) {
+    std::string text = processes.size() == 1 ? "process" : "processes";
+    for (const pid_t p : processes) {
+        text += ' ' + std::to_string(p);
+    }
+    return text;
+}
+
 } // namespace
+
+void child::keep_ignored() {
+    for (const int number : touched) {
+        struct sigaction now {};
+        if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) {
+            ignored.push_back(number);
+        }
+    }
+}
+
+std::vector<int> child::heeded(std::initializer_list<int> signals) {
+    std::vector<int> all;
+    std::copy_if(signals.begin(), signals.end(), std::back_inserter(all), [](int number) {
+        return std::find(ignored.begin(), ignored.end(), number) == ignored.end();
+    });
+    return all;
+}
 
 child::child(asio::any_io_executor executor,
              const std::vector<std::string>& command,
-             const variables& more)
+             const variables& changes)
     : signals_(std::move(executor), SIGCHLD, SIGCONT) {
-    for (const int number : passed_on) {
+    for (const int number : heeded(passed_on)) {
         signals_.add(number);
     }
     has_terminal_ = ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
@@ -81,7 +148,7 @@ child::child(asio::any_io_executor executor,
     pid_ = ::fork();
     const int why = errno;
     if (pid_ == 0) {
-        become(command, more, parent, before);
+        become(command, changes, parent, before);
     }
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     if (pid_ < 0) {
@@ -95,7 +162,9 @@ child::child(asio::any_io_executor executor,
 child::~child() {
     if (status_ < 0) {
         signal(SIGKILL);
-        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+        const std::vector<pid_t> left = out_of_reach();
+        const bool ends = std::find(left.begin(), left.end(), pid_) == left.end();
+        while (ends && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
         }
     }
     give_terminal(::getpgrp());
@@ -111,6 +180,21 @@ void child::give_terminal(pid_t group) const {
 
 void child::signal(int number) const {
     ::kill(-pid_, number); // nobody, if all of its group have ended
+}
+
+std::vector<pid_t> child::out_of_reach() const {
+    // That a signal to a group went well says no more than that one of it has got it.
+    const std::vector<group_member> all = members_of(pid_);
+    std::vector<pid_t> found;
+    for (const group_member& m : all) {
+        if (!m.has_ended && ::kill(m.pid, 0) != 0 && errno == EPERM) {
+            found.push_back(m.pid);
+        }
+    }
+    if (all.empty() && ::kill(-pid_, 0) != 0 && errno == EPERM) {
+        found.push_back(pid_);
+    }
+    return found;
 }
 
 bool child::reap() {
@@ -139,6 +223,11 @@ asio::awaitable<int> child::wait() {
         const int number = co_await signals_.async_wait(asio::use_awaitable);
         if (number != SIGCHLD) {
             signal(number);
+            if (const std::vector<pid_t> deaf = out_of_reach();
+                number != SIGCONT && !deaf.empty()) {
+                note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +
+                     ": another user's");
+            }
         }
     }
     co_return status_;
@@ -148,10 +237,23 @@ asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
     using namespace asio::experimental::awaitable_operators;
     signal(SIGTERM);
     signal(SIGCONT); // should it stand still
+    if (const std::vector<pid_t> deaf = out_of_reach(); !deaf.empty()) {
+        note("LOST, AND COMMAND CANNOT BE STOPPED: " + list_of(deaf) +
+             " runs as another user, which we may not signal, beside the next owner");
+    }
     asio::steady_timer patience(signals_.get_executor(), grace);
     (void)co_await (wait() || patience.async_wait(asio::use_awaitable));
     // Also what is left of its group.
     signal(SIGKILL);
+    const std::vector<pid_t> left = out_of_reach();
+    escaped_ = !left.empty();
+    if (escaped_) {
+        note("gives up on COMMAND: " + list_of(left) +
+             " still runs, without the lock; stop it by hand");
+    }
+    if (std::find(left.begin(), left.end(), pid_) != left.end()) {
+        co_return 128 + SIGKILL; // what it should have got
+    }
     co_return co_await wait();
 }
 

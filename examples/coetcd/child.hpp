@@ -6,6 +6,8 @@
 #include <boost/asio/signal_set.hpp>
 
 #include <chrono>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <utility>
@@ -16,26 +18,38 @@ namespace tool {
 /// A program that runs in a process group of its own, with our terminal if we have one. Signals
 /// that we get are passed on to it.
 ///
-/// On Linux the kernel kills it if we are killed. Elsewhere it goes on then.
+/// On Linux the kernel kills it if we are killed, unless it has changed its user. Elsewhere it goes
+/// on then.
 class child {
 public:
-    using variables = std::vector<std::pair<std::string, std::string>>;
+    /// Nothing: it is not to be there.
+    using variables = std::vector<std::pair<std::string, std::optional<std::string>>>;
+
+    /// Takes note of the signals that are ignored, as by nohup: they stay so, here and in commands.
+    /// To be called before anything listens for signals.
+    static void keep_ignored();
+    /// Those of these signals that were not ignored.
+    static std::vector<int> heeded(std::initializer_list<int> signals);
 
     /// Starts it.
-    /// @param more For its environment.
+    /// @param changes Of its environment.
     /// @throws std::system_error if there can be no process.
     child(boost::asio::any_io_executor executor,
           const std::vector<std::string>& command,
-          const variables& more);
+          const variables& changes);
     child(const child&) = delete;
     child& operator=(const child&) = delete;
-    /// Kills it.
+    /// Kills it, if that is permitted.
     ~child();
 
     /// Whether there is one, that gets the signals.
     static bool is_running() { return running_ != 0; }
+    /// Whether one was to be stopped, and still runs: it has changed its user, and may not be
+    /// signalled.
+    static bool has_escaped() { return escaped_; }
 
-    /// Runs it to its end. Cancelled: stops it, with SIGTERM, and after `grace` with SIGKILL.
+    /// Runs it to its end. Cancelled: stops it, with SIGTERM, and after `grace` with SIGKILL. If
+    /// that is not permitted, says so at once, and does not wait for its end.
     /// @returns The exit status as a shell tells it: 128 and the signal that ended it, 127 if there
     ///   is no such program, 126 if it cannot be run.
     static boost::asio::awaitable<int> run(child& self, std::chrono::milliseconds grace);
@@ -43,7 +57,10 @@ public:
 private:
     boost::asio::awaitable<int> wait();
     boost::asio::awaitable<int> stop(std::chrono::milliseconds grace);
+    /// As far as it is permitted.
     void signal(int number) const;
+    /// Those of its group that we may not signal.
+    std::vector<pid_t> out_of_reach() const;
     bool reap();
     void give_terminal(pid_t group) const;
     /// Stops with it, and goes on with it.
@@ -54,6 +71,7 @@ private:
     int status_ = -1; ///< -1: it still runs.
     bool has_terminal_ = false;
     static inline int running_ = 0;
+    static inline bool escaped_ = false;
 };
 
 } // namespace tool

@@ -4,97 +4,132 @@
 #include <coetcd/tls.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iostream>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
-#include <termios.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
-#include "duration.hpp"
+#include "terminal.hpp"
 
 namespace tool {
 
 namespace {
 
-/// Reads a line from the terminal that is not shown while it is typed.
+/// What a password is asked for with.
 std::string ask_on_terminal(const std::string& prompt) {
-    termios before{};
-    if (::isatty(STDIN_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before) != 0) {
+    if (!terminal::is_typed_in()) {
         throw std::runtime_error("there is no password, and no terminal to ask for it: use "
                                  "--password-file, or ETCDCTL_PASSWORD");
     }
-    termios hidden = before;
-    hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
-    std::cerr << prompt << std::flush;
+    return ask(prompt, echo::off);
+}
+
+/// Whether others than us could know what a file holds. One that is somebody else's may be there
+/// for our group.
+bool is_secret(const struct stat& file) {
+    const mode_t others = file.st_uid == ::geteuid() ? S_IRWXG | S_IRWXO : S_IRWXO;
+    return !S_ISREG(file.st_mode) || (file.st_mode & others) == 0;
+}
+
+/// @throws std::runtime_error if it cannot be read, or if others can read it.
+std::string first_line(const std::string& file) {
+    const std::string flag = "--password-file: ";
+    std::FILE* const in = std::fopen(file.c_str(), "re");
+    if (in == nullptr) {
+        throw std::runtime_error(flag + "cannot read " + file + ": " + std::strerror(errno));
+    }
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(in, std::fclose);
+    struct stat about {};
+    if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
+        throw std::runtime_error(flag + "others can read or write " + file + ": chmod 600 it");
+    }
     std::string line;
-    std::getline(std::cin, line);
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
-    std::cerr << '\n';
+    for (int c = std::fgetc(in); c != EOF && c != '\n'; c = std::fgetc(in)) {
+        line += static_cast<char>(c);
+    }
+    if (std::ferror(in) != 0) {
+        throw std::runtime_error(flag + "cannot read " + file + ": " + std::strerror(errno));
+    }
     return line;
 }
 
-std::string first_line(const std::string& file) {
-    std::ifstream in(file);
-    std::string line;
-    if (!std::getline(in, line) && !in.eof()) {
-        throw std::runtime_error("--password-file: cannot read " + file);
-    }
-    return line;
+/// A password in an argument could be seen by all users of the machine.
+taker name_alone(std::string& into) {
+    return [&into](const std::string& value) {
+        if (value.find(':') != value.npos) {
+            throw usage_error("no password here: use --password-file");
+        }
+        into = value;
+    };
 }
 
 } // namespace
 
-void connection::add_flags(CLI::App& app) {
-    const std::string group = "Connection, as of etcdctl";
-    app.add_option("--endpoints", endpoints_, "Members of the cluster, with commas in between")
-        ->envname("ETCDCTL_ENDPOINTS")
-        ->delimiter(',')
-        ->capture_default_str()
-        ->group(group);
-    // A password in an argument could be seen by all users of the machine.
-    const auto no_password = [](const std::string& name) {
-        return name.find(':') == name.npos ? "" : "no password here: use --password-file";
+std::vector<option> connection::flags() {
+    return {
+        {"--endpoints",
+         "LIST",
+         "Members of the cluster, with commas in between",
+         list(endpoints_),
+         "",
+         "127.0.0.1:2379",
+         "ETCDCTL_ENDPOINTS"},
+        {"--user",
+         "NAME",
+         "The user (env: ETCDCTL_USER). The password comes from --password-file, from "
+         "ETCDCTL_PASSWORD, or is asked for",
+         name_alone(user_)},
+        {"--password-file",
+         "FILE",
+         "Its first line is the password; nobody else may read it",
+         text(password_file_)},
+        {"--plain-text-password",
+         "",
+         "Send the password unencrypted, also to another machine",
+         yes(in_the_clear_)},
+        {"--cacert",
+         "FILE",
+         "Certificates of authorities to trust, in PEM",
+         text(ca_file_),
+         "",
+         "",
+         "ETCDCTL_CACERT"},
+        {"--cert",
+         "FILE",
+         "Our own certificate, in PEM",
+         text(certificate_file_),
+         "",
+         "",
+         "ETCDCTL_CERT"},
+        {"--key", "FILE", "The key to it, in PEM", text(key_file_), "", "", "ETCDCTL_KEY"},
+        {"--insecure-skip-tls-verify",
+         "",
+         "Trust any server: to find out what is wrong",
+         yes(skip_verify_),
+         "",
+         "",
+         "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"},
+        {"--dial-timeout",
+         "TIME",
+         "How long to wait for a connection",
+         time(dial_timeout_),
+         "",
+         "1s",
+         "ETCDCTL_DIAL_TIMEOUT"},
+        {"--command-timeout",
+         "TIME",
+         "How long to wait for an answer",
+         time(command_timeout_),
+         "",
+         "5s",
+         "ETCDCTL_COMMAND_TIMEOUT"},
     };
-    app.add_option("--user",
-                   user_,
-                   "Name of the user (env: ETCDCTL_USER). The password comes from "
-                   "--password-file, from ETCDCTL_PASSWORD, or is asked for")
-        ->check(no_password)
-        ->group(group);
-    app.add_option("--password-file", password_file_, "Its first line is the password")
-        ->group(group);
-    app.add_flag("--plain-text-password",
-                 in_the_clear_,
-                 "Send the password unencrypted, also to another machine")
-        ->group(group);
-    app.add_option("--cacert", ca_file_, "Certificates of authorities to trust, in PEM")
-        ->envname("ETCDCTL_CACERT")
-        ->group(group);
-    app.add_option("--cert", certificate_file_, "Our own certificate, in PEM")
-        ->envname("ETCDCTL_CERT")
-        ->group(group);
-    app.add_option("--key", key_file_, "The key to it, in PEM")
-        ->envname("ETCDCTL_KEY")
-        ->group(group);
-    app.add_flag("--insecure-skip-tls-verify",
-                 skip_verify_,
-                 "Trust any server: to find out what is wrong")
-        ->envname("ETCDCTL_INSECURE_SKIP_TLS_VERIFY")
-        ->group(group);
-    app.add_option("--dial-timeout", dial_timeout_, "How long to wait for a connection")
-        ->transform(as_duration())
-        ->envname("ETCDCTL_DIAL_TIMEOUT")
-        ->capture_default_str()
-        ->group(group);
-    app.add_option("--command-timeout", command_timeout_, "How long to wait for an answer")
-        ->transform(as_duration())
-        ->envname("ETCDCTL_COMMAND_TIMEOUT")
-        ->capture_default_str()
-        ->group(group);
 }
 
 bool connection::is_encrypted() const {

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "arguments.hpp"
 
 namespace tool {
 
@@ -20,7 +18,7 @@ class connection {
 public:
     connection() {}
 
-    void add_flags(CLI::App& app);
+    std::vector<option> flags();
 
     /// Asks for the password on the terminal, if there is a user and none is known.
     /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.

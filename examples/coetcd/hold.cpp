@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "hold.hpp"
 
+#include <coetcd/admin.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/error.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/semaphore.hpp>
@@ -9,20 +11,25 @@
 #include <coetcd/shared_mutex.hpp>
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <unistd.h>
 #include <utility>
 
+#include "arguments.hpp"
 #include "child.hpp"
-#include "duration.hpp"
 #include "output.hpp"
 #include "queues.hpp"
 
@@ -43,10 +50,13 @@ std::string default_label() {
            host.data() + " " + std::to_string(::getpid());
 }
 
-awaitable<session> open(client c, const hold_options& how) {
-    const auto ttl = std::chrono::seconds(std::llround(std::ceil(how.ttl)));
-    coetcd::session_options options(ttl, how.label.empty() ? default_label() : how.label);
+awaitable<session> open(client c, double ttl, std::string label) {
+    const auto whole = std::chrono::seconds(std::llround(std::ceil(ttl)));
+    coetcd::session_options options(whole, label.empty() ? default_label() : std::move(label));
     return session::open(c, std::move(options));
+}
+awaitable<session> open(client c, const hold_options& how) {
+    return open(c, how.ttl, how.label);
 }
 
 /// What is held, for the command's environment.
@@ -55,9 +65,44 @@ struct grip {
     std::int64_t token = 0;
 };
 
+/// The password is not the command's, if it is not asked to be.
+void hide_password(child::variables& environment) {
+    environment.emplace_back("ETCDCTL_PASSWORD", std::nullopt);
+    const char* const user = std::getenv("ETCDCTL_USER"); // `name`, or `name:password`
+    if (const std::string both = user != nullptr ? user : ""; both.find(':') != both.npos) {
+        environment.emplace_back("ETCDCTL_USER", both.substr(0, both.find(':')));
+    }
+}
+
+/// Stores for `top` and `who`, beside what else is done, since when it is held. If that fails, they
+/// do not know; it goes with the lease.
+class since_now {
+public:
+    since_now(client c, asio::any_io_executor on, const std::string& name, const entry& what) {
+        coetcd::put_options options;
+        options.lease = what.lease;
+        const auto now = std::chrono::system_clock::now();
+        auto storing = c.put(since_key(name, what.lease), since_value(what.token, now), options);
+        asio::co_spawn(on,
+                       std::move(storing),
+                       asio::bind_cancellation_slot(stop_->slot(), [stop = stop_](auto&&...) {}));
+    }
+    ~since_now() { stop_->emit(asio::cancellation_type::terminal); }
+    since_now(const since_now&) = delete;
+    since_now& operator=(const since_now&) = delete;
+
+private:
+    std::shared_ptr<asio::cancellation_signal> stop_ =
+        std::make_shared<asio::cancellation_signal>();
+};
+
 /// Runs the command; or shows the key, and waits to be cancelled.
-awaitable<int> use(const hold_options& how, coetcd::lease_id lease, grip what) {
+awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, grip what) {
     const auto executor = co_await asio::this_coro::executor;
+    entry held;
+    held.lease = lease;
+    held.token = what.token;
+    const since_now storing(c, executor, how.name, held);
     if (how.command.empty()) {
         say(what.key);
         asio::steady_timer never(executor, asio::steady_timer::time_point::max());
@@ -67,23 +112,39 @@ awaitable<int> use(const hold_options& how, coetcd::lease_id lease, grip what) {
     child::variables more{{"COETCD_LOCK_KEY", what.key},
                           {"COETCD_FENCING_TOKEN", std::to_string(what.token)},
                           {"COETCD_LEASE", hex(lease)}};
+    if (!how.keep_password) {
+        hide_password(more);
+    }
     child running(executor, how.command, more);
     co_return co_await child::run(running, milliseconds(how.grace));
 }
 
-/// Tells who is before us.
+/// Tells who is before us, if it is to be known.
 awaitable<void> tell_queue(client c, const hold_options& how) {
     if (!how.verbose) {
         co_return;
     }
-    const queue q = co_await read_queue(c, how.name);
     const std::string name = coetcd::printable(how.name);
+    queue q;
+    try {
+        q = co_await read_queue(c, how.name);
+    } catch (const coetcd::error& e) {
+        note(name + ": who has it is not known: " + e.what());
+    }
     for (const entry& e : q.holders) {
         note(name + ": " + describe(e) + " has it");
     }
     for (const entry& e : q.waiters) {
         note(name + ": " + describe(e) + " waits");
     }
+}
+
+/// What it comes to: the status of the command, or that there was no place for us.
+int outcome(const hold_options& how, const std::optional<int>& status) {
+    if (!status && how.timeout && *how.timeout > 0) {
+        note(coetcd::printable(how.name) + ": was not to be had within --timeout");
+    }
+    return status.value_or(not_had);
 }
 
 } // namespace
@@ -94,7 +155,7 @@ awaitable<int> lock(client c, lock_flags how) {
     const coetcd::lease_id lease = s.lease();
     auto body = [&](const coetcd::held_lock& held) -> awaitable<int> {
         grip what{held.key(), held.fencing_token()};
-        return use(how, lease, std::move(what));
+        return use(c, how, lease, std::move(what));
     };
     coetcd::lock_options options;
     options.watch_while_held = true; // `coetcd unlock` is to end it at once
@@ -114,7 +175,7 @@ awaitable<int> lock(client c, lock_flags how) {
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await s.close(); // also after a signal
-    co_return status.value_or(not_had);
+    co_return outcome(how, status);
 }
 
 awaitable<int> elect(client c, elect_flags how) {
@@ -123,7 +184,7 @@ awaitable<int> elect(client c, elect_flags how) {
     const coetcd::lease_id lease = s.lease();
     auto body = [&](const coetcd::leadership& term) -> awaitable<int> {
         grip what{term.key(), term.term()};
-        return use(how, lease, std::move(what));
+        return use(c, how, lease, std::move(what));
     };
     coetcd::election e(s, how.name);
     const int status = co_await coetcd::lead(e, how.value, body);
@@ -138,7 +199,7 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     const coetcd::lease_id lease = s.lease();
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {
         grip what{held.key(), held.token()};
-        return use(how, lease, std::move(what));
+        return use(c, how, lease, std::move(what));
     };
     coetcd::semaphore permits(s, how.name, how.limit);
     std::optional<int> status;
@@ -150,7 +211,28 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await s.close(); // also after a signal
-    co_return status.value_or(not_had);
+    co_return outcome(how, status);
+}
+
+awaitable<int> set_limit(client c, std::string name, std::int64_t limit) {
+    session s = co_await open(c, 10, "");
+    coetcd::semaphore permits(s, name, limit);
+    co_await permits.set_limit(limit);
+    co_await s.close();
+    co_return well;
+}
+
+awaitable<int> ask(client c, std::string name, double ttl) {
+    session s = co_await open(c, ttl, "");
+    const std::optional<std::int64_t> token = co_await coetcd::request_release(s, name);
+    if (!token) {
+        note(coetcd::printable(name) + ": nobody has it");
+        co_await s.close();
+        co_return not_had;
+    }
+    (void)s.orphan(); // the request stands until the lease ends
+    say(std::to_string(*token));
+    co_return well;
 }
 
 awaitable<int> listen(client c, std::string name, bool as_json) {
@@ -160,11 +242,9 @@ awaitable<int> listen(client c, std::string name, bool as_json) {
         if (as_json) {
             nlohmann::json line{{"leader", nullptr}};
             if (now) {
-                line = {{"leader", coetcd::printable(now->value)},
-                        {"key", now->key},
-                        {"term", now->term}};
+                line = {{"leader", now->value}, {"key", now->key}, {"term", now->term}};
             }
-            say(line.dump());
+            say(text_of(line));
         } else {
             say(now ? coetcd::printable(now->value) : "nobody");
         }

@@ -22,6 +22,7 @@ struct hold_options {
     double grace = 10;
     std::optional<double> timeout; ///< 0: do not wait.
     bool verbose = false;
+    bool keep_password = false; ///< In the command's environment.
 };
 
 struct lock_flags : hold_options {
@@ -43,6 +44,13 @@ struct semaphore_flags : hold_options {
 boost::asio::awaitable<int> lock(coetcd::client c, lock_flags how);
 boost::asio::awaitable<int> elect(coetcd::client c, elect_flags how);
 boost::asio::awaitable<int> take_permits(coetcd::client c, semaphore_flags how);
+
+/// Changes the limit of a semaphore, for all.
+boost::asio::awaitable<int> set_limit(coetcd::client c, std::string name, std::int64_t limit);
+
+/// Asks the holder of a lock to give it back, and prints its token.
+/// @param ttl How long the request stands, in seconds.
+boost::asio::awaitable<int> ask(coetcd::client c, std::string name, double ttl);
 
 /// Prints each leader, and "nobody".
 boost::asio::awaitable<int> listen(coetcd::client c, std::string name, bool as_json);

@@ -8,19 +8,26 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "arguments.hpp"
 #include "child.hpp"
 #include "connection.hpp"
-#include "duration.hpp"
 #include "hold.hpp"
 #include "output.hpp"
 #include "show.hpp"
+#include "terminal.hpp"
 
 namespace asio = boost::asio;
 using namespace tool;
@@ -40,40 +47,263 @@ Exit status: that of COMMAND; 128 and the number of the signal that ended it; or
   70  something else
   74  the output cannot be written
   75  what was held was lost, and COMMAND stopped; or the place in the queue was
+  76  what was held was lost, and COMMAND could not be stopped: it still runs
  126  COMMAND cannot be run
  127  there is no such COMMAND
 )";
 
-void add_command(CLI::App& app, hold_options& how) {
-    app.add_option("--ttl", how.ttl, "After so long it is free, if we die or are cut off")
-        ->transform(as_duration())
-        ->capture_default_str();
-    app.add_option("--label", how.label, "What others see; by default user, machine and process");
-    app.add_option("--grace", how.grace, "Of COMMAND, between SIGTERM and SIGKILL, after a loss")
-        ->transform(as_duration())
-        ->capture_default_str();
-    app.add_flag("-v,--verbose", how.verbose, "Name the holder and the waiters");
-    app.add_option(
-           "command", how.command, "Run under it, after --; none: hold it until SIGINT or SIGTERM")
-        ->type_name("COMMAND");
+void append(std::vector<option>& all, std::vector<option> more) {
+    all.insert(all.end(), more.begin(), more.end());
 }
 
-void add_patience(CLI::App& app, hold_options& how, bool& tries) {
-    auto* timeout = app.add_option("--timeout", how.timeout, "Wait no longer than that")
-                        ->transform(as_duration());
-    app.add_flag("--try", tries, "Do not wait")->excludes(timeout);
+std::vector<option> command_flags(hold_options& how) {
+    return {
+        {"--ttl",
+         "TIME",
+         "After so long it is free, if we die or are cut off",
+         time(how.ttl),
+         "",
+         "10s"},
+        {"--label",
+         "TEXT",
+         "What others see; by default user, machine and process",
+         text(how.label)},
+        {"--grace",
+         "TIME",
+         "Of COMMAND, between SIGTERM and SIGKILL, after a loss",
+         time(how.grace),
+         "",
+         "10s"},
+        {"--keep-password",
+         "",
+         "Leave the password in COMMAND's environment",
+         yes(how.keep_password)},
+        {"--verbose", "", "Name the holder and the waiters", yes(how.verbose), "-v"},
+    };
 }
+
+std::vector<option> patience_flags(hold_options& how, bool& tries) {
+    return {
+        {"--timeout", "TIME", "Wait no longer than that", time(how.timeout)},
+        {"--try", "", "Do not wait", yes(tries)},
+    };
+}
+
+/// What `--try` and `--timeout` say together.
+void settle_patience(hold_options& how, bool tries) {
+    if (tries && how.timeout) {
+        throw usage_error("--try and --timeout exclude each other");
+    }
+    if (tries) {
+        how.timeout = 0;
+    }
+}
+
+option json_flag(bool& in_json, const char* help) {
+    return {"--json", "", help, yes(in_json)};
+}
+
+/// All that the line can say, and what is to be done then.
+class coetcd_line {
+public:
+    coetcd_line() {
+        grammar_.help =
+            "Locks, elections and semaphores on etcd, together with etcdctl and Go's client";
+        grammar_.options = where_.flags();
+        grammar_.closing = closing_words;
+        add_lock();
+        add_elect();
+        add_sem();
+        add_top();
+        add_who();
+        add_ask();
+        add_unlock();
+        add_status();
+    }
+    coetcd_line(const coetcd_line&) = delete;
+    coetcd_line& operator=(const coetcd_line&) = delete;
+
+    /// @returns Nothing if help was asked for, and given.
+    std::optional<job> read(const words& line) {
+        const meaning found = parse(grammar_, line, [](const char* name) {
+            return static_cast<const char*>(std::getenv(name));
+        });
+        if (found.wanted == nullptr) {
+            say(std::string_view(found.help).substr(0, found.help.size() - 1));
+            return std::nullopt;
+        }
+        return jobs_.at(found.wanted->name);
+    }
+
+private:
+    void add(subcommand s, job does) {
+        jobs_.emplace(s.name, std::move(does));
+        grammar_.subcommands.push_back(std::move(s));
+    }
+
+    void add_lock() {
+        subcommand s{
+            "lock", "Runs a command under a lock", {{"NAME", "The lock", text(lock_.name)}}, {}};
+        s.options = patience_flags(lock_, tries_);
+        s.options.push_back({"--shared",
+                             "",
+                             "Together with others that say so, too; without, alone",
+                             yes(lock_.shared)});
+        s.options.push_back(
+            {"--max-hold", "TIME", "Stop COMMAND after so long", time(lock_.max_hold)});
+        append(s.options, command_flags(lock_));
+        s.command = &lock_.command;
+        s.check = [this] { settle_patience(lock_, tries_); };
+        add(std::move(s), [this](auto on) { return lock(where_.connect(on), lock_); });
+    }
+
+    void add_elect() {
+        subcommand s{"elect", "Runs a command while we lead", {}, {}};
+        s.operands = {
+            {"NAME", "The election", text(elect_.name)},
+            {"VALUE", "What those who listen are told; not with --listen", text(value_), false}};
+        s.options = {{"--listen", "", "Print each leader's value, and \"nobody\"", yes(listens_)},
+                     json_flag(in_json_, "Print them as JSON, a line each")};
+        append(s.options, command_flags(elect_));
+        s.command = &elect_.command;
+        s.check = [this] {
+            if (listens_ && (value_ || !elect_.command.empty())) {
+                throw usage_error("elect: --listen takes neither a VALUE nor a COMMAND");
+            }
+            if (!listens_ && !value_) {
+                throw usage_error("elect: there is no VALUE, and no --listen");
+            }
+            if (!listens_ && in_json_) {
+                throw usage_error("elect: --json goes with --listen");
+            }
+            elect_.value = value_.value_or("");
+        };
+        add(std::move(s), [this](auto on) {
+            return listens_ ? listen(where_.connect(on), elect_.name, in_json_)
+                            : elect(where_.connect(on), elect_);
+        });
+    }
+
+    void add_sem() {
+        subcommand s{"sem",
+                     "Runs a command with a permit of a semaphore",
+                     {{"NAME", "The semaphore", text(sem_.name)}},
+                     {}};
+        s.options = {
+            {"--limit",
+             "N",
+             "So many permits, if nobody has said it yet",
+             count(sem_.limit),
+             "",
+             "1"},
+            {"--permits", "N", "How many of them we take", count(sem_.permits), "", "1"},
+            {"--set-limit", "N", "Change the limit, for all, and end", count(new_limit_, 0)},
+        };
+        append(s.options, patience_flags(sem_, tries_));
+        append(s.options, command_flags(sem_));
+        s.command = &sem_.command;
+        s.check = [this] {
+            if (new_limit_ && !sem_.command.empty()) {
+                throw usage_error("sem: --set-limit takes no COMMAND");
+            }
+            settle_patience(sem_, tries_);
+        };
+        add(std::move(s), [this](auto on) {
+            return new_limit_ ? set_limit(where_.connect(on), sem_.name, *new_limit_)
+                              : take_permits(where_.connect(on), sem_);
+        });
+    }
+
+    void add_top() {
+        subcommand s{"top", "Shows all locks, live on a terminal", {}, {}};
+        s.operands = {{"PREFIX", "Only those whose names begin so", text(top_.prefix), false}};
+        s.options = {
+            {"--once", "", "Print them, and end", yes(top_.once)},
+            json_flag(top_.as_json, "Print them as JSON, a line each, and end"),
+            {"--sort",
+             "COLUMN",
+             "By name, waiters or token",
+             one_of(top_.order, {"name", "waiters", "token"}),
+             "",
+             "name"},
+        };
+        add(std::move(s), [this](auto on) { return top(where_.connect(on), top_); });
+    }
+
+    void add_who() {
+        subcommand s{"who",
+                     "Names the holder and the waiters of a lock",
+                     {{"NAME", "The lock", text(name_)}},
+                     {json_flag(in_json_, "As JSON")}};
+        add(std::move(s), [this](auto on) { return who(where_.connect(on), name_, in_json_); });
+    }
+
+    void add_ask() {
+        subcommand s{"ask",
+                     "Asks the holder of a lock to give it back",
+                     {{"NAME", "The lock", text(name_)}},
+                     {}};
+        s.options = {{"--ttl", "TIME", "How long the request stands", time(ask_ttl_), "", "1m"}};
+        add(std::move(s), [this](auto on) { return ask(where_.connect(on), name_, ask_ttl_); });
+    }
+
+    void add_unlock() {
+        subcommand s{
+            "unlock", "Ends an ownership by force", {{"NAME", "The lock", text(name_)}}, {}};
+        s.options = {{"--token", "N", "Of the ownership to end: see who", count(token_, 1)},
+                     {"--yes", "", "Do not ask", yes(without_asking_), "-y"}};
+        s.check = [this] {
+            if (!token_) {
+                throw usage_error("unlock: there is no --token");
+            }
+        };
+        add(std::move(s), [this](auto on) {
+            return unlock(where_.connect(on), name_, *token_, without_asking_);
+        });
+    }
+
+    void add_status() {
+        subcommand s{"status",
+                     "Tells how the members of the cluster are",
+                     {},
+                     {json_flag(in_json_, "As JSON, a line each")}};
+        add(std::move(s), [this](auto on) { return status(where_.connect_to_each(on), in_json_); });
+    }
+
+    connection where_;
+    grammar grammar_;
+    std::map<std::string, job> jobs_;
+
+    lock_flags lock_;
+    elect_flags elect_;
+    std::optional<std::string> value_;
+    semaphore_flags sem_;
+    std::optional<std::int64_t> new_limit_;
+    top_flags top_;
+    std::string name_;
+    std::optional<std::int64_t> token_;
+    double ask_ttl_ = 60;
+    bool tries_ = false;
+    bool listens_ = false;
+    bool in_json_ = false;
+    bool without_asking_ = false;
+};
 
 /// What a failure is to the shell.
 int status_of(const boost::system::error_code& ec) {
-    return ec == coetcd::condition::ownership_lost ? lost : unavailable;
+    return ec != coetcd::condition::ownership_lost ? unavailable
+           : child::has_escaped()                  ? lost_and_runs
+                                                   : lost;
 }
 
 /// Runs it to its end. SIGINT and SIGTERM cancel it; while a command runs, that gets them.
 int run(const job& work) {
     asio::io_context context;
     asio::cancellation_signal stop;
-    asio::signal_set signals(context, SIGINT, SIGTERM);
+    asio::signal_set signals(context);
+    for (const int number : child::heeded({SIGINT, SIGTERM})) {
+        signals.add(number);
+    }
     int interrupted = 0;
     std::function<void()> listen = [&] {
         signals.async_wait([&](const boost::system::error_code& ec, int number) {
@@ -116,108 +346,23 @@ int run(const job& work) {
 } // namespace
 
 int main(int argc, char** argv) {
+    child::keep_ignored();
     std::signal(SIGPIPE, SIG_IGN); // a write tells it
-    CLI::App app("Locks, elections and semaphores on etcd, together with etcdctl and Go's client");
-    app.footer(closing_words);
-    app.require_subcommand(1);
-    app.fallthrough();
-    connection where;
-    where.add_flags(app);
-    job work;
-
-    lock_flags locking;
-    bool tries = false;
-    auto* lock_app = app.add_subcommand("lock", "Runs a command under a lock");
-    lock_app->add_option("name", locking.name, "The lock")->required();
-    lock_app->add_flag(
-        "--shared", locking.shared, "Together with others that say so, too; without, alone");
-    lock_app->add_option("--max-hold", locking.max_hold, "Stop COMMAND after so long")
-        ->transform(as_duration());
-    add_patience(*lock_app, locking, tries);
-    add_command(*lock_app, locking);
-    lock_app->callback([&] { work = [&](auto on) { return lock(where.connect(on), locking); }; });
-
-    elect_flags electing;
-    bool listens = false;
-    bool in_json = false;
-    auto* elect_app = app.add_subcommand("elect", "Runs a command while we lead");
-    elect_app->add_option("name", electing.name, "The election")->required();
-    elect_app->add_option("value", electing.value, "What those who listen are told");
-    elect_app->add_flag("--listen", listens, "Print each leader's value, and \"nobody\"");
-    elect_app->add_flag("--json", in_json, "Print them as JSON, a line each");
-    add_command(*elect_app, electing);
-    elect_app->callback([&] {
-        if (!listens && electing.value.empty()) {
-            throw CLI::RequiredError("value");
-        }
-        work = [&](auto on) {
-            return listens ? listen(where.connect(on), electing.name, in_json)
-                           : elect(where.connect(on), electing);
-        };
-    });
-
-    semaphore_flags counting;
-    auto* sem_app = app.add_subcommand("sem", "Runs a command with a permit of a semaphore");
-    sem_app->add_option("name", counting.name, "The semaphore")->required();
-    sem_app->add_option("--limit", counting.limit, "So many permits, if nobody has said it yet")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    sem_app->add_option("--permits", counting.permits, "How many of them we take")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    add_patience(*sem_app, counting, tries);
-    add_command(*sem_app, counting);
-    sem_app->callback(
-        [&] { work = [&](auto on) { return take_permits(where.connect(on), counting); }; });
-
-    top_flags showing;
-    auto* top_app = app.add_subcommand("top", "Shows all locks, live on a terminal");
-    top_app->add_option("prefix", showing.prefix, "Only those whose names begin so");
-    top_app->add_flag("--once", showing.once, "Print them, and end");
-    top_app->add_flag("--json", showing.as_json, "Print them as JSON, a line each, and end");
-    top_app->add_option("--sort", showing.order, "By this column")
-        ->check(CLI::IsMember({"name", "waiters", "token"}))
-        ->capture_default_str();
-    top_app->callback([&] { work = [&](auto on) { return top(where.connect(on), showing); }; });
-
-    std::string name;
-    auto* who_app = app.add_subcommand("who", "Names the holder and the waiters of a lock");
-    who_app->add_option("name", name, "The lock")->required();
-    who_app->add_flag("--json", in_json, "As JSON");
-    who_app->callback(
-        [&] { work = [&](auto on) { return who(where.connect(on), name, in_json); }; });
-
-    std::int64_t token = 0;
-    bool without_asking = false;
-    auto* unlock_app = app.add_subcommand("unlock", "Ends an ownership by force");
-    unlock_app->add_option("name", name, "The lock")->required();
-    unlock_app->add_option("--token", token, "Of the ownership to end: see who")
-        ->required()
-        ->check(CLI::PositiveNumber);
-    unlock_app->add_flag("-y,--yes", without_asking, "Do not ask");
-    unlock_app->callback([&] {
-        work = [&](auto on) { return unlock(where.connect(on), name, token, without_asking); };
-    });
-
-    auto* status_app = app.add_subcommand("status", "Tells how the members of the cluster are");
-    status_app->add_flag("--json", in_json, "As JSON, a line each");
-    status_app->callback(
-        [&] { work = [&](auto on) { return status(where.connect_to_each(on), in_json); }; });
-
     try {
-        app.parse(argc, argv);
-        if (tries) {
-            locking.timeout = counting.timeout = 0;
-        }
-        return run(work);
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? well : wrong_usage;
+        coetcd_line all;
+        const std::optional<job> work = all.read(words(argv + std::min(argc, 1), argv + argc));
+        return work ? run(*work) : well;
+    } catch (const usage_error& e) {
+        note(std::string(e.what()) + "\nRun coetcd --help, or coetcd SUBCOMMAND --help, for more.");
+        return wrong_usage;
     } catch (const std::invalid_argument& e) {
         note(e.what());
         return wrong_usage;
     } catch (const output_error& e) {
         note(e.what());
         return no_output;
+    } catch (const interruption& e) {
+        return 128 + e.number;
     } catch (const std::exception& e) {
         note(e.what());
         return failed;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "output.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iomanip>
 #include <sstream>
 #include <string>
 
@@ -23,8 +26,12 @@ void note(std::string_view line) {
 
 std::string hex(std::int64_t lease) {
     std::ostringstream text;
-    text << std::hex << lease;
+    text << std::hex << std::setfill('0') << std::setw(16) << lease;
     return text.str();
+}
+
+std::string text_of(const nlohmann::json& j) {
+    return j.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 } // namespace tool

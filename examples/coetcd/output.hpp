@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -13,10 +15,11 @@ enum exit_status {
     well = 0,
     not_had = 1, ///< Somebody else has it, also after `--timeout`; or there is nobody.
     wrong_usage = 2,
-    unavailable = 69, ///< etcd cannot be asked, or refuses.
-    failed = 70,      ///< Something else.
-    no_output = 74,   ///< What it has to say cannot be written.
-    lost = 75,        ///< What it held was lost.
+    unavailable = 69,   ///< etcd cannot be asked, or refuses.
+    failed = 70,        ///< Something else.
+    no_output = 74,     ///< What it has to say cannot be written.
+    lost = 75,          ///< What it held was lost.
+    lost_and_runs = 76, ///< The same, and the command could not be stopped.
 };
 
 /// What there is to say cannot be written: the disk is full, or nobody reads.
@@ -32,7 +35,11 @@ void say(std::string_view line);
 /// A line for people, on the standard error.
 void note(std::string_view line);
 
-/// A lease, as etcdctl shows it.
+/// A lease, as etcdctl shows it: 16 digits.
 std::string hex(std::int64_t lease);
+
+/// JSON in one line of ASCII, whatever texts of others are in it: what is not, is escaped, and
+/// bytes that are not UTF-8 become U+FFFD.
+std::string text_of(const nlohmann::json& j);
 
 } // namespace tool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "queues.hpp"
 
+#include <coetcd/error.hpp>
 #include <coetcd/printable.hpp>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arguments.hpp"
 #include "output.hpp"
 
 namespace tool {
@@ -55,6 +57,25 @@ bool is_time(std::string_view id) {
     return id.size() == 19 && id.find_first_not_of("0123456789") == id.npos;
 }
 
+/// Since when it is held, if that is stored, and of this ownership: anybody may have written it.
+std::optional<std::chrono::system_clock::time_point>
+since(const all_keys& keys, const std::string& name, const entry& e) {
+    const auto stored = keys.find(since_key(name, e.lease));
+    if (stored == keys.end() || stored->second.lease != e.lease) {
+        return std::nullopt;
+    }
+    const std::string_view text = stored->second.value;
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::optional<std::int64_t> token = number_in(text.substr(0, space));
+    const std::optional<std::int64_t> time =
+        number_in(text.substr(std::min(space + 1, text.size())));
+    constexpr std::int64_t latest = 253'402'300'799'000; // the end of the year 9999
+    if (token != e.token || !time || *time < 0 || *time > latest) {
+        return std::nullopt;
+    }
+    return std::chrono::system_clock::time_point(std::chrono::milliseconds(*time));
+}
+
 std::optional<position> position_of(const coetcd::key_value& kv) {
     std::string_view path = kv.key;
     position found;
@@ -87,6 +108,7 @@ struct place {
     entry what;
     kind of = kind::waits;
     std::int64_t turn = 0; ///< The create_revision of its oldest key.
+    std::int64_t permits = 0;
 
     void add(const coetcd::key_value& kv, const position& p) {
         const bool first = turn == 0;
@@ -98,8 +120,12 @@ struct place {
             what.lease = kv.lease;
             what.token = kv.create_revision;
             what.shared = of == kind::reads || of == kind::keeps;
+            if (of == kind::waits) { // how many it waits for, a space, the label
+                const std::size_t space = std::min(kv.value.find(' '), kv.value.size());
+                what.permits = number_in(std::string_view(kv.value).substr(0, space)).value_or(0);
+                what.label = kv.value.substr(std::min(space + 1, kv.value.size()));
+            }
         }
-        what.permits += p.permits;
     }
 };
 
@@ -129,13 +155,17 @@ std::vector<queue> queues_of(const all_keys& keys) {
     std::map<std::string, std::map<std::string, place, std::less<>>, std::less<>> all;
     for (const auto& [key, kv] : keys) {
         if (const std::optional<position> p = position_of(kv)) {
-            all[std::string(p->name)][std::string(p->id)].add(kv, *p);
+            place& at = all[std::string(p->name)][std::string(p->id)];
+            at.add(kv, *p);
+            at.permits += p->permits;
         }
     }
     std::vector<queue> result;
     for (auto& [name, by_id] : all) {
         std::vector<place> places;
         for (auto& [id, p] : by_id) {
+            p.what.permits = p.of == kind::holds ? p.permits : p.what.permits;
+            p.what.since = since(keys, name, p.what);
             places.push_back(std::move(p));
         }
         result.push_back(queue_of(name, std::move(places)));
@@ -143,17 +173,82 @@ std::vector<queue> queues_of(const all_keys& keys) {
     return result;
 }
 
+std::string since_key(const std::string& name, coetcd::lease_id lease) {
+    return name + ".since." + hex(lease);
+}
+
+std::string since_value(std::int64_t token, std::chrono::system_clock::time_point now) {
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
+    return std::to_string(token) + " " + std::to_string(time.count());
+}
+
+std::optional<page> smaller(page p) {
+    if (p.without_values) {
+        return std::nullopt;
+    }
+    p.without_values = p.keys == 1;
+    p.keys = std::max<std::int64_t>(p.keys / 2, 1);
+    return p;
+}
+
+page larger(page p) {
+    p.keys = p.without_values ? 1 : std::min(p.keys * 2, page().keys);
+    p.without_values = false;
+    return p;
+}
+
+boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range) {
+    all_keys_read all;
+    page next;
+    coetcd::range_options options;
+    for (bool more = true; more;) {
+        options.limit = next.keys;
+        options.keys_only = next.without_values;
+        options.revision = all.revision;
+        coetcd::range_response found;
+        std::optional<page> less;
+        try {
+            found = co_await c.range(range, options);
+        } catch (const coetcd::error& e) {
+            less = e.code() == coetcd::errc::too_large ? smaller(next) : std::nullopt;
+            if (!less) {
+                throw;
+            }
+        }
+        if (less) {
+            next = *less;
+            continue;
+        }
+        next = larger(next);
+        all.revision = all.revision == 0 ? found.header.revision : all.revision;
+        more = found.more && !found.kvs.empty();
+        if (more) {
+            range.key = found.kvs.back().key + '\0';
+        }
+        for (coetcd::key_value& kv : found.kvs) {
+            std::string key = kv.key;
+            all.keys.emplace(std::move(key), std::move(kv));
+        }
+    }
+    co_return all;
+}
+
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
-    const auto found = co_await c.range(coetcd::key_range::prefix(name + "/"));
+    all_keys_read found = co_await read_keys(c, coetcd::key_range::prefix(name + "/"));
+    all_keys keys;
+    try { // who may not read these does not know since when it is held
+        all_keys_read more = co_await read_keys(c, coetcd::key_range::prefix(name + ".since."));
+        keys = std::move(more.keys);
+    } catch (const coetcd::error&) {
+    }
     queue result;
     result.name = std::move(name);
-    all_keys keys;
-    for (const coetcd::key_value& kv : found.kvs) {
+    for (auto& [key, kv] : found.keys) {
         const std::optional<position> p = position_of(kv);
         if (p && p->name == result.name) {
-            keys.emplace(kv.key, kv);
+            keys.insert_or_assign(key, std::move(kv));
         } else {
-            result.strays.push_back(kv.key);
+            result.strays.push_back(key);
         }
     }
     for (queue& q : queues_of(keys)) { // one at the most

@@ -6,8 +6,10 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,9 @@ struct entry {
     std::string label; ///< As it is stored.
     coetcd::lease_id lease = 0;
     std::int64_t token = 0;   ///< Its create_revision.
-    std::int64_t permits = 0; ///< Of a semaphore.
+    std::int64_t permits = 0; ///< Of a semaphore: those that it has, or waits for.
+    /// When it was taken, by its holder's clock. Only `coetcd` stores that.
+    std::optional<std::chrono::system_clock::time_point> since{};
     bool shared = false;
 };
 
@@ -39,6 +43,28 @@ using all_keys = std::map<std::string, coetcd::key_value>;
 /// of Go's `concurrency` and `recipe.RWMutex`, of `etcdctl lock` and `elect`. Other keys are left
 /// out.
 std::vector<queue> queues_of(const all_keys& keys);
+
+/// The key that says since when a session has the lock of a name, and what is in it. It is no key
+/// of a queue, nor of any other name that ends with no dot and a lease.
+std::string since_key(const std::string& name, coetcd::lease_id lease);
+std::string since_value(std::int64_t token, std::chrono::system_clock::time_point now);
+
+/// How much to ask for at a time, so that the answer is not too large.
+struct page {
+    std::int64_t keys = 1000;
+    bool without_values = false;
+};
+/// What to ask for after an answer that was too large; nothing, if there is no less.
+std::optional<page> smaller(page p);
+/// What to ask for after one that was not.
+page larger(page p);
+
+struct all_keys_read {
+    all_keys keys;             ///< A value that is too large even alone is empty.
+    std::int64_t revision = 0; ///< As of which they are.
+};
+/// Reads them, in pages.
+boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range);
 
 /// Reads one, with its strays.
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);

@@ -18,9 +18,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <ctime>
 #include <exception>
 #include <iomanip>
-#include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -43,8 +44,6 @@ using clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::int64_t page = 1000; // keys that are read at a time
-
 /// All keys below a prefix, as they are and as they change.
 class view {
 public:
@@ -60,20 +59,9 @@ public:
         keys.clear();
         since.clear();
         began = clock::now();
-        coetcd::range_options options;
-        options.limit = page;
-        auto range = coetcd::key_range::prefix(prefix_);
-        for (bool more = true; more;) {
-            const coetcd::range_response found = co_await c.range(range, options);
-            for (const coetcd::key_value& kv : found.kvs) {
-                keys.emplace(kv.key, kv);
-            }
-            options.revision = revision_ = std::max(revision_, found.header.revision);
-            more = found.more && !found.kvs.empty();
-            if (more) {
-                range.key = found.kvs.back().key + '\0';
-            }
-        }
+        all_keys_read found = co_await read_keys(c, coetcd::key_range::prefix(prefix_));
+        keys = std::move(found.keys);
+        revision_ = found.revision;
     }
 
     /// Applies the next changes.
@@ -98,6 +86,7 @@ public:
             }
         }
     }
+    bool follows() const { return changes_ != nullptr; }
     /// After a failure all begins anew.
     void forget() {
         changes_.reset();
@@ -129,8 +118,21 @@ std::string size_text(std::int64_t bytes) {
     return kib < 1024 ? with_unit(kib, "KiB") : with_unit(kib / 1024, "MiB");
 }
 
-/// How long somebody has had it; at least so long, if it was there before us.
+/// By two clocks, which may differ.
+std::string held_for(std::chrono::system_clock::time_point since) {
+    const auto time = std::chrono::system_clock::now() - since;
+    return seconds(std::max<std::chrono::nanoseconds>(time, 0ns));
+}
+
+/// How long somebody has had it, as that says; else as far as it was seen, or at least so long, if
+/// it was there before us.
 std::string age(const view& v, const entry& e) {
+    if (e.since) {
+        return held_for(*e.since);
+    }
+    if (!v.follows()) {
+        return "-";
+    }
     const auto seen = v.since.find(e.key);
     return seen != v.since.end() ? seconds(clock::now() - seen->second)
                                  : ">" + seconds(clock::now() - v.began);
@@ -183,10 +185,13 @@ private:
 };
 
 json as_json(const entry& e) {
-    json j{{"label", coetcd::printable(e.label)},
-           {"key", e.key},
-           {"lease", e.lease},
-           {"token", e.token}};
+    json j{{"label", e.label}, {"key", e.key}, {"lease", hex(e.lease)}, {"token", e.token}};
+    if (e.since) {
+        const std::time_t time = std::chrono::system_clock::to_time_t(*e.since);
+        std::ostringstream text;
+        text << std::put_time(std::gmtime(&time), "%FT%TZ");
+        j["since"] = text.str();
+    }
     if (e.permits != 0) {
         j["permits"] = e.permits;
     }
@@ -210,49 +215,66 @@ json as_json(const queue& q) {
     return j;
 }
 
-std::string text_of(const json& j) {
-    return j.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 struct widths {
     std::size_t name = 4;
     std::size_t holder = 6;
 };
 
-widths fitting(const std::vector<queue>& all, std::size_t shown, std::size_t columns) {
-    widths w;
-    for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
-        w.name = std::max(w.name, coetcd::printable(all[i].name).size());
-        for (const entry& e : all[i].holders) {
-            w.holder = std::max(w.holder, describe(e).size());
-        }
-    }
-    const std::size_t rest = columns > 50 ? columns - 50 : 20;
-    w.name = std::min(w.name, std::max<std::size_t>(rest * 2 / 3, 12));
-    w.holder = std::min(w.holder, std::max<std::size_t>(rest - std::min(rest, w.name), 16));
-    return w;
+/// A column of numbers: one that is too long is not made another one.
+std::string number(const std::string& text, std::size_t columns) {
+    return column(text, std::max(columns, text.size()));
 }
 
 std::string heading(const widths& w) {
-    return column("NAME", w.name) + "  " + column("HOLDER", w.holder) + "  " + column("SINCE", 6) +
-           "  " + column("TOKEN", 10) + "  " + column("TTL", 5) + "  WAITERS";
+    return column("NAME", w.name) + "  " + column("HOLDER", w.holder) + "  " + number("SINCE", 6) +
+           "  " + number("TOKEN", 10) + "  " + number("TTL", 5) + "  WAITERS";
+}
+
+/// Who has it, and how many more; of the first one no more than there is room for.
+std::string holder_of(const queue& q, std::size_t columns) {
+    if (q.holders.empty()) {
+        return "-";
+    }
+    const std::string more =
+        q.holders.size() > 1 ? " +" + std::to_string(q.holders.size() - 1) : "";
+    return cut(describe(q.holders.front()), columns - std::min(columns, more.size())) + more;
+}
+
+/// What both columns get: all, or the longer one what the other leaves, or each the half.
+widths shared_out(widths wanted, std::size_t room) {
+    if (wanted.name + wanted.holder > room) {
+        const std::size_t half = room / 2;
+        const std::size_t name =
+            std::min(wanted.name, std::max(half, room - std::min(room, wanted.holder)));
+        wanted.holder = std::min(wanted.holder, room - name);
+        wanted.name = name;
+    }
+    return wanted;
+}
+
+/// As wide as its texts; less if that is more than there is room for.
+widths fitting(const std::vector<queue>& all, std::size_t shown, std::size_t columns) {
+    widths w;
+    for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
+        w.name = std::max(w.name, width(coetcd::printable(all[i].name)));
+        w.holder = std::max(w.holder, width(holder_of(all[i], columns)));
+    }
+    const std::size_t others = width(heading({0, 0}));
+    const std::size_t room = columns > others + 28 ? columns - others : 28;
+    return shared_out(w, room);
 }
 
 std::string row(const view& v, const leases& l, const queue& q, const widths& w) {
     std::string holder = "-", since = "-", token = "-", ttl = "-";
     if (!q.holders.empty()) {
         const entry& e = q.holders.front();
-        holder = describe(e);
-        if (q.holders.size() > 1) {
-            holder = cut(holder, w.holder - std::min<std::size_t>(w.holder, 5)) + " +" +
-                     std::to_string(q.holders.size() - 1);
-        }
+        holder = holder_of(q, w.holder);
         since = age(v, e);
         token = std::to_string(e.token);
         ttl = l.left(e.lease);
     }
     return column(coetcd::printable(q.name), w.name) + "  " + column(holder, w.holder) + "  " +
-           column(since, 6) + "  " + column(token, 10) + "  " + column(ttl, 5) + "  " +
+           number(since, 6) + "  " + number(token, 10) + "  " + number(ttl, 5) + "  " +
            std::to_string(q.waiters.size());
 }
 
@@ -279,7 +301,7 @@ awaitable<int> top_once(client c, const top_flags& how) {
     }
     leases l;
     co_await l.ask(c, leases_of(all, all.size()));
-    const widths w = fitting(all, all.size(), 200);
+    const widths w = fitting(all, all.size(), std::numeric_limits<std::size_t>::max());
     say(heading(w));
     for (const queue& q : all) {
         say(row(v, l, q, w));
@@ -413,6 +435,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     const auto line = [&](const char* what, const entry& e) {
         std::string text = column(what, 6) + "  " + describe(e) + "  token " +
                            std::to_string(e.token) + "  ttl " + l.left(e.lease);
+        text += e.since ? "  for " + held_for(*e.since) : "";
         text += e.shared ? "  shared" : "";
         text += e.permits != 0 ? "  permits " + std::to_string(e.permits) : "";
         say(text);
@@ -423,10 +446,8 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     for (const entry& e : found.waiters) {
         line("waits", e);
     }
-    if (!found.strays.empty()) {
-        note(std::to_string(found.strays.size()) + " other keys below " +
-             coetcd::printable(found.name) +
-             "/ are in the way of its locks: " + coetcd::printable(found.strays.front()));
+    for (const std::string& key : found.strays) {
+        note(coetcd::printable(key) + ": is in the way of this lock, and nobody's place in it");
     }
     co_return result;
 }
@@ -529,11 +550,11 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
 }
 
 awaitable<int> unlock(client c, std::string name, std::int64_t token, bool without_asking) {
-    if (!without_asking && terminal::is_there()) {
-        std::cerr << "End the ownership of " << coetcd::printable(name) << " with token " << token
-                  << "? Its holder goes on until it notices. [y/N] " << std::flush;
-        std::string answer;
-        std::getline(std::cin, answer);
+    if (!without_asking && terminal::is_typed_in()) {
+        const std::string answer =
+            ask("End the ownership of " + coetcd::printable(name) + " with token " +
+                    std::to_string(token) + "? Its holder goes on until it notices. [y/N] ",
+                echo::on);
         if (answer != "y" && answer != "yes") {
             co_return not_had;
         }

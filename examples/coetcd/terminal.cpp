@@ -5,9 +5,13 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <iostream>
 #include <sys/ioctl.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include "output.hpp"
@@ -35,6 +39,87 @@ bool begins_character(char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
 }
 
+constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+volatile std::sig_atomic_t ended_by = 0;
+
+extern "C" void coetcd_end_the_question(int number) {
+    ended_by = number;
+}
+
+/// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
+class answering {
+public:
+    explicit answering(echo shown) {
+        ended_by = 0;
+        sigset_t blocked;
+        ::sigemptyset(&blocked);
+        struct sigaction how {};
+        how.sa_handler = coetcd_end_the_question;
+        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
+            ::sigaddset(&blocked, ends_the_question[i]);
+        }
+        ::sigprocmask(SIG_BLOCK, &blocked, &unblocked);
+        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
+            ::sigaction(ends_the_question[i], nullptr, &before_[i]);
+            if (before_[i].sa_handler != SIG_IGN) {
+                ::sigaction(ends_the_question[i], &how, nullptr);
+            }
+        }
+        is_hidden_ = shown == echo::off && ::tcgetattr(STDIN_FILENO, &modes_) == 0;
+        if (is_hidden_) {
+            termios hidden = modes_;
+            hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+            ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+        }
+    }
+    ~answering() {
+        if (is_hidden_) {
+            ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &modes_);
+        }
+        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
+            ::sigaction(ends_the_question[i], &before_[i], nullptr);
+        }
+        ::sigprocmask(SIG_SETMASK, &unblocked, nullptr);
+    }
+    answering(const answering&) = delete;
+    answering& operator=(const answering&) = delete;
+
+    sigset_t unblocked{};
+
+private:
+    std::array<struct sigaction, ends_the_question.size()> before_{};
+    termios modes_{};
+    bool is_hidden_ = false;
+};
+
+} // namespace
+
+std::string ask(const std::string& prompt, echo shown) {
+    std::string line;
+    {
+        const answering now(shown);
+        std::cerr << prompt << std::flush;
+        for (char c = 0; c != '\n' && ended_by == 0;) {
+            fd_set input;
+            FD_ZERO(&input);
+            FD_SET(STDIN_FILENO, &input);
+            const int there =
+                ::pselect(STDIN_FILENO + 1, &input, nullptr, nullptr, nullptr, &now.unblocked);
+            if (there > 0 && ::read(STDIN_FILENO, &c, 1) != 1) {
+                break;
+            }
+            line.append(there > 0 && c != '\n' ? 1 : 0, c);
+        }
+    }
+    if (shown == echo::off || ended_by != 0) {
+        std::cerr << '\n';
+    }
+    if (ended_by != 0) {
+        throw interruption(ended_by);
+    }
+    return line;
+}
+
 std::size_t width(const std::string& text) {
     std::size_t n = 0;
     for (const char c : text) {
@@ -43,10 +128,12 @@ std::size_t width(const std::string& text) {
     return n;
 }
 
-} // namespace
-
 bool terminal::is_there() {
-    return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+    return is_typed_in() && ::isatty(STDOUT_FILENO) != 0;
+}
+
+bool terminal::is_typed_in() {
+    return ::isatty(STDIN_FILENO) != 0;
 }
 
 terminal::terminal(asio::any_io_executor executor)

@@ -6,6 +6,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <termios.h>
 #include <vector>
@@ -35,13 +36,33 @@ public:
 
     /// Whether there is one, at both ends.
     static bool is_there();
+    /// Whether somebody can answer, wherever the output goes.
+    static bool is_typed_in();
 
 private:
     boost::asio::posix::stream_descriptor input_;
     termios before_{};
 };
 
-/// The beginning of a text that is that wide; a character that is not ASCII counts as one column.
+/// Somebody has ended what was asked, with a signal.
+class interruption : public std::runtime_error {
+public:
+    explicit interruption(int signal)
+        : std::runtime_error("interrupted")
+        , number(signal) {}
+    const int number;
+};
+
+enum class echo { on, off };
+
+/// Reads a line from the standard input, and nothing after it; the prompt goes to the standard
+/// error.
+/// @throws interruption by SIGINT, SIGTERM, SIGHUP, SIGQUIT; the terminal is as it was then.
+std::string ask(const std::string& prompt, echo shown);
+
+/// How many columns a text takes; a character that is not ASCII counts as one.
+std::size_t width(const std::string& text);
+/// The beginning of a text that is that wide.
 std::string cut(const std::string& text, std::size_t columns);
 /// The same, and filled up with spaces.
 std::string column(const std::string& text, std::size_t columns);

@@ -3,8 +3,10 @@
 
 #include <coetcd/kv.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -115,4 +117,69 @@ TEST_CASE("locks of other clients are told as ours are", "[queues]") {
     CHECK(told_by({{"n/694d9a1b", 5, 0x694d9a1b}, {"n/a-1-0", 6}}) == lines{"n: 5 | 6"});
     CHECK(told_by({{"n/read/1700000000000000000", 5}, {"n/write/1700000000000000001", 6, 0xb}}) ==
           lines{"n: 5r | 6"});
+}
+
+TEST_CASE("a waiter for permits tells how many, and its label", "[queues]") {
+    const auto waiter_of = [](const std::string& value) {
+        tool::all_keys keys;
+        coetcd::key_value& kv = keys["n/wait/a-1-0"];
+        kv.key = "n/wait/a-1-0";
+        kv.value = value;
+        kv.create_revision = 3;
+        kv.lease = 0xa;
+        const tool::entry e = tool::queues_of(keys).at(0).waiters.at(0);
+        return e.label + "*" + std::to_string(e.permits);
+    };
+    CHECK(waiter_of("3 the label") == "the label*3");
+    CHECK(waiter_of("3 ") == "*3");
+    CHECK(waiter_of("3") == "*3");
+    CHECK(waiter_of("three label") == "label*0");
+    CHECK(waiter_of("") == "*0");
+}
+
+TEST_CASE("since when it is held is believed of this ownership alone", "[queues]") {
+    const auto seconds_of = [](const std::string& value, coetcd::lease_id lease) {
+        tool::all_keys keys;
+        coetcd::key_value& kv = keys["n/a-1-0"];
+        kv.key = "n/a-1-0";
+        kv.create_revision = 7;
+        kv.lease = 0xa;
+        coetcd::key_value& more = keys[tool::since_key("n", 0xa)];
+        more.key = tool::since_key("n", 0xa);
+        more.value = value;
+        more.lease = lease;
+        const auto all = tool::queues_of(keys);
+        REQUIRE(all.size() == 1); // the other key is no lock
+        const auto since = all[0].holders.at(0).since;
+        return since ? since->time_since_epoch() / std::chrono::seconds(1) : -1;
+    };
+    const std::chrono::system_clock::time_point then(std::chrono::seconds(1000));
+    CHECK(seconds_of(tool::since_value(7, then), 0xa) == 1000);
+    CHECK(seconds_of(tool::since_value(6, then), 0xa) == -1); // an earlier one's
+    CHECK(seconds_of(tool::since_value(7, then), 0xb) == -1); // somebody else's
+    for (const char* odd :
+         {"", "7", "7 ", "7 x", "7 -1", "7 1000 ", "7 9223372036854775807", "7 1e3", " 7 1"}) {
+        CHECK(seconds_of(odd, 0xa) == -1);
+    }
+}
+
+TEST_CASE("pages are halved while they are too large, down to a key without its value",
+          "[queues]") {
+    tool::page p;
+    int n = 0;
+    for (std::optional<tool::page> next = p; next; next = tool::smaller(p)) {
+        p = *next;
+        ++n;
+        REQUIRE(n < 20);
+    }
+    CHECK(p.keys == 1);
+    CHECK(p.without_values);
+    CHECK(n == 11); // 1000, 500, 250, 125, 62, 31, 15, 7, 3, 1, and 1 without
+    p = tool::larger(p);
+    CHECK(p.keys == 1);
+    CHECK_FALSE(p.without_values);
+    for (int i = 0; i != 20; ++i) {
+        p = tool::larger(p);
+    }
+    CHECK(p.keys == 1000);
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -21,79 +22,12 @@
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/process.hpp"
-#include "support/run_test.hpp"
 #include "support/temporary_file.hpp"
-
-// The command of examples/coetcd, as a shell sees it.
+#include "tool/common.hpp"
 
 using namespace std::chrono_literals;
 using namespace support;
-using clock_type = std::chrono::steady_clock;
-using words = std::vector<std::string>;
-
-namespace {
-
-words command(const words& arguments) {
-    words all{COETCD_TOOL};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return all;
-}
-
-process_options with_etcd() {
-    process_options options;
-    options.environment = {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()};
-    options.capture = true;
-    return options;
-}
-
-process_result run(const words& arguments) {
-    return run_process(command(arguments), with_etcd());
-}
-
-/// What it writes to both outputs.
-process_result run_all(const std::string& arguments) {
-    const std::string tool = COETCD_TOOL;
-    return run_process({"sh", "-c", tool + ' ' + arguments + " 2>&1"}, with_etcd());
-}
-
-background_process start(const words& arguments) {
-    return background_process(command(arguments), with_etcd());
-}
-
-std::string next_line(background_process& p) {
-    const auto line = p.read_line(10s);
-    REQUIRE(line);
-    return *line;
-}
-
-void until(const std::string& what,
-           const std::function<bool()>& there,
-           std::chrono::seconds patience = 15s) {
-    const auto limit = clock_type::now() + patience;
-    while (!there()) {
-        if (clock_type::now() > limit) {
-            FAIL("not in time: " << what);
-        }
-        std::this_thread::sleep_for(10ms);
-    }
-}
-
-nlohmann::json who(const std::string& name) {
-    return nlohmann::json::parse(run({"who", name, "--json"}).output);
-}
-
-std::size_t waiting_for(const std::string& name) {
-    return who(name)["waiters"].size();
-}
-
-/// Whether a process has ended; nobody may have taken note of it yet.
-bool has_ended(int pid) {
-    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-    std::string number, program, state;
-    return !(in >> number >> program >> state) || state == "Z" || state == "X";
-}
-
-} // namespace
+using namespace tool_tests;
 
 TEST_CASE("lock runs a command under the lock, and ends as that does", "[tool]") {
     const std::string name = unique_name("tool");
@@ -104,7 +38,8 @@ TEST_CASE("lock runs a command under the lock, and ends as that does", "[tool]")
     std::string key, lease;
     std::int64_t token = 0;
     in >> key >> token >> lease;
-    CHECK(key.starts_with(name + "/write/" + lease));
+    CHECK(lease.size() == 16); // as etcdctl shows it
+    CHECK(key.starts_with(name + "/write/" + lease.substr(lease.find_first_not_of('0'))));
     CHECK(token > 0);
     CHECK(run({"who", name}).exit_code == 1);
     CHECK(run({"lock", name, "--", "true"}).exit_code == 0);
@@ -184,7 +119,10 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     const auto found = who(name);
     CHECK(found["holders"].empty());
     CHECK(found["strays"] == nlohmann::json{name + "/photo"});
-    CHECK(run_all("who " + name).output.find(name + "/photo") != std::string::npos);
+    REQUIRE(shared_etcd().etcdctl({"put", name + "/second", "x"}).exit_code == 0);
+    const auto text = run_all("who " + name).output;
+    CHECK(text.find(name + "/photo: ") != std::string::npos);
+    CHECK(text.find(name + "/second: ") != std::string::npos);
 }
 
 TEST_CASE("Signals go to the command, and its end is ours", "[tool]") {
@@ -204,6 +142,25 @@ TEST_CASE("Signals go to the command, and its end is ours", "[tool]") {
     q.signal(SIGHUP);
     CHECK(q.wait() == 128 + SIGHUP);
     CHECK(run({"who", name}).exit_code == 1);
+}
+
+TEST_CASE("A signal that is ignored stays so, here and in the command", "[tool]") {
+    const std::string name = unique_name("tool");
+    process_options how = with_etcd();
+    const std::string tool = COETCD_TOOL;
+    background_process p(
+        {"sh",
+         "-c",
+         "trap '' HUP INT; exec " + tool + " lock " + name +
+             " -- sh -c 'trap \"echo term; exit 4\" TERM; kill -HUP $$; kill -INT $$; "
+             "echo ready; while :; do sleep 0.05; done'"},
+        how);
+    CHECK(next_line(p) == "ready");
+    p.signal(SIGHUP);
+    p.signal(SIGINT);
+    p.signal(SIGTERM);
+    CHECK(next_line(p) == "term");
+    CHECK(p.wait() == 4);
 }
 
 TEST_CASE("A signal while it waits ends the wait, and leaves no key", "[tool]") {
@@ -322,6 +279,13 @@ TEST_CASE("sem lets so many in", "[tool]") {
     (void)next_line(two);
     CHECK(run({"sem", name, "--try", "--", "true"}).exit_code == 1);
     CHECK(run({"sem", name, "--timeout", "300ms", "--", "true"}).exit_code == 1);
+    auto third = start({"sem", name, "--permits", "2", "--label", "the third", "--", "true"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    CHECK(who(name)["waiters"][0]["permits"] == 2);
+    CHECK(who(name)["waiters"][0]["label"] == "the third");
+    CHECK(run({"who", name}).output.find("waits   the third  token") != std::string::npos);
+    third.signal(SIGTERM);
+    CHECK(third.wait() == 128 + SIGTERM);
     const auto now = who(name);
     CHECK(now["holders"].size() == 2);
     CHECK(now["holders"][0]["permits"] == 1);
@@ -329,6 +293,79 @@ TEST_CASE("sem lets so many in", "[tool]") {
     CHECK(two.wait() == 0);
     CHECK(run({"sem", name, "--", "echo", "in"}).output == "in\n");
     CHECK(run({"sem", name, "--permits", "3", "--", "true"}).exit_code == 69);
+    CHECK(run({"sem", name, "--set-limit", "3"}).exit_code == 0);
+    CHECK(run({"sem", name, "--set-limit", "-1"}).exit_code == 2);
+    CHECK(run({"sem", name, "--permits", "2", "--", "echo", "in"}).output == "in\n");
+    CHECK(run({"sem", name, "--set-limit", "0"}).exit_code == 0); // takes none away
+    CHECK(who(name)["holders"].size() == 1);
+    CHECK(run({"sem", name, "--try", "--", "true"}).exit_code == 69);
+}
+
+TEST_CASE("ask asks the holder for the lock, and the request stands", "[tool]") {
+    const std::string name = unique_name("tool");
+    CHECK(run({"ask", name}).exit_code == 1);
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    const auto asked = run({"ask", name, "--ttl", "60s"});
+    CHECK(asked.exit_code == 0);
+    CHECK(asked.output == who(name)["holders"][0]["token"].dump() + "\n");
+    const auto request = shared_etcd().etcdctl({"get", "--prefix", name + ".ask/", "--keys-only"});
+    CHECK(request.output.find(name + ".ask/") != std::string::npos);
+    CHECK(holder.running()); // a command may not be asked
+}
+
+TEST_CASE("--timeout says a word when it is over", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    for (const std::string how : {"lock ", "lock --shared ", "sem "}) {
+        const std::string of = how == "sem " ? name + "s" : name;
+        background_process full = start({"sem", name + "s"});
+        (void)next_line(full);
+        const auto r = run_all(how + of + " --timeout 200ms -- true");
+        CHECK(r.exit_code == 1);
+        CHECK(r.output.find(of + ": was not to be had within --timeout") != std::string::npos);
+        CHECK(run_all(how + of + " --try -- true").output.empty()); // as `||` of a shell wants it
+    }
+}
+
+TEST_CASE("top and who tell since when a lock is held, also with --once", "[tool]") {
+    const std::string prefix = unique_name("tool") + "/";
+    const std::string theirs = unique_name("a-name-that-is-longer-than-the-column-was");
+    auto lock = start({"lock",
+                       prefix + "lock",
+                       "--label",
+                       std::string(150, 'h'),
+                       "--",
+                       "sh",
+                       "-c",
+                       "echo; sleep 100"});
+    auto sem = start({"sem", prefix + "sem"});
+    auto elect = start({"elect", prefix + "elect", "value"});
+    put_place(prefix + theirs + std::string(150, 'n'), granted_lease(), "theirs");
+    for (auto* each : {&lock, &sem, &elect}) {
+        (void)next_line(*each);
+    }
+    for (const char* name : {"lock", "sem", "elect"}) {
+        until("it is stored", [&] { return who(prefix + name)["holders"][0].contains("since"); });
+        CHECK(run({"who", prefix + name}).output.find("  for ") != std::string::npos);
+    }
+    const std::string table = run({"top", prefix, "--once"}).output;
+    CHECK(table.find(std::string(150, 'h') + " ") != std::string::npos); // nothing is cut
+    CHECK(table.find(std::string(150, 'n') + " ") != std::string::npos);
+    std::istringstream lines(table);
+    std::string line;
+    std::getline(lines, line);
+    const std::size_t since = line.find("SINCE");
+    for (int n = 0; std::getline(lines, line); ++n) {
+        CHECK(std::isdigit(static_cast<unsigned char>(line[since])) ==
+              (line.find(theirs) == line.npos));
+    }
+    CHECK(who(prefix + "lock")["strays"].is_null());
+    const std::string far = unique_name("tool");
+    put_place(far, granted_lease("8999999999"), "theirs");
+    CHECK(run({"top", far, "--once"}).output.find(" 2499999h ") !=
+          std::string::npos); // the whole number
 }
 
 TEST_CASE("elect leads, and tells those who listen", "[tool]") {

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "arguments.hpp"
+
+#include <coetcd/printable.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+std::string quoted(const std::string& word) {
+    return '\'' + coetcd::printable(word) + '\'';
+}
+
+/// Digits, with at most one dot among them, at the front of a text, which they are taken from.
+std::optional<double> decimal_in(std::string_view& text) {
+    const std::string_view digits =
+        text.substr(0, std::min(text.find_first_not_of("0123456789."), text.size()));
+    double number = 0;
+    double unit = 1;
+    bool is_fraction = false, any = false;
+    for (const char c : digits) {
+        if (c == '.') {
+            if (is_fraction) {
+                return std::nullopt;
+            }
+            is_fraction = true;
+            continue;
+        }
+        any = true;
+        unit = is_fraction ? unit / 10 : 1;
+        number = is_fraction ? number + (c - '0') * unit : number * 10 + (c - '0');
+    }
+    text.remove_prefix(digits.size());
+    return any ? std::optional(number) : std::nullopt;
+}
+
+double seconds_in(const std::string& text) {
+    static const std::map<std::string_view, double> units{
+        {"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    double total = 0;
+    std::string_view rest = text;
+    bool is_first = true;
+    do {
+        const std::optional<double> number = decimal_in(rest);
+        const std::string_view name =
+            rest.substr(0, std::min(rest.find_first_of("0123456789."), rest.size()));
+        const auto unit = units.find(name);
+        const bool alone = std::exchange(is_first, false) && rest.empty(); // `90`
+        if (!number || (unit == units.end() && !alone)) {
+            throw usage_error("not a time: " + quoted(text) + "; write 90s, 1.5m, 1h30m, 250ms");
+        }
+        total += *number * (alone ? 1 : unit->second);
+        rest.remove_prefix(name.size());
+    } while (!rest.empty());
+    if (total > 1e9) {
+        throw usage_error("too long a time: " + quoted(text));
+    }
+    return total;
+}
+
+std::int64_t count_in(const std::string& text, std::int64_t least) {
+    const std::optional<std::int64_t> number = number_in(text);
+    if (!number || *number < least) {
+        throw usage_error("not a number from " + std::to_string(least) + ": " + quoted(text));
+    }
+    return *number;
+}
+
+constexpr const char* for_help = "--help";
+
+bool asks_for_help(const std::string& word) {
+    return word == for_help || word == "-h";
+}
+
+/// Puts two columns of text beside each other, the second one in lines of its own.
+std::string beside(const std::string& left, const std::string& right) {
+    constexpr std::size_t at = 32, width = 96;
+    std::string out = "  " + left;
+    out += out.size() + 2 > at ? "\n" + std::string(at, ' ') : std::string(at - out.size(), ' ');
+    std::size_t column = at;
+    std::string_view rest = right;
+    while (!rest.empty()) {
+        const std::string_view word = rest.substr(0, std::min(rest.find(' '), rest.size()));
+        if (column + word.size() > width && column != at) {
+            out += "\n" + std::string(at, ' ');
+            column = at;
+        }
+        out.append(column == at ? "" : " ").append(word);
+        column += word.size() + 1;
+        rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    }
+    return out + "\n";
+}
+
+std::string help_of(const std::vector<option>& options) {
+    std::string out;
+    for (const option& o : options) {
+        std::string left = o.letter.empty() ? o.name : o.letter + ", " + o.name;
+        left += o.value.empty() ? "" : " " + o.value;
+        std::string right = o.help;
+        right += o.initial.empty() ? "" : "; by default " + o.initial;
+        right += o.variable.empty() ? "" : " (env: " + o.variable + ")";
+        out += beside(left, right);
+    }
+    return out;
+}
+
+std::string help_of(const grammar& g, const subcommand* s) {
+    std::string out;
+    if (s == nullptr) {
+        out = g.help + "\n\nUsage: coetcd SUBCOMMAND [flags]\n\nSubcommands, each with a --help:\n";
+        for (const subcommand& each : g.subcommands) {
+            out += beside(each.name, each.help);
+        }
+    } else {
+        std::string usage = "Usage: coetcd " + s->name;
+        std::string operands;
+        for (const operand& o : s->operands) {
+            usage += o.needed ? " " + o.name : " [" + o.name + "]";
+            operands += beside(o.name, o.help);
+        }
+        usage += " [flags]";
+        usage += s->command != nullptr ? " [-- COMMAND...]" : "";
+        out = s->help + "\n\n" + usage + "\n";
+        out += operands.empty() ? "" : "\n" + operands;
+        out += s->options.empty() ? "" : "\nFlags:\n" + help_of(s->options);
+    }
+    out += "\nConnection, as of etcdctl:\n" + help_of(g.options);
+    return out + g.closing;
+}
+
+/// One line, as it is read.
+class reading {
+public:
+    reading(const grammar& g, const words& line)
+        : grammar_(g)
+        , cut_(std::find(line.begin(), line.end(), "--"))
+        , at_(line.begin())
+        , end_(line.end()) {}
+
+    meaning read(const std::function<const char*(const char*)>& variable) {
+        if (std::any_of(at_, cut_, asks_for_help)) {
+            const auto named = std::find_if(
+                at_, cut_, [&](const std::string& w) { return subcommand_called(w) != nullptr; });
+            const subcommand* s = named != cut_ ? subcommand_called(*named) : nullptr;
+            return {nullptr, help_of(grammar_, s)};
+        }
+        while (at_ != cut_) {
+            const std::string& word = *at_++;
+            if (word.size() > 1 && word.front() == '-') {
+                take_option(word);
+            } else {
+                take_word(word);
+            }
+        }
+        if (found_ == nullptr) {
+            throw usage_error("there is no subcommand");
+        }
+        take_the_rest();
+        if (found_->operands.size() > operands_ && found_->operands[operands_].needed) {
+            throw usage_error(found_->name + ": there is no " + found_->operands[operands_].name);
+        }
+        for (const option& o : grammar_.options) {
+            const char* const value = o.variable.empty() ? nullptr : variable(o.variable.c_str());
+            if (value != nullptr && *value != '\0' && !given_.contains(o.name)) {
+                take(o, value, o.variable);
+            }
+        }
+        if (found_->check) {
+            found_->check();
+        }
+        return {found_, {}};
+    }
+
+private:
+    const subcommand* subcommand_called(const std::string& name) const {
+        for (const subcommand& s : grammar_.subcommands) {
+            if (s.name == name) {
+                return &s;
+            }
+        }
+        return nullptr;
+    }
+
+    const option* option_called(std::string_view name) const {
+        for (const auto* list : {&grammar_.options, found_ ? &found_->options : nullptr}) {
+            for (std::size_t i = 0; list != nullptr && i != list->size(); ++i) {
+                const option& o = (*list)[i];
+                if (o.name == name || (!o.letter.empty() && o.letter == name)) {
+                    return &o;
+                }
+            }
+        }
+        return nullptr;
+    }
+
+    static void take(const option& o, const std::string& value, const std::string& from) {
+        try {
+            o.take(value);
+        } catch (const usage_error& e) {
+            throw usage_error(from + ": " + e.what());
+        }
+    }
+
+    void take_option(const std::string& word) {
+        const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
+        const option* const o = option_called(std::string_view(word).substr(0, equals));
+        if (o == nullptr) {
+            throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
+                              quoted(word) + (found_ ? "" : ", before a subcommand"));
+        }
+        if (!given_.insert(o->name).second && !o->value.empty()) {
+            throw usage_error(o->name + ": is given twice");
+        }
+        if (equals != word.npos) {
+            take(*o, word.substr(equals + 1), o->name);
+        } else if (o->value.empty()) {
+            take(*o, "true", o->name);
+        } else if (at_ == cut_) {
+            throw usage_error(o->name + ": has no value");
+        } else if (at_->size() > 1 && at_->front() == '-') {
+            throw usage_error(o->name + ": has no value; one that begins with a dash is written " +
+                              o->name + "=" + coetcd::printable(*at_));
+        } else {
+            take(*o, *at_++, o->name);
+        }
+    }
+
+    void take_word(const std::string& word) {
+        if (found_ == nullptr) {
+            found_ = subcommand_called(word);
+            if (found_ == nullptr) {
+                throw usage_error("no such subcommand: " + quoted(word));
+            }
+            return;
+        }
+        if (operands_ == found_->operands.size()) {
+            throw usage_error(found_->name + ": one word too many: " + quoted(word) +
+                              (found_->command != nullptr ? "; a COMMAND stands after --" : ""));
+        }
+        const operand& o = found_->operands[operands_++];
+        o.take(word);
+    }
+
+    void take_the_rest() {
+        if (cut_ == end_) {
+            return;
+        }
+        if (found_->command == nullptr) {
+            std::for_each(cut_ + 1, end_, [this](const std::string& w) { take_word(w); });
+        } else if (cut_ + 1 == end_) {
+            throw usage_error(found_->name + ": there is no COMMAND after --");
+        } else {
+            found_->command->assign(cut_ + 1, end_);
+        }
+    }
+
+    const grammar& grammar_;
+    const words::const_iterator cut_; ///< The first `--`, or the end.
+    words::const_iterator at_;
+    const words::const_iterator end_;
+    const subcommand* found_ = nullptr;
+    std::size_t operands_ = 0;
+    std::set<std::string> given_;
+};
+
+} // namespace
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+    std::int64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, wrong] = std::from_chars(text.data(), end, number);
+    return wrong == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+meaning parse(const grammar& g,
+              const words& line,
+              const std::function<const char*(const char*)>& variable) {
+    return reading(g, line).read(variable);
+}
+
+taker text(std::string& into) {
+    return [&into](const std::string& value) { into = value; };
+}
+
+taker text(std::optional<std::string>& into) {
+    return [&into](const std::string& value) { into = value; };
+}
+
+taker list(words& into) {
+    return [&into](const std::string& value) {
+        words found;
+        for (std::size_t from = 0; from <= value.size();) {
+            const std::size_t comma = std::min(value.find(',', from), value.size());
+            if (comma == from) {
+                throw usage_error("one of them is empty: " + quoted(value));
+            }
+            found.push_back(value.substr(from, comma - from));
+            from = comma + 1;
+        }
+        into = std::move(found);
+    };
+}
+
+taker count(std::int64_t& into) {
+    return [&into](const std::string& value) { into = count_in(value, 1); };
+}
+
+taker count(std::optional<std::int64_t>& into, std::int64_t least) {
+    return [&into, least](const std::string& value) { into = count_in(value, least); };
+}
+
+taker time(double& into) {
+    return [&into](const std::string& value) { into = seconds_in(value); };
+}
+
+taker time(std::optional<double>& into) {
+    return [&into](const std::string& value) { into = seconds_in(value); };
+}
+
+taker yes(bool& into) {
+    return [&into](const std::string& value) {
+        static const std::set<std::string_view> good{"1", "t", "T", "true", "TRUE", "True"};
+        static const std::set<std::string_view> bad{"0", "f", "F", "false", "FALSE", "False"};
+        if (!good.contains(value) && !bad.contains(value)) {
+            throw usage_error("neither true nor false: " + quoted(value));
+        }
+        into = good.contains(value);
+    };
+}
+
+taker one_of(std::string& into, words choices) {
+    return [&into, choices = std::move(choices)](const std::string& value) {
+        if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+            std::string all;
+            for (const std::string& each : choices) {
+                all += (all.empty() ? "" : ", ") + each;
+            }
+            throw usage_error(quoted(value) + " is none of " + all);
+        }
+        into = value;
+    };
+}
+
+} // namespace tool

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/etcd_server.hpp"
+#include "support/process.hpp"
+#include "tool/common.hpp"
+
+// Lines as users write them: what runs is what stands there.
+
+using namespace support;
+using namespace tool_tests;
+
+namespace {
+
+/// What a COMMAND gets, each with a NUL behind it.
+std::string passed_on(const std::string& name, const words& arguments) {
+    words line{"lock", name, "--", "sh", "-c", "for a; do printf '%s\\0' \"$a\"; done", "sh"};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    return run(line).output;
+}
+
+std::string with_nul(const words& all) {
+    std::string text;
+    for (const std::string& word : all) {
+        text += word;
+        text += '\0';
+    }
+    return text;
+}
+
+} // namespace
+
+TEST_CASE("COMMAND gets its arguments as they were written", "[tool][line]") {
+    const std::string name = unique_name("line");
+    words odd{"",     "[a,b]", "[0-9]", "[]",  "[",  "]",      "--",    "--ttl", "3s",  "-v",
+              "a\nb", "\n",    "{a,b}", "%%",  "++", "a=b",    "$(id)", "`id`",  "'",   "\"",
+              "\\",   "\xff",  "\x01",  " a ", "-",  "--help", "lock",  "*",     "???", "\x7f"};
+    for (char c = ' '; c <= '~'; ++c) {
+        odd.emplace_back(1, c);
+        odd.push_back(std::string("[") + c + "]");
+    }
+    CHECK(passed_on(name, odd) == with_nul(odd));
+    const words many(10'000, "[a,b]");
+    CHECK(passed_on(name, many) == with_nul(many));
+}
+
+TEST_CASE("No flag eats a name, a command or the -- in front of it", "[tool][line]") {
+    const std::string name = unique_name("line"), url = shared_etcd().url();
+    CHECK(run({"lock", name, "--endpoints", url, "--", "echo", "--ttl", "3s", "a"}).output ==
+          "--ttl 3s a\n");
+    CHECK(run({"lock", "--endpoints", url, name, "--", "echo", "file"}).output == "file\n");
+    CHECK(run({"lock", name, "--endpoints", "--", "echo", "x"}).exit_code == 2);
+    CHECK(run({"lock", name, "echo", "x"}).exit_code == 2); // not after --
+    CHECK(run({"lock", name, "--"}).exit_code == 2);
+    CHECK(run({"lock", name, "--try", "--timeout", "1s", "--", "true"}).exit_code == 2);
+    CHECK(run({"elect", name, "--", "true"}).exit_code == 2);
+    CHECK(run({"elect", name, "v", "--json", "--", "true"}).exit_code == 2);
+    CHECK(run({"elect", "--listen", name, "--", "true"}).exit_code == 2);
+    CHECK(run({"sem", name, "--set-limit", "3", "--", "true"}).exit_code == 2);
+}
+
+TEST_CASE("Each subcommand takes its flags and names in any order", "[tool][line]") {
+    const std::string name = unique_name("line"), url = shared_etcd().url();
+    const words endpoints{"--endpoints", url};
+    const std::vector<std::pair<std::vector<words>, int>> all{
+        {{{"lock"}, {name}, endpoints, {"--label=[l]"}, {"--try"}, {"--", "echo", "[ran]"}}, 0},
+        {{{"sem"}, {name + "s"}, endpoints, {"--limit", "2"}, {"-v"}, {"--", "echo", "[ran]"}}, 0},
+        {{{"elect"}, {name + "e", "[v]"}, endpoints, {"--ttl", "5s"}, {"--", "echo", "[ran]"}}, 0},
+        {{{"who"}, {name}, endpoints, {"--json"}}, 1},
+        {{{"top"}, {name}, endpoints, {"--once"}, {"--sort", "token"}}, 0},
+        {{{"ask"}, {name}, endpoints, {"--ttl", "5s"}}, 1},
+        {{{"unlock"}, {name}, endpoints, {"--token", "1"}, {"--yes"}}, 1},
+        {{{"status"}, endpoints, {"--json"}, {"--command-timeout=4s"}}, 0},
+    };
+    for (const auto& [parts, status] : all) {
+        const bool runs = parts.back().front() == "--";
+        std::vector<words> order(parts.begin() + 1, parts.end() - (runs ? 1 : 0));
+        std::sort(order.begin(), order.end());
+        do {
+            words line = parts.front();
+            for (const words& part : order) {
+                line.insert(line.end(), part.begin(), part.end());
+            }
+            if (runs) {
+                line.insert(line.end(), parts.back().begin(), parts.back().end());
+            }
+            CAPTURE(line);
+            process_options nowhere; // the flag is what counts
+            nowhere.environment = {"ETCDCTL_ENDPOINTS=127.0.0.1:1"};
+            nowhere.capture = true;
+            const auto r = run_process(command(line), nowhere);
+            CHECK(r.exit_code == status);
+            CHECK((!runs || r.output == "[ran]\n"));
+        } while (std::next_permutation(order.begin(), order.end()));
+    }
+}
+
+TEST_CASE("Names, labels and values are stored as they were written", "[tool][line]") {
+    for (const std::string odd : {"[a,b]", "[]", "{x}", "a b", "$(id)", "%%x", "a\nb"}) {
+        const std::string name = unique_name("line") + odd;
+        CAPTURE(name);
+        auto holder = start({"lock", name, "--label", odd});
+        (void)next_line(holder);
+        const auto found = who(name);
+        CHECK(found["name"] == name);
+        CHECK(found["holders"][0]["label"] == odd);
+        holder.signal(SIGTERM);
+        CHECK(holder.wait() == 0);
+    }
+    const std::string dash = "--" + unique_name("line"); // of another program
+    put_place(dash, granted_lease(), "theirs");
+    CHECK(run({"who", "--", dash}).exit_code == 0);
+    const auto token =
+        nlohmann::json::parse(run({"who", "--json", "--", dash}).output)["holders"][0]["token"];
+    CHECK(run({"unlock", "--token", token.dump(), "--", dash}).exit_code == 0);
+    CHECK(run({"who", "--", dash}).exit_code == 1);
+}
