@@ -35,10 +35,6 @@ _has() {
         #if !__has_include(<catch2/catch.hpp>) && !__has_include(<catch2/catch_all.hpp>)
         #error
         #endif' ;;
-    cli11) _preprocesses '
-        #if !__has_include(<CLI/CLI.hpp>)
-        #error
-        #endif' ;;
     hiredis) _preprocesses '
         #if !__has_include(<hiredis/hiredis.h>)
         #error
@@ -69,7 +65,6 @@ _packages() {
     qemu-s390x-static) echo qemu-user-static ;;
     llvm-cov-16) echo llvm-16 ;;
     ninja) echo ninja-build ;;
-    cli11) echo libcli11-dev ;;
     hiredis) echo libhiredis-dev ;;
     libssl) echo libssl-dev ;;
     etcd) echo etcd-server ;;
@@ -88,7 +83,9 @@ _missing() {
 }
 
 _apt_install() (
-    exec {turn}>"/tmp/coetcd-install.$UID" && flock "$turn" # two may want to install at once
+    # Two may want to install at once. In a shared directory somebody else could have the name first.
+    mine=${XDG_CACHE_HOME:-${HOME:?}/.cache}/coetcd
+    mkdir -p "$mine" && exec {turn}>"$mine/install" && flock "$turn"
     as_root=()
     if ((EUID != 0)); then
         as_root=(sudo)

@@ -13,11 +13,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -343,9 +345,20 @@ int run(const job& work) {
     return status;
 }
 
+/// Of the standard descriptors, those that are closed get one that can be neither read nor written,
+/// and that commands do not have: else a connection to etcd would be one of them.
+void fill_closed_descriptors() {
+    for (const int each : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(each, F_GETFD) < 0) {
+            (void)::open("/dev/null", (each == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+        }
+    }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
+    fill_closed_descriptors();
     child::keep_ignored();
     std::signal(SIGPIPE, SIG_IGN); // a write tells it
     try {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,47 @@ TEST_CASE("sec.supply_chain: what is installed are Debian's packages", "[securit
           nothing);
 }
 
+TEST_CASE("sec.supply_chain: what is downloaded is verified", "[security]") {
+    std::vector<fs::path> scripts =
+        files({".ci", "cmake", "docs", "examples", "packaging", "tests"}, [](const fs::path& f) {
+            return f.extension() == ".sh" || f.extension() == "" || f.extension() == ".py";
+        });
+    CHECK(scripts.size() > 8);
+    int pips = 0;
+    for (const fs::path& file : scripts) {
+        INFO(file);
+        const std::string text = text_of(file);
+        // Of other machines nothing but what apt and pip fetch, which verify it.
+        CHECK(found(text, "(?:curl|wget)[^\\n]*(?:https?:|mirror)(?!//127)[^\\n]*") == nothing);
+        CHECK(found(text, "trusted=yes|allow-unauthenticated=true|--no-check|--insecure") ==
+              nothing);
+        for (const std::string& line : found(text, "debootstrap --[^\\n]*")) {
+            CHECK(line.find("--force-check-gpg --keyring=") != line.npos);
+        }
+        for (const std::string& line :
+             found(text, "bin/pip\"?(?: -\\S+)* install(?:\\\\\\n|[^\\n])*")) {
+            CHECK(line.find("--require-hashes") != line.npos);
+            CHECK(line.find("--only-binary=:all:") !=
+                  line.npos); // else it builds with what has none
+            ++pips;
+        }
+        // In a directory that all can write to, only mktemp has a name first.
+        CHECK(found(text, "(?:>|mkdir |touch |=)\"?(?:/var)?/tmp\\b[^\\n]*") == nothing);
+    }
+    CHECK(pips == 1);
+    std::istringstream lines(text_of(root / "packaging/conan/requirements.txt"));
+    int hashed = 0;
+    for (std::string line; std::getline(lines, line);) {
+        if (line[0] != '#') {
+            INFO(line);
+            CHECK(
+                std::regex_match(line, std::regex("[a-z0-9-]+==\\S+ --hash=sha256:[0-9a-f]{64}")));
+            ++hashed;
+        }
+    }
+    CHECK(hashed > 3);
+}
+
 TEST_CASE("sec.supply_chain: the library includes what its documentation names", "[security]") {
     std::set<std::string> from;
     for (const fs::path& file : files({"include"}, is_cpp)) {
@@ -154,6 +196,15 @@ TEST_CASE("sec.supply_chain: what is released is hardened", "[security]") {
     CHECK(flags.find("-fstack-protector-strong") != flags.npos);
     CHECK(flags.find("-D_FORTIFY_SOURCE=2") != flags.npos); // works with optimisation alone
     CHECK(flags.find("\"CMAKE_BUILD_TYPE\": \"Release\"") != flags.npos);
+    // The command in any build, with all that it is linked with of ours.
+    const std::string harden = text_of(root / "examples/CMakeLists.txt");
+    for (const char* flag :
+         {"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-z,relro,-z,now"}) {
+        CHECK(harden.find(flag) != harden.npos);
+    }
+    CHECK(text_of(root / "examples/coetcd/CMakeLists.txt")
+              .find("coetcd_harden(coetcd_tool coetcd_tls_compiled coetcd_compiled)") !=
+          std::string::npos);
 #if defined(__OPTIMIZE__) && defined(_FORTIFY_SOURCE)
     CHECK(_FORTIFY_SOURCE >= 2);
 #endif

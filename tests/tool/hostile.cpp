@@ -97,17 +97,8 @@ TEST_CASE("TAB runs nothing that is in the name of a lock", "[tool][completion]"
         CHECK(bash.completed(sub + " " + prefix) ==
               "<" + sub + "><" + prefix + "-one/of.2_x><END>enough");
     }
-    const words beginnings{prefix + "$(",
-                           "'" + prefix,
-                           "\"" + prefix,
-                           prefix + "`",
-                           prefix + "\\",
-                           "$(",
-                           "`",
-                           "${",
-                           "-",
-                           "--",
-                           ""};
+    const words beginnings{
+        prefix + "$(", "'" + prefix, "\"" + prefix, prefix + "`", prefix + "\\", "-", "--", ""};
     for (const std::string& typed : beginnings) {
         CAPTURE(typed);
         bash.try_behind("shown who " + typed);

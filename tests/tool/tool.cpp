@@ -271,6 +271,19 @@ TEST_CASE("An output that cannot be written is an error, and holds nothing", "[t
     CHECK(closed.exit_code == 74);
 }
 
+TEST_CASE("A standard descriptor that is closed is nothing else's", "[tool]") {
+    const std::string name = unique_name("tool");
+    const std::string tool = COETCD_TOOL;
+    const auto said = run_process({"sh", "-c", tool + " lock " + name + " 2>&1 >&-"}, with_etcd());
+    CHECK(said.output.find("Bad file descriptor") != std::string::npos);
+    CHECK(said.exit_code == 74);
+    for (const std::string which : {"0<&-", "1>&-", "2>&-"}) { // nor the command's
+        const std::string script = "test ! -e /proc/$$/fd/" + which.substr(0, 1);
+        const std::string line = tool + " lock " + name + " -- sh -c '" + script + "' " + which;
+        CHECK(run_process({"sh", "-c", line}, with_etcd()).exit_code == 0);
+    }
+}
+
 TEST_CASE("sem lets so many in", "[tool]") {
     const std::string name = unique_name("tool");
     auto one = start({"sem", name, "--limit", "2"});
@@ -318,10 +331,10 @@ TEST_CASE("--timeout says a word when it is over", "[tool]") {
     const std::string name = unique_name("tool");
     auto holder = start({"lock", name});
     (void)next_line(holder);
+    auto full = start({"sem", name + "s"});
+    (void)next_line(full);
     for (const std::string how : {"lock ", "lock --shared ", "sem "}) {
         const std::string of = how == "sem " ? name + "s" : name;
-        background_process full = start({"sem", name + "s"});
-        (void)next_line(full);
         const auto r = run_all(how + of + " --timeout 200ms -- true");
         CHECK(r.exit_code == 1);
         CHECK(r.output.find(of + ": was not to be had within --timeout") != std::string::npos);
