@@ -8,6 +8,7 @@
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/task_group.hpp>
 
+#include <new>
 #include <utility>
 
 namespace coetcd {
@@ -26,7 +27,11 @@ COETCD_DECL task_group& task_group::operator=(task_group&& other) noexcept {
 COETCD_DECL task_group::~task_group() {
     if (impl_) {
         impl_->stop();
-        (void)impl_->cancel();
+        try {
+            (void)impl_->cancel();
+        } catch (const std::bad_alloc&) {
+            // They end when they end.
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -44,10 +45,14 @@ std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
         }
         // Whatever becomes of the handler, the object ends. Nobody gets hold of it any more, not by
         // `shared_from_this` either: that would be renewed here, away from home, for a `T*`.
-        std::shared_ptr<void> last(static_cast<void*>(object),
-                                   [](void* o) { delete static_cast<T*>(o); });
-        const asio::any_io_executor home = world->executor();
-        post(home, [w = std::move(world), o = std::move(last)]() mutable { o.reset(); });
+        try {
+            std::shared_ptr<void> last(static_cast<void*>(object),
+                                       [](void* o) { delete static_cast<T*>(o); });
+            const asio::any_io_executor home = world->executor();
+            post(home, [w = std::move(world), o = std::move(last)]() mutable { o.reset(); });
+        } catch (const std::bad_alloc&) {
+            // It has ended here.
+        }
     };
     return std::shared_ptr<T>(made.release(), std::move(end));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <list>
+#include <new>
 #include <utility>
 
 namespace coetcd::detail {
@@ -9,6 +10,7 @@ namespace coetcd::detail {
 /// Who wants to know of a loss. Told once, on the executor; must not wait.
 class loss_listener {
 public:
+    /// @throws std::bad_alloc if it has to be told again.
     virtual void on_loss() = 0;
 
 protected:
@@ -29,6 +31,9 @@ public:
             if (source_.next_ == place_) {
                 ++source_.next_;
             }
+            if (source_.now_ == place_) {
+                source_.now_ = source_.listeners_.end();
+            }
             source_.listeners_.erase(place_);
         }
         subscription(const subscription&) = delete;
@@ -39,21 +44,33 @@ public:
         std::list<loss_listener*>::iterator place_;
     };
 
-    /// Only the first time.
+    /// Each only once. What a lack of memory has cut short, the next call goes on with.
     void tell() {
-        if (std::exchange(told_, true)) {
-            return;
+        if (now_ != listeners_.end()) {
+            return; // somebody is told
+        }
+        if (!std::exchange(told_, true)) {
+            next_ = listeners_.begin();
         }
         // Whoever is told may end any subscription: its own, or that of who comes next.
-        next_ = listeners_.begin();
         while (next_ != listeners_.end()) {
-            (*next_++)->on_loss();
+            now_ = next_++;
+            try {
+                (*now_)->on_loss();
+            } catch (const std::bad_alloc&) {
+                if (now_ != listeners_.end()) { // it still listens
+                    next_ = std::exchange(now_, listeners_.end());
+                }
+                throw;
+            }
+            now_ = listeners_.end();
         }
     }
 
 private:
     std::list<loss_listener*> listeners_;
     std::list<loss_listener*>::iterator next_ = listeners_.end(); // to be told
+    std::list<loss_listener*>::iterator now_ = listeners_.end();  // being told
     bool told_ = false;
 };
 

@@ -16,6 +16,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace coetcd::detail {
@@ -35,19 +36,22 @@ public:
     bool start(asio::any_io_executor where, asio::awaitable<void> work) {
         const auto t = std::make_shared<task>(std::move(where));
         const auto w = std::make_shared<asio::awaitable<void>>(std::move(work));
-        auto begin = [self = shared_from_this(), t, w] {
-            auto at_end = [self, t](std::exception_ptr failure) {
-                self->ended(*t);
-                rethrow_defect()(std::move(failure));
-            };
+        // It is one of them until whatever has this is gone.
+        auto counted = std::shared_ptr<task>(
+            t.get(), [self = shared_from_this(), t](task*) { self->ended(*t); });
+        auto begin = [t = counted, w] {
+            auto at_end = [t](std::exception_ptr failure) { rethrow_defect()(std::move(failure)); };
             spawn(t->where, std::move(*w), t->stop.slot(), std::move(at_end));
         };
         const std::lock_guard alone(access_);
         if (stopped_) {
             return false;
         }
-        t->place = all_.insert(all_.end(), t);
+        std::list<std::shared_ptr<task>> own(1, t);
         post(t->where, std::move(begin)); // before whatever cancels it
+        t->place = own.begin();
+        t->counts = true;
+        all_.splice(all_.end(), own);
         return true;
     }
 
@@ -93,17 +97,25 @@ private:
         const asio::any_io_executor where; // its cancellation must not run beside it
         asio::cancellation_signal stop;
         std::list<std::shared_ptr<task>>::iterator place;
+        bool counts = false; // it is in its place
     };
 
-    void ended(const task& t) {
+    void ended(const task& t) noexcept {
         bool last = false;
         {
             const std::lock_guard alone(access_);
-            all_.erase(t.place); // the handler of its end has it, too
+            if (!t.counts) {
+                return;
+            }
+            all_.erase(t.place); // who calls this has it, too
             last = all_.empty();
         }
         if (last) {
-            at_home(world, [self = shared_from_this()] { self->changed_.notify_all(); });
+            try {
+                at_home(world, [self = shared_from_this()] { self->changed_.notify_all(); });
+            } catch (const std::bad_alloc&) {
+                // The waiter looks again at its deadline.
+            }
         }
     }
 

@@ -13,11 +13,18 @@ namespace coetcd::detail {
 /// Renews a session's lease, for a place whose key is not there.
 inline asio::awaitable<void>
 renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<place> who, std::shared_ptr<bool> done) {
+    struct renewing { // nobody is to wait for it for ever
+        const std::weak_ptr<place>& who;
+        bool& done;
+        ~renewing() {
+            done = true;
+            if (const auto waiting = who.lock()) {
+                waiting->changed.notify_all();
+            }
+        }
+    };
+    const renewing until_the_end{who, *done};
     (void)co_await session_impl::renew(std::move(s));
-    *done = true;
-    if (const auto waiting = who.lock()) {
-        waiting->changed.notify_all();
-    }
 }
 
 /// A key of a place is not there: either the lease is gone, or somebody deleted the key. A renewal

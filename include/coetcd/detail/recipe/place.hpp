@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -130,6 +131,12 @@ public:
         begins_ = true;
         if (turn_->has_come()) {
             on_turn();
+        }
+    }
+    /// @throws What has kept it from beginning when its turn came.
+    void require_begun() const {
+        if (failure_) {
+            std::rethrow_exception(failure_);
         }
     }
     /// The request to enter that is under way, or was the last; null before the first.
@@ -245,7 +252,7 @@ public:
         if (!std::exchange(missing_, true) && stays) {
             leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
-        tell_loss();
+        tell_own_loss();
         changed.notify_all();
     }
 
@@ -284,30 +291,12 @@ public:
 
     /// Gives it up: here at once, in etcd in the background; the next of the session may go on.
     /// From anywhere.
-    void abandon() override {
-        holds_ = false;
-        at_home(session->world,
-                [self = shared_from_this(), stays = is_for_heir()] { (void)self->leave(stays); });
-    }
+    void abandon() noexcept override;
 
     /// The same, at home.
     /// @param stays What is in etcd is left there, if it is held.
     /// @returns Whether it was held.
-    bool leave(bool stays) {
-        holds_ = false;
-        const bool was_held = phase_ == phase::held;
-        if (was_held) {
-            report_end();
-            session->look_away(*this);
-        }
-        if ((phase_ == phase::entered || was_held) && !(was_held && stays)) {
-            leave_etcd();
-        }
-        phase_ = phase::over;
-        turn_.reset();
-        changed.notify_all();
-        return was_held;
-    }
+    bool leave(bool stays) noexcept;
 
     /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
     /// @returns Whether it was there to be given back.
@@ -374,7 +363,8 @@ private:
 
     // See place_enter.hpp.
 
-    void on_turn() override;
+    void on_turn() noexcept override;
+    void ask_in_turn();
     time_point now() const override { return session->world.now(); }
     bool is_known() const override { return create_revision_ != 0; }
     void on_known() override {
@@ -390,12 +380,13 @@ private:
         if (!self) {
             return; // it ends
         }
-        if (phase_ == phase::held) {
+        if (phase_ == phase::held || lost_) {
             tell_loss();
         }
         changed.notify_all();
     }
 
+    void tell_own_loss() noexcept;
     void tell_loss() {
         lost_ = true;
         report_end();
@@ -410,7 +401,7 @@ private:
     /// A request has a deadline of its own, and can tell more: that one first.
     static constexpr std::chrono::milliseconds grace{100};
 
-    void leave_etcd();
+    void leave_etcd() noexcept;
     void withdraw_entry();
     void send_leave();
     void send(leaving& l);
@@ -439,7 +430,8 @@ private:
     static asio::awaitable<bool> try_upgrade(std::shared_ptr<place> self);
     void require_shared_mutex() const;
     void require_held(const char* call) const;
-    void lower(std::int64_t life);
+    void lower(std::int64_t life) noexcept;
+    void begin_lowering(std::int64_t life);
     void lowered(const leaving& l, std::int64_t epoch);
     void not_raised(bool doubtful);
     void cancel_changes();
@@ -466,11 +458,12 @@ private:
     std::int64_t create_revision_ = 0;
     std::shared_ptr<logic::rule> rule_;
     logic::asking asked_ = logic::asking::enter;
-    bool unresolved_ = false; // something that puts may still be under way
-    bool doubtful_ = false;   // it was refused, and we do not know why
-    bool refused_ = false;    // likewise, with an error
-    bool missing_ = false;    // somebody deleted the key
-    bool lost_ = false;       // while it was held
+    bool unresolved_ = false;    // something that puts may still be under way
+    bool doubtful_ = false;      // it was refused, and we do not know why
+    bool refused_ = false;       // likewise, with an error
+    bool missing_ = false;       // somebody deleted the key
+    bool lost_ = false;          // while it was held
+    std::exception_ptr failure_; // of its beginning
     std::shared_ptr<lane_part> entry_;
     std::vector<leaving> leaving_; // of each name, once it is left
     /// Of the write key, where readers and writers differ: that of a writer, or one of these.

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -22,8 +23,43 @@ namespace coetcd::detail {
 inline void place::on_expired() {
     const auto self = shared_from_this(); // those who are told may let go of it
     holds_ = false;
-    tell_loss();
+    tell_own_loss();
     (void)leave(is_for_heir());
+}
+
+inline void place::abandon() noexcept {
+    holds_ = false;
+    try {
+        at_home(session->world,
+                [self = shared_from_this(), stays = is_for_heir()] { (void)self->leave(stays); });
+    } catch (const std::bad_alloc&) {
+        session->lose(session_end::cleanup_failed);
+    }
+}
+
+inline bool place::leave(bool stays) noexcept {
+    holds_ = false;
+    const bool was_held = phase_ == phase::held;
+    if (was_held) {
+        report_end();
+        session->look_away(*this);
+    }
+    if ((phase_ == phase::entered || was_held) && !(was_held && stays)) {
+        leave_etcd();
+    }
+    phase_ = phase::over;
+    turn_.reset();
+    changed.notify_all();
+    return was_held;
+}
+
+/// Not that of the session; where memory is short, with it.
+inline void place::tell_own_loss() noexcept {
+    try {
+        tell_loss();
+    } catch (const std::bad_alloc&) {
+        session->fail(session_end::cleanup_failed);
+    }
 }
 
 inline asio::awaitable<bool> place::release() {
@@ -54,7 +90,7 @@ inline void place::keep_apart(lane_part& part) const {
     }
 }
 
-inline void place::leave_etcd() {
+inline void place::leave_etcd() noexcept {
     if (!leaving_.empty() || slots_.empty()) {
         return;
     }
@@ -63,17 +99,30 @@ inline void place::leave_etcd() {
         leave_to_lease();
         return;
     }
-    leaving_.resize(slots_.size());
+    try {
+        leaving_.resize(slots_.size());
+    } catch (const std::bad_alloc&) {
+        give_lease_up();
+        return;
+    }
     for (std::size_t i = 0; i != slots_.size(); ++i) {
         leaving_[i].of = i;
         logic::slot_table::close(*slots_[i]);
     }
     cancel_changes();
     withdraw_entry();
-    if (!entry_) {
-        send_leave(); // at once, so that the next one can go along
+    try {
+        if (!entry_) {
+            send_leave(); // at once, so that the next one can go along
+        }
+    } catch (const std::bad_alloc&) {
+        // `finish` tries again.
     }
-    spawn(session->world, finish(shared_from_this()));
+    try {
+        spawn(session->world, finish(shared_from_this()));
+    } catch (const std::bad_alloc&) {
+        give_lease_up();
+    }
 }
 
 /// If it was not sent yet.
@@ -138,6 +187,15 @@ inline void place::given_up(leaving& l, std::int64_t epoch) {
 /// Sees to it that nothing of it stays in etcd. If that cannot be achieved the session gives its
 /// lease up: a stray key would block everybody else for as long as the session lives.
 inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
+    struct finishing {
+        place& of;
+        ~finishing() {
+            if (!of.is_left() && !of.session->gives_lease_up()) {
+                of.session->fail(session_end::cleanup_failed);
+            }
+        }
+    };
+    const finishing until_the_end{*self};
     session_impl& s = *self->session;
     if (self->entry_) {
         // It is answered like any other, and then there is less in doubt.
@@ -155,8 +213,10 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
                 self->unresolved_ = true;
                 self->entry_ = nullptr;
             }
-            self->send_leave();
         }
+    }
+    if (!s.gives_lease_up()) {
+        self->send_leave(); // what was not sent yet
     }
     while (!self->is_left()) {
         if (s.gives_lease_up()) {

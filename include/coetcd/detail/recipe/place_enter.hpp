@@ -10,13 +10,31 @@
 #include <coetcd/detail/service/lane.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
 namespace coetcd::detail {
 
-inline void place::on_turn() {
+/// What keeps it from asking is told to the waiter; nothing was sent then.
+inline void place::on_turn() noexcept {
+    try {
+        ask_in_turn();
+    } catch (...) {
+        failure_ = std::current_exception();
+        for (logic::slot_table::slot* taken : slots_) {
+            logic::slot_table::free(*taken, taken->epoch);
+        }
+        slots_.clear();
+        keys_.claims.clear();
+        begins_ = false;
+        phase_ = phase::waiting;
+    }
+    changed.notify_all();
+}
+
+inline void place::ask_in_turn() {
     const bool lives = session->reason() == session_end::none;
     if (phase_ == phase::waiting && begins_ && lives && slots_.empty() && take_slots()) {
         phase_ = phase::entered;
@@ -31,7 +49,6 @@ inline void place::on_turn() {
         const bool takes = beginning_ == beginning::take_or_leave || free;
         send_entry(takes ? logic::asking::take : logic::asking::enter);
     }
-    changed.notify_all();
 }
 
 inline void place::send_entry(logic::asking what) {
@@ -47,6 +64,7 @@ inline void place::send_entry(logic::asking what) {
 }
 
 inline bool place::take_slots() {
+    slots_.reserve(names.size());
     for (std::size_t i = 0; i != names.size(); ++i) {
         logic::slot_table::slot* s = turn_->at(i).slots.take();
         if (!s) {

@@ -100,7 +100,15 @@ inline asio::awaitable<void> place::downgrade() {
 
 /// Has etcd erase the write key.
 /// @param life The one that it has; 0 if it may have one, and what puts it is in doubt.
-inline void place::lower(std::int64_t life) {
+inline void place::lower(std::int64_t life) noexcept {
+    try {
+        begin_lowering(life);
+    } catch (const std::bad_alloc&) {
+        session->fail(session_end::cleanup_failed);
+    }
+}
+
+inline void place::begin_lowering(std::int64_t life) {
     if (phase_ != phase::held || !leaving_.empty() || session->gives_lease_up()) {
         return; // all keys go
     }
@@ -119,6 +127,16 @@ inline void place::lower(std::int64_t life) {
 
 inline asio::awaitable<void> place::finish_lowering(std::shared_ptr<place> self,
                                                     std::shared_ptr<leaving> l) {
+    struct lowering_one {
+        place& of;
+        const leaving& what;
+        ~lowering_one() {
+            if (!what.over && !of.session->gives_lease_up()) {
+                of.session->fail(session_end::cleanup_failed);
+            }
+        }
+    };
+    const lowering_one until_the_end{*self, *l};
     while (!l->over && !self->session->gives_lease_up()) {
         if (l->part && l->part->over) {
             co_await go_on(self, *l);

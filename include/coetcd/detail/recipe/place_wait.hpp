@@ -401,6 +401,7 @@ private:
     /// @throws error if the session has ended.
     bool is_in_time() const {
         attempt_->require_session();
+        attempt_->require_begun();
         return session_->world.now() < deadline_;
     }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,12 +79,12 @@ public:
 
 private:
     void start() {
-        ended_ = false;
         in_force_ = false;
         blind_ = false;
         wire::watch_create_request request(keys_);
         request.no_put = !puts_;
         id_ = hub_->add(std::move(request), *this);
+        ended_ = false;
     }
     void note_end() {
         if (!erased()) {
@@ -136,7 +137,7 @@ private:
     std::int64_t id_ = 0;
     bool in_force_ = false;
     bool blind_ = false;
-    bool ended_ = false;
+    bool ended_ = true;
     time_point since_{};
 };
 
@@ -161,12 +162,16 @@ public:
         watch->restart_if_ended();
         return watch;
     }
-    void keep(std::unique_ptr<key_watch> watch) {
+    void keep(std::unique_ptr<key_watch> watch) noexcept {
         watch->detach();
         if (!keeps_) {
             return;
         }
-        kept_.push_front({std::move(watch), env_.now()});
+        try {
+            kept_.push_front({std::move(watch), env_.now()});
+        } catch (const std::bad_alloc&) {
+            return; // it ends
+        }
         if (kept_.size() > most_kept) {
             kept_.pop_back();
         }

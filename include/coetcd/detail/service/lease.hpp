@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -185,20 +186,24 @@ end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanosecon
     co_return result;
 }
 
-/// The same, in the background.
+/// The same, in the background. Where memory is short it ends by itself.
 inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
                               lease_id id,
-                              std::chrono::nanoseconds patience) {
+                              std::chrono::nanoseconds patience) noexcept {
     auto quietly = [](asio::awaitable<answer> work) -> asio::awaitable<void> {
         (void)co_await std::move(work);
     };
     env& world = *impl->world;
-    spawn(world, quietly(end_lease(std::move(impl), id, patience)));
+    try {
+        spawn(world, quietly(end_lease(std::move(impl), id, patience)));
+    } catch (const std::bad_alloc&) {
+        // Nobody renews it.
+    }
 }
 
 /// The same, of a lease that no key can have: it keeps nobody from anything, and ends by itself. So
 /// nobody is kept waiting for it for long, as a program is that wants to end.
-inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) {
+inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) noexcept {
     end_lease_quietly(std::move(impl), id, std::chrono::seconds(1));
 }
 

@@ -18,7 +18,7 @@ namespace coetcd::detail {
 class turn_taker {
 public:
     /// The turn has come; also, while it lasts, that there is a free slot again.
-    virtual void on_turn() = 0;
+    virtual void on_turn() noexcept = 0;
     virtual time_point now() const = 0;
     /// Whether etcd has told it a place, so that those behind it know that somebody is there.
     virtual bool is_known() const { return false; }
@@ -48,7 +48,7 @@ public:
         /// one with a place went.
         time_point told = time_point::min();
         bool idle = false;
-        std::list<std::string>::iterator place; ///< Among the idle ones.
+        std::list<line*>::iterator place; ///< Among the idle ones, or the others.
     };
 
     /// Whether nobody is in the line of this name but those who share it with us.
@@ -62,10 +62,12 @@ private:
     static constexpr std::size_t most_idle = 1024;
 
     line& join(const std::string& name);
-    void let_go(line& l);
+    void let_go(line& l) noexcept;
 
     std::map<std::string, line, std::less<>> lines_;
-    std::list<std::string> idle_; // the last one first
+    // Each has its node from the beginning: what ends in a destructor takes no memory.
+    std::list<line*> busy_;
+    std::list<line*> idle_; // the last one first
 };
 
 /// A place in the lines of some names, from its creation on. All are joined, and left, in one step,
@@ -81,9 +83,12 @@ public:
         : turn(of, taker) { // from here on the destructor undoes what is done
         joined_.reserve(names.size());
         for (const std::string& name : names) {
+            std::list<turn*> own(1, this);
+            const auto place = own.begin();
             line& l = lines_.join(name);
             const bool shared = !shares.empty() && shares[joined_.size()];
-            joined_.push_back({&l, l.queue.insert(l.queue.end(), this), shared});
+            l.queue.splice(l.queue.end(), own);
+            joined_.push_back({&l, place, shared});
             ++l.turns;
         }
     }
@@ -150,31 +155,28 @@ private:
         line* of;
         std::list<turn*>::iterator place; ///< While it waits.
         bool shares;
-        bool waits = true; ///< Or is the first.
+        bool waits = true;      ///< Or is the first.
+        bool was_first = false; ///< When it left: the next one is to be told.
     };
 
     /// All lines at once, before anybody else goes on: who wants several must not see half of it.
     template<class Which>
     void leave(Which which) {
-        std::vector<turn*> next;
         for (joined& j : joined_) {
-            if (!j.waits || !which(j)) {
-                continue;
-            }
-            j.waits = false;
-            const bool was_first = j.of->queue.front() == this;
-            if (taker_.is_known()) {
-                j.of->told = taker_.now();
-            }
-            j.of->queue.erase(j.place);
-            if (was_first && !j.of->queue.empty()) {
-                next.push_back(j.of->queue.front());
+            if (j.waits && which(j)) {
+                j.waits = false;
+                j.was_first = j.of->queue.front() == this;
+                if (taker_.is_known()) {
+                    j.of->told = taker_.now();
+                }
+                j.of->queue.erase(j.place);
             }
         }
-        for (turn* t : next) {
-            if (t->has_come()) {
-                t->told_ = t->told_in_lines();
-                t->taker_.on_turn();
+        for (joined& j : joined_) {
+            turn* const next = j.of->queue.empty() ? nullptr : j.of->queue.front();
+            if (std::exchange(j.was_first, false) && next && next->has_come()) {
+                next->told_ = next->told_in_lines();
+                next->taker_.on_turn();
             }
         }
     }
@@ -220,25 +222,31 @@ inline void lines::slot_freed(const std::string& name) {
 }
 
 inline lines::line& lines::join(const std::string& name) {
-    const auto [found, added] = lines_.try_emplace(name);
-    line& l = found->second;
-    if (added) {
-        l.name = name;
+    auto found = lines_.find(name);
+    if (found == lines_.end()) {
+        std::list<line*> own(1, nullptr);
+        std::string copy = name;
+        found = lines_.try_emplace(name).first;
+        found->second.name = std::move(copy);
+        found->second.place = own.begin();
+        own.front() = &found->second;
+        busy_.splice(busy_.end(), own);
     }
+    line& l = found->second;
     if (std::exchange(l.idle, false)) {
-        idle_.erase(l.place);
+        busy_.splice(busy_.end(), idle_, l.place);
     }
     return l;
 }
 
-inline void lines::let_go(line& l) {
+inline void lines::let_go(line& l) noexcept {
     if (l.idle || l.turns != 0 || !l.slots.all_free()) {
         return;
     }
     l.idle = true;
-    l.place = idle_.insert(idle_.begin(), l.name);
+    idle_.splice(idle_.begin(), busy_, l.place);
     if (idle_.size() > most_idle) {
-        lines_.erase(idle_.back()); // an attempt learns again what is forgotten here
+        lines_.erase(lines_.find(idle_.back()->name)); // an attempt learns it again
         idle_.pop_back();
     }
 }

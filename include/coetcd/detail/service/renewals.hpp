@@ -133,27 +133,49 @@ private:
         while (!gathered_.empty() && logic::is_group_due(under_way_,
                                                          gathered_.size(),
                                                          env_.now() - gathered_.front()->since)) {
-            group together;
-            while (!gathered_.empty() && together.size() < logic::most_renewals_together) {
+            // Whatever becomes of it, even if it never begins, is told to all of them.
+            auto flight = std::make_unique<landing>(*this);
+            group& together = flight->together;
+            const std::size_t some = std::min(gathered_.size(), logic::most_renewals_together);
+            together.reserve(some);
+            while (together.size() != some) {
                 gathered_.front()->sent = true;
                 together.push_back(std::move(gathered_.front()));
                 gathered_.pop_front();
             }
-            asio::awaitable<void> sending = send(shared_from_this(), std::move(together));
-            ++under_way_;
-            spawn(env_, std::move(sending));
+            spawn(env_, send(shared_from_this(), std::move(flight)));
         }
     }
 
-    static asio::awaitable<void> send(std::shared_ptr<renewals> self, group together) {
-        {
-            struct landing {
-                renewals& of;
-                ~landing() { --of.under_way_; }
-            };
-            const landing at_end{*self};
-            co_await make_request(self, std::move(together));
+    struct landing {
+        explicit landing(renewals& r)
+            : of(r) {
+            ++of.under_way_;
         }
+        ~landing() {
+            --of.under_way_;
+            for (const auto& each : together) {
+                if (!each->ended) { // there was no memory for it
+                    result& own = each->ended.emplace();
+                    own.ec = errc::unavailable;
+                    own.text = "it has failed"; // short: it takes none
+                    own.left = logic::effect::unresolved;
+                    each->changed.notify_all();
+                }
+            }
+        }
+        landing(const landing&) = delete;
+        landing& operator=(const landing&) = delete;
+
+        renewals& of;
+        group together;
+    };
+
+    static asio::awaitable<void> send(std::shared_ptr<renewals> self,
+                                      std::unique_ptr<landing> flight) {
+        group together = flight->together;
+        co_await make_request(self, std::move(together));
+        flight.reset();
         self->send_if_due();
     }
 

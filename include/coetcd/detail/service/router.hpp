@@ -29,6 +29,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -164,9 +165,9 @@ public:
                 co_return result;
             }
             if (next == step::log_in) {
-                asio::awaitable<void> logging_in = log_in(shared_from_this());
+                auto until_told = std::make_unique<logging_in>(*this);
                 login_.begin();
-                spawn(*env_, std::move(logging_in));
+                spawn(*env_, log_in(shared_from_this(), std::move(until_told)));
                 continue; // it may be over already
             }
             if (how.tried && login_.failure()) {
@@ -294,40 +295,45 @@ private:
         return std::nullopt;
     }
 
-    static asio::awaitable<void> log_in(std::shared_ptr<router> self) {
-        env& world = *self->env_;
+    /// Whatever becomes of it, even if it never begins, is told.
+    struct logging_in {
+        explicit logging_in(router& r)
+            : of(r) {
+            // Unless it gets further; short: it takes no memory.
+            granted.ec = errc::timed_out;
+            granted.text = "it has failed";
+        }
+        ~logging_in() { of.has_logged_in(granted); }
+        logging_in(const logging_in&) = delete;
+        logging_in& operator=(const logging_in&) = delete;
+        router& of;
         outcome<wire::authenticate_response> granted;
-        std::exception_ptr defect;
+    };
+    static asio::awaitable<void> log_in(std::shared_ptr<router> self,
+                                        std::unique_ptr<logging_in> until_told) {
+        outcome<wire::authenticate_response>& granted = until_told->granted;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
             when how = self->within(self->options_.login_timeout);
             const std::function<bool()> wanted = [&r = *self] { return r.awaiting_login_ != 0; };
             how.wanted = &wanted;
-            try {
-                auto asking = detail::call(self, *request, how);
-                granted = co_await std::move(asking);
-            } catch (...) { // a lack of memory: nobody is to wait for ever
-                defect = std::current_exception();
-                granted.ec = errc::timed_out;
-                granted.text = "it has failed"; // short: it takes no memory
-            }
+            auto asking = detail::call(self, *request, how);
+            granted = co_await std::move(asking);
         } else {
             granted.ec = errc::login_failed;
             granted.text = "authenticate: the callback for the password threw an exception";
         }
-        const time_point now = world.now();
+    }
+    void has_logged_in(outcome<wire::authenticate_response>& granted) {
+        const time_point now = env_->now();
         if (!granted.ec || logic::is_login_off(granted.ec, granted.text)) {
-            self->granter_ = std::move(granted.by);
-            self->login_.succeeded(std::move(granted.response.token), now, world.random());
+            granter_ = std::move(granted.by);
+            login_.succeeded(std::move(granted.response.token), now, env_->random());
         } else {
             const bool wrong = granted.ec == server_errc::invalid_argument;
             const error_code ec = wrong ? make_error_code(errc::login_failed) : granted.ec;
-            self->login_.failed(
-                !logic::is_passing(ec), ec, std::move(granted.text), now, world.random());
+            login_.failed(!logic::is_passing(ec), ec, std::move(granted.text), now, env_->random());
         }
-        self->login_changed_.notify_all();
-        if (defect) {
-            std::rethrow_exception(defect);
-        }
+        login_changed_.notify_all();
     }
     /// @returns Nothing if there is no password to be had.
     std::optional<wire::authenticate_request> login_request() const {
@@ -347,9 +353,12 @@ private:
             const auto interval = std::min<std::chrono::nanoseconds>(
                 look_interval, options_.member_refresh.value_or(look_interval));
             next_look_ = after(now, interval);
-            asio::awaitable<void> looking = look_around(weak_from_this(), env_);
             looks_ = true;
-            spawn(*env_, std::move(looking));
+            try {
+                spawn(*env_, look_around(weak_from_this(), env_));
+            } catch (const std::bad_alloc&) {
+                looks_ = false; // the next time
+            }
         }
     }
 

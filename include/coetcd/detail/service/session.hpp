@@ -23,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -66,7 +67,7 @@ public:
         owner->hub->hold();
     }
     ~session_impl() {
-        if (reason_ == session_end::none) {
+        if (!told_) {
             owner->hub->release();
         }
     }
@@ -133,11 +134,31 @@ public:
     }
 
     /// The first reason counts. From anywhere: it holds at once, and those concerned are told at
-    /// home.
-    void lose(session_end why) {
+    /// home; where memory is short, by `keep_alive`.
+    void lose(session_end why) noexcept {
         session_end none = session_end::none;
         if (reason_.compare_exchange_strong(none, why)) {
-            at_home(world, [self = shared_from_this(), why] { self->tell_loss(why); });
+            try {
+                at_home(world, [self = shared_from_this()] { self->tell_loss(); });
+            } catch (const std::bad_alloc&) {
+                // It holds all the same.
+            }
+        }
+    }
+    /// The one way out where there is no memory for what must not be left undone: the session ends,
+    /// and what it has in etcd goes with its lease, which nobody renews. From any destructor at
+    /// home: in a handler of its own, which a context that ends does not run.
+    void fail(session_end why) noexcept {
+        const auto end = [weak = weak_from_this(), why] {
+            if (const auto self = weak.lock()) {
+                self->lose(why);
+                self->revoke();
+            }
+        };
+        try {
+            defer(world, end);
+        } catch (const std::bad_alloc&) {
+            end();
         }
     }
     loss_source losses;
@@ -175,9 +196,13 @@ public:
         return reason_ != session_end::none && reason_ != session_end::orphaned;
     }
     /// Has etcd end the lease, in the background, unless that was done or is under way. From
-    /// anywhere.
-    void revoke() {
-        at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
+    /// anywhere. Where memory is short the lease ends by itself.
+    void revoke() noexcept {
+        try {
+            at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
+        } catch (const std::bad_alloc&) {
+            // A later `close` tries again.
+        }
     }
 
     /// A member has refused a transaction for the lack of the lease. A renewal tells: if there is
@@ -196,23 +221,19 @@ public:
     void look_away(looked_after& k) { held_.erase(k.number); }
 
 private:
-    void tell_loss(session_end why) {
-        if (const auto& observer = owner->options.observer) {
-            observer->on_session_end({lease_, why});
+    /// Once; what a lack of memory has cut short, the next call goes on with.
+    void tell_loss() {
+        if (!std::exchange(told_, true)) {
+            if (const auto& observer = owner->options.observer) {
+                observer->on_session_end({lease_, reason_});
+            }
+            watches.close();
+            owner->hub->release(); // waiters have watches of their own
         }
-        watches.close();
-        owner->hub->release(); // waiters have watches of their own
         changed_.notify_all();
         losses.tell();
     }
-    void begin_to_revoke() {
-        const bool there = gives_lease_up() && reason_ != session_end::expired;
-        if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
-            asio::awaitable<void> revoking = revoke(shared_from_this());
-            revocation_ = revocation::under_way;
-            spawn(world, std::move(revoking));
-        }
-    }
+    void begin_to_revoke();
     void renewed(time_point sent, std::chrono::seconds ttl) {
         if (sent < last_sent_) {
             return; // a later one was answered earlier
@@ -226,12 +247,14 @@ private:
     /// One attempt.
     /// @returns Whether the lease was renewed, or is known to be lost.
     static asio::awaitable<bool> try_renew(std::shared_ptr<session_impl> self);
+    static asio::awaitable<void> renew_when_due(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
     using shared_answer = std::shared_ptr<std::optional<bool>>;
     static asio::awaitable<void>
     renew_to_tell(std::shared_ptr<session_impl> self, when how, shared_answer gone);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
-    static asio::awaitable<void> revoke(std::shared_ptr<session_impl> self);
+    struct revoking;
+    static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
     /// @param joins A revocation was under way before: if that fails, ask once more.
     static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self,
                                                std::shared_ptr<const bool> joins);
@@ -255,6 +278,7 @@ private:
     std::map<std::uint64_t, looked_after*> held_; // by number: in order of arrival
     std::uint64_t last_number_ = 0;
     bool looks_ = false; // whether what is held is still there
+    bool told_ = false;  // of its end
 };
 
 inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_impl> self) {
@@ -328,8 +352,7 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
     co_return alive;
 }
 
-/// Runs from the first renewal to the end of the session.
-inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_impl> self) {
+inline asio::awaitable<void> session_impl::renew_when_due(std::shared_ptr<session_impl> self) {
     while (self->alive()) {
         const auto pause = logic::renewal_interval(self->ttl_, self->world.random());
         const time_point next = std::min(after(self->last_sent_, pause), self->certain_until());
@@ -339,6 +362,34 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
         }
         (void)co_await renew(self);
         self->watches.drop_old();
+    }
+    self->tell_loss(); // whom a lack of memory has kept from being told
+}
+
+/// Runs from the first renewal to the end of the session. What fails for lack of memory is tried
+/// again; if that is not even enough for a pause, the session ends.
+inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_impl> self) {
+    struct keeping {
+        session_impl& of;
+        ~keeping() {
+            if (of.reason_ == session_end::none) {
+                of.fail(session_end::deadline);
+            }
+        }
+    };
+    const keeping until_the_end{*self};
+    constexpr std::chrono::milliseconds moment(100);
+    for (bool over = false; !over;) {
+        try {
+            co_await renew_when_due(self);
+            over = true;
+        } catch (const std::bad_alloc&) {
+            // There may be more in a moment.
+        }
+        if (!over) {
+            notifier pause(self->world);
+            (void)co_await pause.wait(after(self->world.now(), moment));
+        }
     }
 }
 
@@ -388,113 +439,7 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     }
 }
 
-inline asio::awaitable<void> session_impl::revoke(std::shared_ptr<session_impl> self) {
-    const auto patience = std::min<std::chrono::nanoseconds>(self->ttl(), std::chrono::seconds(5));
-    answer how_it_went;
-    std::exception_ptr defect;
-    try {
-        auto ending = end_lease(self->owner, self->lease_, patience);
-        how_it_went = co_await std::move(ending);
-    } catch (...) { // a lack of memory: nobody is to wait for ever
-        defect = std::current_exception();
-        how_it_went.ec = errc::outcome_unknown;
-        how_it_went.text = "it has failed"; // short: it takes no memory
-    }
-    self->trouble_ = std::move(how_it_went);
-    self->revocation_ = self->trouble_.ec ? revocation::failed : revocation::done;
-    self->changed_.notify_all();
-    if (defect) {
-        std::rethrow_exception(defect);
-    }
-}
-
-inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
-                                                         std::shared_ptr<const bool> joins) {
-    bool once_more = *joins;
-    while (self->revocation_ == revocation::under_way) {
-        (void)co_await self->changed_.wait();
-        if (self->revocation_ == revocation::failed && std::exchange(once_more, false)) {
-            self->begin_to_revoke();
-        }
-    }
-    if (self->revocation_ == revocation::failed) {
-        self->trouble_.check();
-    }
-}
-
-inline asio::awaitable<std::shared_ptr<session_impl>>
-session_impl::open(std::shared_ptr<client_impl> c,
-                   std::chrono::nanoseconds timeout,
-                   session_options options,
-                   const std::function<void(const std::string&)>* tried) {
-    // Until the session exists, whatever ends this gives back the lease that may have been granted.
-    struct grant_guard {
-        std::shared_ptr<client_impl> client;
-        lease_id lease;
-        bool pending = false;
-        ~grant_guard() {
-            if (pending && lease != 0) { // which was drawn
-                end_empty_lease(std::move(client), lease);
-            }
-        }
-    };
-    grant_guard guard{c, 0};
-    when how = c->within(timeout);
-    how.tried = tried;
-    guard.pending = true;
-    outcome<lease_grant_response> granted;
-    try {
-        granted = co_await grant_drawn_lease(c, how, options.ttl, guard.lease);
-    } catch (const error& e) {
-        guard.pending = e.code() == errc::outcome_unknown;
-        throw;
-    }
-    guard.pending = false;
-    auto world = c->world;
-    const logic::trusted_ttl ttl(options.ttl, granted.response.ttl);
-    const auto impl = make_at_home<session_impl>(std::move(world),
-                                                 std::move(c),
-                                                 guard.lease,
-                                                 ttl,
-                                                 std::move(options.label),
-                                                 granted.sent,
-                                                 timeout);
-    spawn(impl->world, keep_alive(impl));
-    co_return impl;
-}
-
-inline asio::awaitable<std::shared_ptr<session_impl>>
-session_impl::adopt(std::shared_ptr<client_impl> c,
-                    std::chrono::nanoseconds timeout,
-                    lease_id lease,
-                    session_options options) {
-    const when how = c->within(timeout);
-    std::shared_ptr<session_impl> impl;
-    const wire::lease_time_to_live_request question{lease, false}; // one answer may be wrong
-    const outcome<lease_time_to_live_response> told = co_await call(c, question, how);
-    told.check();
-    if (!is_there(told.response)) {
-        co_return impl;
-    }
-    const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
-    if (!is_there(renewed.response)) {
-        co_return impl;
-    }
-    if (told.response.granted_ttl.count() < 1) {
-        throw error(errc::protocol_error, "lease_time_to_live: a lease without a time to live");
-    }
-    const std::chrono::seconds least = std::min(renewed.response.ttl, told.response.granted_ttl);
-    const auto ttl = logic::trusted_ttl::of_granted(least);
-    auto world = c->world;
-    impl = make_at_home<session_impl>(std::move(world),
-                                      std::move(c),
-                                      lease,
-                                      ttl,
-                                      std::move(options.label),
-                                      renewed.sent,
-                                      timeout);
-    spawn(impl->world, keep_alive(impl));
-    co_return impl;
-}
-
 } // namespace coetcd::detail
+
+#include <coetcd/detail/service/session_end.hpp>
+#include <coetcd/detail/service/session_open.hpp>

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace coetcd::detail {
@@ -44,15 +45,16 @@ public:
         // Even where nothing happens, so that it does not fall behind what is compacted.
         request.progress_notify = request.start_revision != 0;
         watch& added = watches_.try_emplace(id, std::move(request), sink, told).first->second;
-        if (path_.alone()) {
-            start_alone(added);
-        } else if (link_ && link_->is_for(kind::everybody)) {
-            place(added, link_);
-        }
-        if (!running_) {
-            asio::awaitable<void> running = run(shared());
-            running_ = true;
-            spawn(env_, std::move(running));
+        try {
+            if (path_.alone()) {
+                start_alone(added);
+            } else if (link_ && link_->is_for(kind::everybody)) {
+                place(added, link_);
+            }
+            start();
+        } catch (...) {
+            (void)remove(id); // nobody is there to be told of it
+            throw;
         }
         wanted_.notify_all();
         return id;
@@ -60,7 +62,7 @@ public:
 
     /// Ends a watch without a word to its sink. An unknown id is none.
     /// @returns What it had told of: for `add`, should it go on.
-    std::int64_t remove(std::int64_t id) {
+    std::int64_t remove(std::int64_t id) noexcept {
         std::int64_t told = 0;
         if (const auto found = watches_.find(id); found != watches_.end()) {
             told = found->second.history.told();
@@ -99,21 +101,60 @@ private:
         }
     }
 
-    /// Lives as long as there are watches, or somebody holds the hub.
-    static asio::awaitable<void> run(std::shared_ptr<watch_hub> self) {
-        struct running {
-            watch_hub& hub;
-            ~running() {
-                hub.running_ = false;
-                hub.path_ = {};
+    /// From the start on, whether it ever begins or not.
+    struct running {
+        explicit running(std::shared_ptr<watch_hub> h)
+            : hub(std::move(h)) {
+            hub->running_ = true;
+        }
+        ~running() {
+            hub->running_ = false;
+            hub->path_ = {};
+            if (!hub->idle()) {
+                hub->start_again();
             }
-        };
-        const running until_the_end{*self};
+        }
+        running(const running&) = delete;
+        running& operator=(const running&) = delete;
+        const std::shared_ptr<watch_hub> hub;
+    };
+    void start() {
+        if (!running_) {
+            auto until_the_end = std::make_unique<running>(shared());
+            spawn(env_, run(std::move(until_the_end)));
+        }
+    }
+
+    /// Where it has ended for lack of memory; not in a context that ends. If there is none even for
+    /// that, the watches end.
+    void start_again() noexcept {
+        try {
+            defer(env_, [weak = std::weak_ptr(shared())] {
+                const auto self = weak.lock();
+                if (self && !self->idle()) {
+                    self->start();
+                }
+            });
+        } catch (const std::bad_alloc&) {
+            watch_map over;
+            over.swap(watches_);
+            for (auto& [id, w] : over) {
+                w.sink->on_ended(no_memory(), {}, 0);
+            }
+        }
+    }
+
+    /// Lives as long as there are watches, or somebody holds the hub.
+    static asio::awaitable<void> run(std::unique_ptr<running> until_the_end) {
+        const std::shared_ptr<watch_hub> self = until_the_end->hub;
         unsigned breaks = 0; // of streams that did not last
         while (!self->idle()) {
             if (self->watches_.empty()) {
                 (void)co_await self->wanted_.wait();
             } else if (self->path_.alone()) {
+                for (auto& [id, w] : self->watches_) {
+                    self->start_alone(w);
+                }
                 co_await self->stay_alone();
             } else {
                 co_await self->go_together(breaks);
@@ -135,9 +176,6 @@ private:
         }
         if (in_the_way) {
             path_.broken(env_.now());
-            for (auto& [id, w] : watches_) {
-                start_alone(w);
-            }
             co_return;
         }
         end_if_refused(*all);
@@ -180,15 +218,33 @@ private:
     /// Not before the handler that is running has ended: a watch may end as soon as it is tried,
     /// as when the user's password is refused, and the caller may be going through all of them.
     void start_alone(watch& w) {
-        if (!std::exchange(w.runs_alone, true)) {
-            defer(env_, [self = shared(), id = w.request.watch_id] {
-                spawn(self->env_, run_alone(self, id));
-            });
+        if (!w.runs_alone) {
+            auto one = std::make_shared<lone>(shared(), w.request.watch_id);
+            defer(env_, [one = std::move(one)] { spawn(one->hub->env_, run_alone(one)); });
+            w.runs_alone = true;
         }
     }
+    /// From the start on, whether it ever begins or not.
+    struct lone {
+        lone(std::shared_ptr<watch_hub> h, std::int64_t watch)
+            : hub(std::move(h))
+            , id(watch) {}
+        ~lone() {
+            if (const auto found = hub->watches_.find(id); found != hub->watches_.end()) {
+                found->second.runs_alone = false;
+                hub->wanted_.notify_all(); // it may be started anew
+            }
+        }
+        lone(const lone&) = delete;
+        lone& operator=(const lone&) = delete;
+        const std::shared_ptr<watch_hub> hub;
+        const std::int64_t id;
+    };
 
     /// Has one watch on streams of its own, for as long as that is necessary.
-    static asio::awaitable<void> run_alone(std::shared_ptr<watch_hub> self, std::int64_t id) {
+    static asio::awaitable<void> run_alone(std::shared_ptr<lone> one) {
+        const std::shared_ptr<watch_hub> self = one->hub;
+        const std::int64_t id = one->id;
         unsigned breaks = 0;
         while (self->path_.alone() && self->watches_.contains(id)) {
             const auto own =
@@ -198,9 +254,6 @@ private:
                 self->end_if_refused(*own);
                 co_await self->pause(*own, breaks);
             }
-        }
-        if (const auto found = self->watches_.find(id); found != self->watches_.end()) {
-            found->second.runs_alone = false;
         }
     }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,12 +62,16 @@ struct watch_link {
         send(wire::encode(request));
     }
     /// Ends a watch that is on it.
-    void cancel(std::int64_t id) {
-        if (how == sending::duplex) {
-            send(wire::encode(wire::watch_cancel_request{id}));
-        } else {
-            close();
+    void cancel(std::int64_t id) noexcept {
+        try {
+            if (how == sending::duplex) {
+                send(wire::encode(wire::watch_cancel_request{id}));
+                return;
+            }
+        } catch (const std::bad_alloc&) {
+            // With the stream; the others go on with the next one.
         }
+        close();
     }
     /// Begins and ends a watch of nothing, to which etcd answers at once.
     void ask() {

@@ -26,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +47,11 @@ protected:
 
     /// A watch has ended.
     virtual void on_removed() = 0;
+
+    /// Why a watch ends that cannot go on.
+    static error_code no_memory() {
+        return make_error_code(boost::system::errc::not_enough_memory);
+    }
 
     struct watch {
         watch(wire::watch_create_request r, watch_sink& s, std::int64_t told)
@@ -76,6 +82,11 @@ protected:
     /// Opens a stream with the watches that it carries, and reads until it ends.
     /// @returns Whether it broke: false if it was closed by us.
     asio::awaitable<bool> serve(std::shared_ptr<watch_link> on) {
+        struct closing {
+            watch_link& on;
+            ~closing() { on.close(); }
+        };
+        const closing at_end{*on};
         if (on->is_for(kind::everybody)) {
             for (auto& [id, w] : watches_) {
                 place(w, on);
@@ -126,7 +137,6 @@ protected:
         if (broke && !on->token_refused) {
             router_->failed(on->where, by);
         }
-        on->close();
         co_return broke;
     }
 
@@ -141,6 +151,11 @@ protected:
     static asio::awaitable<void> attend(std::shared_ptr<watch_streams> self,
                                         std::shared_ptr<watch_link> on) {
         using step = stream_state::step;
+        struct closing { // the reader does the rest
+            stream& of;
+            ~closing() { of.close(); }
+        };
+        const closing at_end{*on->channel};
         env& world = self->env_;
         while (!on->closed) {
             if (!on->unsent.empty()) {
@@ -167,7 +182,6 @@ protected:
                 }
             }
         }
-        on->channel->close(); // the reader does the rest
     }
 
     /// Asks whether etcd is still there, for a stream on which nobody can ask.
@@ -253,9 +267,16 @@ protected:
             }
             w.sink->on_created();
         } else if (!m.events.empty()) {
-            std::vector<event> complete = w.history.take(m.events, m.fragment);
-            if (!complete.empty()) {
-                w.sink->on_events(complete);
+            try {
+                std::vector<event> complete = w.history.take(m.events, m.fragment);
+                if (!complete.empty()) {
+                    w.sink->on_events(complete);
+                }
+            } catch (const std::bad_alloc&) {
+                if (const auto one = find(m.watch_id, from); one != watches_.end()) {
+                    end(one, no_memory(), {}); // rather than lose some of them
+                }
+                throw;
             }
             end_if_overfull(m.watch_id, from);
         } else if (w.request.progress_notify) {
@@ -271,7 +292,11 @@ protected:
         if (!looks_back_) {
             auto looking = check_revision(shared_from_this(), wire::least_of(one.request));
             looks_back_ = true;
-            spawn(env_, std::move(looking));
+            try {
+                spawn(env_, std::move(looking));
+            } catch (const std::bad_alloc&) {
+                looks_back_ = false; // the next stream gives another occasion
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 #include <coetcd/detail/async/loss.hpp>
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -86,4 +87,28 @@ TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
     listener third(source, 3, told, true);
     source.tell();
     CHECK(told == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("who could not be told for lack of memory is told by the next call", "[loss]") {
+    struct scarce final : loss_listener {
+        explicit scarce(loss_source& source)
+            : own(source, *this) {}
+        void on_loss() override {
+            if (++told == 1) {
+                throw std::bad_alloc();
+            }
+        }
+        int told = 0;
+        loss_source::subscription own;
+    };
+    loss_source source;
+    std::vector<int> told;
+    const listener first(source, 1, told);
+    scarce second(source);
+    const listener third(source, 3, told);
+    CHECK_THROWS_AS(source.tell(), std::bad_alloc);
+    CHECK(told == std::vector<int>{1});
+    source.tell();
+    CHECK(second.told == 2);
+    CHECK(told == std::vector<int>{1, 3});
 }

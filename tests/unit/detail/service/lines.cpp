@@ -42,7 +42,7 @@ public:
     bool known = false;
 
 private:
-    void on_turn() override { ++told; }
+    void on_turn() noexcept override { ++told; }
     time_point now() const override { return time_point(std::chrono::seconds(seconds_now)); }
     bool is_known() const override { return known; }
     std::optional<lines::turn> turn_;

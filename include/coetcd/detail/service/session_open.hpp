@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// How a session begins: with a lease that is granted, or with one that there is.
+
+#include <coetcd/detail/async/home.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/service/lease.hpp>
+#include <coetcd/detail/service/session.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+inline asio::awaitable<std::shared_ptr<session_impl>>
+session_impl::open(std::shared_ptr<client_impl> c,
+                   std::chrono::nanoseconds timeout,
+                   session_options options,
+                   const std::function<void(const std::string&)>* tried) {
+    // Until the session exists, whatever ends this gives back the lease that may have been granted.
+    struct grant_guard {
+        std::shared_ptr<client_impl> client;
+        lease_id lease;
+        bool pending = false;
+        ~grant_guard() {
+            if (pending && lease != 0) { // which was drawn
+                end_empty_lease(std::move(client), lease);
+            }
+        }
+    };
+    grant_guard guard{c, 0};
+    when how = c->within(timeout);
+    how.tried = tried;
+    guard.pending = true;
+    outcome<lease_grant_response> granted;
+    try {
+        granted = co_await grant_drawn_lease(c, how, options.ttl, guard.lease);
+    } catch (const error& e) {
+        guard.pending = e.code() == errc::outcome_unknown;
+        throw;
+    }
+    auto world = c->world;
+    const logic::trusted_ttl ttl(options.ttl, granted.response.ttl);
+    const auto impl = make_at_home<session_impl>(std::move(world),
+                                                 std::move(c),
+                                                 guard.lease,
+                                                 ttl,
+                                                 std::move(options.label),
+                                                 granted.sent,
+                                                 timeout);
+    spawn(impl->world, keep_alive(impl));
+    guard.pending = false;
+    co_return impl;
+}
+
+inline asio::awaitable<std::shared_ptr<session_impl>>
+session_impl::adopt(std::shared_ptr<client_impl> c,
+                    std::chrono::nanoseconds timeout,
+                    lease_id lease,
+                    session_options options) {
+    const when how = c->within(timeout);
+    std::shared_ptr<session_impl> impl;
+    // Two answers, since one may be wrong.
+    const wire::lease_time_to_live_request question{lease, false};
+    const outcome<lease_time_to_live_response> told = co_await call(c, question, how);
+    told.check();
+    if (!is_there(told.response)) {
+        co_return impl;
+    }
+    const outcome<lease_keep_alive_response> renewed = co_await lease_keep_alive(c, how, lease);
+    if (!is_there(renewed.response)) {
+        co_return impl;
+    }
+    if (told.response.granted_ttl.count() < 1) {
+        throw error(errc::protocol_error, "lease_time_to_live: a lease without a time to live");
+    }
+    const std::chrono::seconds least = std::min(renewed.response.ttl, told.response.granted_ttl);
+    const auto ttl = logic::trusted_ttl::of_granted(least);
+    auto world = c->world;
+    impl = make_at_home<session_impl>(std::move(world),
+                                      std::move(c),
+                                      lease,
+                                      ttl,
+                                      std::move(options.label),
+                                      renewed.sent,
+                                      timeout);
+    spawn(impl->world, keep_alive(impl));
+    co_return impl;
+}
+
+} // namespace coetcd::detail
