@@ -19,12 +19,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
+#include <list>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -101,8 +102,11 @@ public:
 
     /// It is sent at the end of the handler that is running, or of the next one if it is not alone:
     /// so what belongs together goes together.
+    /// @throws std::bad_alloc if there is no memory for it; then it is not taken.
     void submit(std::shared_ptr<lane_part> part) {
-        wake();
+        if (!wake()) {
+            throw std::bad_alloc();
+        }
         part->asked_ = env_.now();
         part->number_ = ++submitted_;
         if (!refused_.empty() && refused_.contains(logic::subject_of(part->what), part->asked_)) {
@@ -137,8 +141,9 @@ public:
     }
 
 private:
-    using parts = std::vector<std::shared_ptr<lane_part>>;
-    using queue = std::deque<std::shared_ptr<lane_part>>;
+    /// A part goes from one list to another with its node: none is lost on its way.
+    using parts = std::list<std::shared_ptr<lane_part>>;
+    using queue = parts;
 
     static constexpr int most_in_flight = 2;
 
@@ -146,16 +151,22 @@ private:
         return part.order == lane_part::rank::pressing ? pressing_ : patient_;
     }
 
-    void wake() {
-        if (!awake_) {
-            defer(env_, [weak = weak_from_this()] {
-                if (const auto self = weak.lock()) {
-                    self->awake_ = false;
-                    self->depart();
-                }
-            });
-            awake_ = true;
+    /// @returns False if there is no memory for it.
+    bool wake() noexcept {
+        try {
+            if (!awake_) {
+                defer(env_, [weak = weak_from_this()] {
+                    if (const auto self = weak.lock()) {
+                        self->awake_ = false;
+                        self->depart();
+                    }
+                });
+                awake_ = true;
+            }
+        } catch (const std::bad_alloc&) {
+            // The caller knows what to do.
         }
+        return awake_;
     }
 
     /// Those that were answered together come back together, but not all in one handler: where
@@ -166,40 +177,101 @@ private:
     }
 
     void depart() {
-        if (in_flight_ == most_in_flight) {
+        if (in_flight_ == most_in_flight || (more_may_come() && wake())) {
             return;
         }
-        if (more_may_come()) {
-            wake();
-            return;
-        }
-        while (in_flight_ != most_in_flight) {
-            parts batch = gather();
-            if (batch.empty()) {
-                break;
+        try {
+            while (in_flight_ != most_in_flight && waiting() != 0) {
+                auto next = std::make_unique<flight>(shared_from_this());
+                gather(*next);
+                next->end_late(); // last: it may withdraw others
+                if (next->batch.empty()) {
+                    break;
+                }
+                next->take_off();
+                spawn(env_, fly(std::move(next)));
             }
-            const bool patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
-                return part->order == lane_part::rank::patient;
-            });
-            const std::size_t size = batch.size();
-            asio::awaitable<void> flight = fly(shared_from_this(), std::move(batch), patient);
-            ++in_flight_;
-            parts_in_flight_ += size;
-            patient_in_flight_ = patient_in_flight_ || patient;
-            spawn(env_, std::move(flight));
+        } catch (const std::bad_alloc&) {
+            give_up_unless_in_flight();
         }
     }
 
-    /// What a request takes along.
-    struct boarding {
+    /// A request, from before it takes anybody along. Whatever becomes of it, even if it never
+    /// leaves, is told to all of them.
+    struct flight {
+        explicit flight(std::shared_ptr<transaction_lane> l)
+            : lane(std::move(l)) {
+            fail(errc::unavailable, logic::effect::none);
+        }
+        ~flight() {
+            lane->land(*this);
+            end_late();
+            if (size == 0) {
+                return;
+            }
+            --lane->in_flight_;
+            lane->parts_in_flight_ -= size;
+            lane->patient_in_flight_ = lane->patient_in_flight_ && !patient;
+            if (!lane->wake()) {
+                lane->give_up_unless_in_flight();
+            }
+        }
+        flight(const flight&) = delete;
+        flight& operator=(const flight&) = delete;
+
+        /// How it ends unless it gets further. Short: it takes no memory.
+        void fail(errc why, logic::effect left) {
+            how_it_went.ec = why;
+            how_it_went.text = "it has failed";
+            how_it_went.left = left;
+        }
+        void end_late() noexcept {
+            const parts all = std::exchange(late, {});
+            for (const auto& part : all) {
+                part->ec = errc::timed_out;
+                say(*part, "txn: there was no time left to send it");
+                end(*part);
+            }
+        }
+        void take_off() {
+            size = batch.size();
+            patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
+                return part->order == lane_part::rank::patient;
+            });
+            ++lane->in_flight_;
+            lane->parts_in_flight_ += size;
+            lane->patient_in_flight_ = lane->patient_in_flight_ || patient;
+        }
+
+        const std::shared_ptr<transaction_lane> lane;
         logic::group g;
-        parts batch;
-        parts late; // there is no time left to send them
         std::size_t company = logic::group::most_members;
+        parts batch;
+        parts late;           // there is no time left to send them
+        std::size_t size = 0; // of the batch, once it is under way
+        bool patient = false;
+        answer how_it_went;
+        std::optional<std::vector<txn_response>> answers;
     };
 
-    parts gather() {
-        boarding b;
+    /// There is no memory to send anything, and nothing is under way after which it would be tried
+    /// again: those who wait are told, and may ask once more.
+    void give_up_unless_in_flight() noexcept {
+        parts all;
+        if (in_flight_ == 0) {
+            all.splice(all.end(), pressing_);
+            all.splice(all.end(), patient_);
+        }
+        for (const auto& part : all) {
+            if (!part->over) {
+                part->ec = errc::unavailable;
+                say(*part, "it has failed");
+                end(*part);
+            }
+        }
+    }
+
+    void gather(flight& b) {
         for (queue* each : {&pressing_, &patient_}) {
             while (!each->empty() && each->front()->over) {
                 each->pop_front(); // it was withdrawn
@@ -229,12 +301,6 @@ private:
                 ++each->front()->passed_over_;
             }
         }
-        for (const auto& part : b.late) { // last: it may withdraw others
-            part->ec = errc::timed_out;
-            part->text = "txn: there was no time left to send it";
-            end(*part);
-        }
-        return std::move(b.batch);
     }
 
     bool patient_goes_first() const {
@@ -246,84 +312,56 @@ private:
                logic::goes_first(oldest_of(patient_), oldest_of(pressing_));
     }
 
-    void gather(queue& from, std::size_t room, boarding& b) {
+    void gather(queue& from, std::size_t room, flight& b) {
         const time_point now = env_.now();
-        parts stays;
-        while (!from.empty()) {
-            std::shared_ptr<lane_part> part = std::move(from.front());
-            from.pop_front();
-            if (part->over) {
-                continue; // it was withdrawn
+        std::size_t stay = 0;
+        for (auto next = from.begin(); next != from.end();) {
+            const auto at = next++;
+            lane_part& part = **at;
+            if (part.over) {
+                from.erase(at); // it was withdrawn
+                continue;
             }
-            const std::size_t most = std::min({room, b.company, part->company_});
-            if (logic::is_nearly_due(part->not_after, part->asked_, now)) {
-                b.late.push_back(std::move(part));
-            } else if (b.batch.size() < most && b.g.add(part->what, part->puts, part->form())) {
-                b.company = std::min(b.company, part->company_);
-                b.batch.push_back(std::move(part));
+            const std::size_t most = std::min({room, b.company, part.company_});
+            if (logic::is_nearly_due(part.not_after, part.asked_, now)) {
+                b.late.splice(b.late.end(), from, at);
+            } else if (b.batch.size() < most && b.g.add(part.what, part.puts, part.form())) {
+                b.company = std::min(b.company, part.company_);
+                b.batch.splice(b.batch.end(), from, at);
             } else {
-                stays.push_back(std::move(part));
-                if (b.batch.size() >= std::min(room, b.company) ||
-                    stays.size() > most_passed_over) {
+                ++stay;
+                if (b.batch.size() >= std::min(room, b.company) || stay > most_passed_over) {
                     break;
                 }
             }
         }
-        // In the order in which they came.
-        from.insert(from.begin(),
-                    std::make_move_iterator(stays.begin()),
-                    std::make_move_iterator(stays.end()));
     }
 
-    static asio::awaitable<void>
-    fly(std::shared_ptr<transaction_lane> self, parts batch, bool patient) {
-        struct flight {
-            transaction_lane& lane;
-            bool patient;
-            std::size_t size;
-            ~flight() {
-                --lane.in_flight_;
-                lane.parts_in_flight_ -= size;
-                lane.patient_in_flight_ = lane.patient_in_flight_ && !patient;
-                lane.wake();
-            }
+    static asio::awaitable<void> fly(std::unique_ptr<flight> all) {
+        const transaction_lane& lane = *all->lane;
+        const parts& batch = all->batch;
+        logic::group g;
+        for (const auto& part : batch) {
+            (void)g.add(part->what, part->puts, part->form());
+        }
+        when how{lane.deadline(batch), lane.attempt_timeout_};
+        how.way = detail::lane::locks;
+        how.known = impact::idempotent;
+        how.can_be_split = batch.size() > 1;
+        const std::function<bool()> wanted = [&batch] {
+            return std::any_of(
+                batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
         };
-        const flight until_the_end{*self, patient, batch.size()};
-        std::optional<std::vector<txn_response>> answers;
-        answer a;
-        std::exception_ptr defect;
-        try {
-            logic::group g;
-            for (const auto& part : batch) {
-                (void)g.add(part->what, part->puts, part->form());
-            }
-            when how{self->deadline(batch), self->attempt_timeout_};
-            how.way = detail::lane::locks;
-            how.known = impact::idempotent;
-            how.can_be_split = batch.size() > 1;
-            const std::function<bool()> wanted = [&batch] {
-                return std::any_of(
-                    batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
-            };
-            how.wanted = &wanted;
-            decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
-                answers = g.split(wire::decode<txn_response>(body));
-                return std::nullopt;
-            };
-            std::string body = g.body();
-            auto carrying = carry(self->router_, rpc::txn, how, std::move(body), std::move(decode));
-            a = co_await std::move(carrying);
-        } catch (...) { // a lack of memory: nobody is to wait for ever
-            defect = std::current_exception();
-            a.ec = errc::outcome_unknown;
-            a.text = "it has failed"; // short: it takes no memory
-            a.left = logic::effect::unresolved;
-            answers.reset();
-        }
-        self->land(std::move(batch), a, std::move(answers));
-        if (defect) {
-            std::rethrow_exception(defect);
-        }
+        how.wanted = &wanted;
+        decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
+            all->answers = g.split(wire::decode<txn_response>(body));
+            return std::nullopt;
+        };
+        std::string body = g.body();
+        auto carrying = carry(lane.router_, rpc::txn, how, std::move(body), std::move(decode));
+        all->fail(errc::outcome_unknown, logic::effect::unresolved);
+        all->how_it_went = co_await std::move(carrying);
+        all.reset();
     }
 
     time_point deadline(const parts& batch) const {
@@ -336,17 +374,21 @@ private:
         return std::min(last, after(env_.now(), patience));
     }
 
-    void land(parts batch, const answer& a, std::optional<std::vector<txn_response>> answers) {
-        parts again;
-        for (std::size_t i = 0; i != batch.size(); ++i) {
-            lane_part& part = *batch[i];
+    void land(flight& all) noexcept {
+        const answer& a = all.how_it_went;
+        const std::size_t together = all.batch.size();
+        std::size_t i = 0;
+        for (auto next = all.batch.begin(); next != all.batch.end(); ++i) {
+            const auto at = next++;
+            lane_part& part = **at;
+            txn_response* const response = all.answers && !a.ec ? &(*all.answers)[i] : nullptr;
             part.in_flight = false;
             part.left = std::max(part.left, a.left);
             part.sent = a.sent;
             const std::optional<bool> succeeded =
-                answers ? std::optional((*answers)[i].succeeded) : std::nullopt;
+                response ? std::optional(response->succeeded) : std::nullopt;
             const logic::passenger carried{part.form(),
-                                           batch.size() > 1,
+                                           together > 1,
                                            !part.what.failure.empty(),
                                            part.asks_why,
                                            part.doubtful_,
@@ -356,9 +398,9 @@ private:
             switch (result.then) {
             case logic::landing::next::over:
                 part.ec = a.ec;
-                part.text = a.text;
-                if (answers) {
-                    part.response = std::move((*answers)[i]);
+                say(part, a.text);
+                if (response) {
+                    part.response = std::move(*response);
                 }
                 if (part.company_ == 1) {
                     remember(part);
@@ -368,39 +410,47 @@ private:
                 part.company_ = 1;
                 break;
             case logic::landing::next::fewer:
-                part.company_ = batch.size() / 2;
+                part.company_ = together / 2;
                 break;
             case logic::landing::next::nested:
                 part.nested_ = true;
                 break;
             }
-            again.push_back(batch[i]);
+            put_back(all.batch, at);
         }
-        for (const auto& part : again) {
-            put_back(part);
-        }
-        for (const auto& part : batch) {
-            if (std::find(again.begin(), again.end(), part) == again.end()) {
-                end(*part);
-            }
+        for (const auto& part : all.batch) {
+            end(*part);
         }
     }
 
     /// To where it was: those that came later come after it.
-    void put_back(const std::shared_ptr<lane_part>& part) {
-        queue& q = queue_of(*part);
+    void put_back(parts& from, parts::iterator part) {
+        queue& q = queue_of(**part);
         const auto later = std::find_if(q.begin(), q.end(), [&](const auto& other) { //
-            return other->number_ > part->number_;
+            return other->number_ > (*part)->number_;
         });
-        q.insert(later, part);
+        q.splice(later, from, part);
     }
 
     /// Whether it would have others refused, the next time.
     void remember(const lane_part& alone) {
         if (logic::is_about_keys(alone.ec)) {
-            refused_.add(logic::subject_of(alone.what), env_.now());
+            try {
+                refused_.add(logic::subject_of(alone.what), env_.now());
+            } catch (const std::bad_alloc&) {
+                // The next refusal tells again.
+            }
         } else if (!alone.ec && !refused_.empty()) {
             refused_.remove(logic::subject_of(alone.what));
+        }
+    }
+
+    /// As far as there is memory for it.
+    static void say(lane_part& part, std::string_view text) noexcept {
+        try {
+            part.text = text;
+        } catch (const std::bad_alloc&) {
+            part.text.clear();
         }
     }
 
