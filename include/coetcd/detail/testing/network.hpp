@@ -259,6 +259,7 @@ public:
     }
     std::uint64_t received() const override { return link_->received; }
     void close() override {
+        const world::own_doing own(link_->in_);
         link_->end(asio::error::eof);
         link_->close_at_server();
     }

@@ -40,8 +40,9 @@ void suspension::start(Handler handler) {
             }
         });
     }
-    then_ = std::make_unique<handler_of<Handler>>(std::move(handler));
+    auto then = std::make_unique<handler_of<Handler>>(std::move(handler));
     place_ = in_.waiting_.insert(in_.waiting_.end(), this);
+    then_ = std::move(then);
     ++in_.suspensions;
     if (in_.on_suspension) {
         in_.on_suspension();
@@ -63,6 +64,7 @@ COETCD_DECL void suspension::resume(error_code ec) {
         return;
     }
     result_ = ec;
+    const world::own_doing own(in_.in);
     if (then_) {
         in_.waiting_.erase(place_);
         const std::unique_ptr<continuation> then = std::move(then_);

@@ -94,6 +94,22 @@ public:
     ///     it, or `shut_down` comes before its end.
     std::shared_ptr<process> add_process(asio::io_context* where = nullptr);
     const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
+    /// While one lives a process does nothing that a real one would need memory for: its socket
+    /// is closed, its timer stopped.
+    class own_doing {
+    public:
+        explicit own_doing(world& of)
+            : of_(of) {
+            ++of_.own_doings_;
+        }
+        ~own_doing() { --of_.own_doings_; }
+        own_doing(const own_doing&) = delete;
+        own_doing& operator=(const own_doing&) = delete;
+
+    private:
+        world& of_;
+    };
+    bool is_own_doing() const { return own_doings_ != 0; }
     /// From when on none of them stands still any more; now if none does.
     nanoseconds all_awake() const;
 
@@ -225,6 +241,7 @@ private:
     std::uint64_t seed_;
     std::vector<std::shared_ptr<process>> processes_;
     const process* running_ = nullptr;
+    int own_doings_ = 0;
     std::vector<nanoseconds> member_paused_until_;
     std::vector<nanoseconds> member_lags_until_;
     std::map<std::uint64_t, held_letter> held_back_;

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/election.hpp>
+#include <coetcd/semaphore.hpp>
+#include <coetcd/shared_mutex.hpp>
+#include <coetcd/watch.hpp>
+
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "memory/stage.hpp"
+
+namespace memory {
+
+namespace {
+
+/// Of scenarios with more than the lock of the stage.
+struct extras {
+    std::optional<coetcd::mutex> second;
+    std::optional<coetcd::held_lock> held;
+    std::optional<coetcd::semaphore> semaphore;
+    std::optional<coetcd::election> election;
+    std::optional<coetcd::session> session;
+    std::optional<coetcd::shared_mutex> shared;
+    std::optional<coetcd::watcher> watcher;
+    int told = 0;
+    std::string key;
+    std::shared_ptr<operation> running;
+    bool cancelled = false;
+};
+extras more;
+
+asio::awaitable<void> lock(coetcd::mutex* m) {
+    co_await m->lock();
+}
+asio::awaitable<void> unlock(coetcd::mutex* m) {
+    const bool was_ours = co_await m->unlock();
+    if (!was_ours) {
+        throw std::runtime_error("it was not ours");
+    }
+}
+asio::awaitable<void> hold(coetcd::mutex* m) {
+    more.held.emplace(co_await m->scoped_lock());
+}
+asio::awaitable<void> nothing() {
+    co_return;
+}
+asio::awaitable<void> take_permits(coetcd::semaphore* of) {
+    coetcd::permit some = co_await of->acquire(2);
+    (void)co_await some.release();
+}
+asio::awaitable<void> lead(coetcd::election* of) {
+    coetcd::leadership term = co_await of->campaign("me");
+    co_await term.proclaim("still me");
+    (void)co_await term.resign();
+}
+
+asio::awaitable<void> for_ever(const coetcd::held_lock& held) {
+    more.key = held.key();
+    boost::asio::steady_timer never(co_await asio::this_coro::executor,
+                                    std::chrono::steady_clock::time_point::max());
+    co_await never.async_wait(asio::use_awaitable);
+}
+asio::awaitable<void> go_on_reading(coetcd::shared_mutex* of) {
+    coetcd::held_lock held = co_await of->scoped_lock();
+    co_await held.downgrade();
+    (void)co_await held.unlock();
+}
+asio::awaitable<void> watch(coetcd::client* of) {
+    more.watcher.emplace(co_await of->watch(coetcd::key_range::prefix("news/")));
+}
+/// Each event once, and in order.
+asio::awaitable<void> read_news() {
+    while (more.told != 3) {
+        const coetcd::watch_batch batch = co_await more.watcher->next();
+        for (const coetcd::event& e : batch.events) {
+            if (e.kv.key != "news/" + std::to_string(++more.told)) {
+                throw std::logic_error("an event is missing");
+            }
+        }
+    }
+}
+asio::awaitable<void> open_another(coetcd::client* of) {
+    more.session.emplace(co_await coetcd::session::open(*of));
+}
+
+verdict until_ended(stage& s, const std::shared_ptr<operation>& op) {
+    const bool ended = s.until([&] { return op->ended(); });
+    scarce::enough();
+    if (!ended) {
+        return "it never ends";
+    }
+    return op->dropped && s.escaped == 0 ? "it is not told, and `run` did not throw" : "";
+}
+verdict until_locked(stage& s, const std::shared_ptr<operation>& op) {
+    verdict wrong = until_ended(s, op);
+    if (wrong.empty() && op->succeeded() && s.is_alive() && !s.mutex->owns_lock()) {
+        wrong = "it has succeeded, but we do not own it";
+    }
+    return wrong;
+}
+
+void take(stage& s) {
+    s.must([&] { return lock(&*s.mutex); });
+}
+
+std::vector<scenario> make() {
+    const auto nothing_first = [](stage&) {};
+    const auto no_check = [](stage&) { return verdict(); };
+    std::vector<scenario> all;
+    all.push_back(
+        {"lock",
+         nothing_first,
+         [](stage& s) { return until_locked(s, s.start([&] { return lock(&*s.mutex); })); },
+         no_check});
+    // While others have it: soon handed over, or late, when it watches its own key, too.
+    for (const bool soon : {true, false}) {
+        all.push_back({soon ? "wait" : "wait_long",
+                       [](stage& s) { s.put_key_of_others(); },
+                       [soon](stage& s) {
+                           const auto op = s.start([&] { return lock(&*s.mutex); });
+                           s.pass(soon ? 50ms : 600ms);
+                           s.erase_key_of_others();
+                           return until_locked(s, op);
+                       },
+                       no_check});
+    }
+    // Within a session.
+    all.push_back({"hand_over",
+                   [](stage& s) {
+                       more.second.emplace(*s.session, stage::name);
+                       s.must([] { return lock(&*more.second); });
+                       more.running = s.start([&] { return lock(&*s.mutex); });
+                       s.pass(30ms);
+                   },
+                   [](stage& s) {
+                       const auto op = s.start([] { return unlock(&*more.second); });
+                       const bool ended = s.until([&] { return op->ended(); });
+                       if (ended && more.second->owns_lock()) { // it was not even called
+                           s.call([] { more.second.reset(); });
+                       }
+                       return ended ? until_locked(s, more.running) : "unlock never ends";
+                   },
+                   [](stage&) {
+                       more.second.reset();
+                       return verdict();
+                   }});
+    all.push_back(
+        {"unlock",
+         take,
+         [](stage& s) { return until_ended(s, s.start([&] { return unlock(&*s.mutex); })); },
+         no_check});
+    all.push_back({"drop",
+                   [](stage& s) { s.must([&] { return hold(&*s.mutex); }); },
+                   [](stage& s) {
+                       s.call([] { more.held.reset(); });
+                       s.pass(200ms);
+                       scarce::enough();
+                       return verdict();
+                   },
+                   no_check});
+    all.push_back({"cancel",
+                   [](stage& s) {
+                       s.put_key_of_others();
+                       more.running = s.start([&] { return lock(&*s.mutex); });
+                       s.pass(60ms);
+                   },
+                   [](stage& s) {
+                       s.call([] { more.running->stop.emit(asio::cancellation_type::terminal); });
+                       s.pass(200ms);
+                       scarce::enough();
+                       // One that could not be passed on is made once more.
+                       s.call([] { more.running->stop.emit(asio::cancellation_type::terminal); });
+                       return until_ended(s, more.running);
+                   },
+                   [](stage& s) {
+                       s.erase_key_of_others();
+                       return verdict();
+                   }});
+    all.push_back({"with_lock",
+                   nothing_first,
+                   [](stage& s) {
+                       return until_ended(
+                           s, s.start([&] { return coetcd::with_lock(*s.mutex, &nothing); }));
+                   },
+                   no_check});
+    all.push_back(
+        {"close",
+         take,
+         [](stage& s) { return until_ended(s, s.start([&] { return s.session->close(); })); },
+         no_check});
+    all.push_back({"acquire",
+                   [](stage& s) { more.semaphore.emplace(*s.session, "permits", 2); },
+                   [](stage& s) {
+                       return until_ended(s,
+                                          s.start([] { return take_permits(&*more.semaphore); }));
+                   },
+                   [](stage& s) {
+                       verdict wrong;
+                       if (s.is_alive()) {
+                           const auto op = s.start([] { return take_permits(&*more.semaphore); });
+                           if (!s.until([&] { return op->ended(); }, 20s) || op->failure) {
+                               wrong = "permits are not to be had again";
+                           }
+                       }
+                       more.semaphore.reset();
+                       return wrong;
+                   }});
+    all.push_back(
+        {"campaign",
+         [](stage& s) { more.election.emplace(*s.session, "leader"); },
+         [](stage& s) { return until_ended(s, s.start([] { return lead(&*more.election); })); },
+         [](stage& s) {
+             verdict wrong;
+             if (s.is_alive()) {
+                 const auto op = s.start([] { return lead(&*more.election); });
+                 if (!s.until([&] { return op->ended(); }, 20s) || op->failure) {
+                     wrong = "it cannot be led again";
+                 }
+             }
+             more.election.reset();
+             return wrong;
+         }});
+    // Three renewals, and a look at what is held.
+    all.push_back({"renew",
+                   take,
+                   [](stage& s) {
+                       s.pass(65s);
+                       scarce::enough();
+                       return verdict();
+                   },
+                   no_check});
+    // The session is lost under a body, which is to be cancelled.
+    all.push_back({"lose",
+                   [](stage& s) {
+                       more.running =
+                           s.start([&] { return coetcd::with_lock(*s.mutex, &for_ever); });
+                       s.pass(100ms);
+                   },
+                   [](stage& s) {
+                       s.revoke_lease();
+                       return until_ended(s, more.running);
+                   },
+                   no_check});
+    // Its key is deleted by hand; the look with a renewal notices, or a watch at once.
+    for (const bool watched : {false, true}) {
+        all.push_back({watched ? "erase_watched" : "erase",
+                       [watched](stage& s) {
+                           coetcd::lock_options options;
+                           options.watch_while_held = watched;
+                           s.mutex.emplace(*s.session, stage::name, options);
+                           more.running =
+                               s.start([&] { return coetcd::with_lock(*s.mutex, &for_ever); });
+                           s.pass(100ms);
+                       },
+                       [](stage& s) {
+                           s.erase(more.key);
+                           return until_ended(s, more.running);
+                       },
+                       no_check});
+    }
+    all.push_back({"downgrade",
+                   [](stage& s) { more.shared.emplace(*s.session, "shared"); },
+                   [](stage& s) {
+                       return until_ended(s, s.start([] { return go_on_reading(&*more.shared); }));
+                   },
+                   [](stage& s) {
+                       verdict wrong;
+                       if (s.is_alive()) {
+                           const auto op = s.start([] { return go_on_reading(&*more.shared); });
+                           if (!s.until([&] { return op->ended(); }, 20s) || op->failure) {
+                               wrong = "it is not to be had again";
+                           }
+                       }
+                       more.shared.reset();
+                       return wrong;
+                   }});
+    all.push_back({"watch",
+                   [](stage& s) { s.must([&] { return watch(&s.client); }); },
+                   [](stage& s) {
+                       const auto op = s.start(&read_news);
+                       for (const char* key : {"news/1", "news/2", "news/3"}) {
+                           s.put(key);
+                           s.pass(20ms);
+                       }
+                       s.until([&] { return op->ended(); }, 30s);
+                       scarce::enough();
+                       // Whoever was not told reads on.
+                       if (!op->succeeded()) {
+                           more.running = s.start(&read_news);
+                           s.until([&] { return more.running->ended(); }, 30s);
+                       }
+                       const auto& last = op->succeeded() ? op : more.running;
+                       if (!last->ended()) {
+                           return verdict("the watch is silent");
+                       }
+                       try {
+                           if (last->failure) {
+                               std::rethrow_exception(last->failure);
+                           }
+                       } catch (const std::logic_error& e) {
+                           return verdict(e.what());
+                       } catch (const std::exception&) {
+                           // It was told.
+                       }
+                       return verdict();
+                   },
+                   [](stage&) {
+                       more.watcher.reset();
+                       return verdict();
+                   }});
+    all.push_back({"open",
+                   [](stage&) {},
+                   [](stage& s) {
+                       const verdict wrong =
+                           until_ended(s, s.start([&] { return open_another(&s.client); }));
+                       // What nobody holds is given back, and does not last.
+                       s.pass(70s);
+                       return wrong;
+                   },
+                   [](stage& s) {
+                       more.session.reset();
+                       s.pass(5s);
+                       const std::size_t left = s.world.etcd->leases();
+                       return left <= 1 ? verdict() : "there are leases that nobody has";
+                   }});
+    return all;
+}
+
+} // namespace
+
+const std::vector<scenario>& scenarios() {
+    static const std::vector<scenario> all = make();
+    return all;
+}
+
+} // namespace memory
