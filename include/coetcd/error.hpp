@@ -32,11 +32,12 @@ enum class errc {
     tls_failed,      ///< No secure connection: an endpoint is not trusted, or does not trust us.
     login_failed,    ///< etcd refused the user or the password.
     cn_auth_unsupported, ///< The client certificate names a user, which the gateway refuses.
-    revision_regressed,  ///< etcd's store is older than what was seen of it: it was restored.
+    revision_regressed,  ///< etcd's store is older than what was seen, or another: it was restored.
     conflict,            ///< Others changed the same keys each time; nothing was changed by us.
     wrong_kind,          ///< What is stored under the name is not what this object keeps there.
     hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
     exceeds_limit,       ///< More was asked for than a semaphore's limit allows at all.
+    wrong_cluster,       ///< An endpoint leads to another cluster; nothing was changed in ours.
 };
 
 /// Failures that etcd reports: its gRPC codes.

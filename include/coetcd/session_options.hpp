@@ -40,6 +40,7 @@ enum class session_end : int {
     closed,         ///< `close` was called, or the session was destroyed.
     orphaned,       ///< `orphan` was called.
     cleanup_failed, ///< A key could not be deleted and would block others: the lease was given up.
+    cluster_replaced, ///< The endpoints lead to another cluster now, which did not grant the lease.
 };
 
 /// Their names as they are written here, for logs and the labels of metrics. Of any other value

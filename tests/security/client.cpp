@@ -209,13 +209,14 @@ std::string with_length(const std::string& status, const std::string& body) {
 }
 
 /// As etcd answers any call that succeeds: each finds in it what it looks for.
-const std::string good =
-    with_length("200 OK",
-                R"({"header":{"revision":"5"},"ID":"77","TTL":"1",)"
-                R"("result":{"header":{"revision":"5"},"ID":"77","TTL":"1","created":true}})");
+const std::string good = with_length(
+    "200 OK",
+    R"({"header":{"cluster_id":"14841639068965178418","revision":"5"},"ID":"77","TTL":"1",)"
+    R"("result":{"header":{"cluster_id":"14841639068965178418","revision":"5"},"ID":"77","TTL":"1","created":true}})");
 /// A login that succeeds. Not of the heap.
-constexpr char logged_in[] = "HTTP/1.1 200 OK\r\nContent-Length: 51\r\n\r\n"
-                             R"({"header":{},"token":"canary-token-0123456789.17" })";
+constexpr char logged_in[] =
+    "HTTP/1.1 200 OK\r\nContent-Length: 51\r\n\r\n"
+    R"({"header":{"cluster_id":"14841639068965178418"},"token":"canary-token-0123456789.17" })";
 const std::string no_token =
     with_length("401 Unauthorized", R"({"error":"etcdserver: invalid auth token","code":16})");
 
@@ -347,9 +348,13 @@ TEST_CASE("sec.canary: no secret is in what the library says, whatever a server 
          ""},
         {"a login that is forbidden", refusal("403 Forbidden", 7, hostile), ""},
         {"a login without JSON", with_length("200 OK", hostile), ""},
-        {"a login without a token", with_length("200 OK", R"({"header":{}})"), ""},
+        {"a login without a token",
+         with_length("200 OK", R"({"header":{"cluster_id":"14841639068965178418"}})"),
+         ""},
         {"a token that is a header",
-         with_length("200 OK", R"({"header":{},"token":"canary\r\nX: 1"})"),
+         with_length(
+             "200 OK",
+             R"({"header":{"cluster_id":"14841639068965178418"},"token":"canary\r\nX: 1"})"),
          ""},
         {"a login that is a page", with_length("502 Bad Gateway", hostile), ""},
     };
@@ -530,10 +535,11 @@ TEST_CASE("sec.header_injection: no byte of a name gets into a header", "[securi
 
 TEST_CASE("sec.smuggling: an answer that comes too late is nobody's", "[security]") {
     const auto kv = [](const char* value) {
-        return with_length("200 OK",
-                           R"({"header":{"revision":"5"},"count":"1","kvs":[{"key":"aw==",)"
-                           R"("value":")" +
-                               std::string(value) + R"("}]})");
+        return with_length(
+            "200 OK",
+            R"({"header":{"cluster_id":"14841639068965178418","revision":"5"},"count":"1","kvs":[{"key":"aw==",)"
+            R"("value":")" +
+                std::string(value) + R"("}]})");
     };
     const std::string late = kv("bGF0ZQ=="); // late
     const std::string next = kv("bmV4dA=="); // next
@@ -572,7 +578,8 @@ TEST_CASE("sec.smuggling: an answer that comes too late is nobody's", "[security
 }
 
 TEST_CASE("sec.limits: an answer may have max_answer bytes and no more", "[security]") {
-    const std::string start = R"({"header":{"revision":"5"},"padding":")";
+    const std::string start =
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"5"},"padding":")";
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         std::string answer;

@@ -104,4 +104,13 @@ void add_wrong_answers(chance& c, weather& w) {
     }
 }
 
+void add_other_clusters(chance& c, weather& w) {
+    if (c.one_in(5)) {
+        w[fault::member_strays] = static_cast<std::uint32_t>(c.between(5'000, 100'000));
+    }
+    if (c.one_in(8)) {
+        w[fault::cluster_replaced] = static_cast<std::uint32_t>(c.between(5'000, 100'000));
+    }
+}
+
 } // namespace sim

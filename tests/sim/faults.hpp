@@ -25,5 +25,7 @@ sky draw_sky(chance& c);
 weather draw_weather(chance& c, sky s);
 /// What a mixed one may have besides.
 void add_wrong_answers(chance& c, weather& w);
+/// Endpoints that lead to another cluster, in some weathers.
+void add_other_clusters(chance& c, weather& w);
 
 } // namespace sim

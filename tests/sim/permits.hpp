@@ -50,10 +50,7 @@ struct permit_hold {
     std::function<bool()> owns; ///< What the library says.
     bool sound_clock;
 
-    bool valid() const {
-        return session->reason() == coetcd::session_end::none &&
-               session->certain_until() > session->world.now() && owns();
-    }
+    bool valid() const { return session->is_certain() && owns(); }
 };
 
 /// What must be true of semaphores.

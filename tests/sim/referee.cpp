@@ -73,7 +73,7 @@ void referee::lease_ended(lease_id id, etcd::lease_end how) {
         return;
     }
     const auto s = found->second.impl.lock();
-    if (s && s->reason() == session_end::none && s->certain_until() > s->world.now()) {
+    if (s && s->is_certain()) {
         world_.fail("a session counts on a lease that has expired");
     }
 }
@@ -178,7 +178,7 @@ void referee::look_at_states() {
             world_.fail("a session counts on its lease for longer than that may last");
         }
         // Else the look itself would end it.
-        if (s->certain_until() > s->world.now() && known.failed) {
+        if (s->is_certain() && known.failed) {
             const bool suspect = s->state() == coetcd::session_state::suspect;
             if (suspect != *known.failed) {
                 world_.fail(suspect ? "a session that was renewed is still suspect"
@@ -417,9 +417,7 @@ void referee::look_at_holds() {
         }
         const auto found = world_.store.keys.find(h.key);
         const bool there = found != world_.store.keys.end() &&
-                           found->second.create_revision == h.fence &&
-                           h.session->reason() == session_end::none &&
-                           h.session->certain_until() > h.session->world.now();
+                           found->second.create_revision == h.fence && h.session->is_certain();
         if (there && !h.owns()) {
             world_.fail("a lock is given up as lost, and its key is there: " + h.key);
         }
@@ -546,7 +544,7 @@ void referee::look_for_untold_loss(lease_id id, going_on which) {
 
 bool referee::is_alive(const known_session& known) {
     const auto s = known.impl.lock();
-    return s && s->reason() == session_end::none && s->certain_until() > s->world.now();
+    return s && s->is_certain();
 }
 
 void referee::look_for_unnoticed(nanoseconds healed_at) {
@@ -561,6 +559,11 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
         if (gone != ended_.end() && !world_.store.has_lease(id) && is_alive(known) &&
             known.sound_clock && is_late(gone->second.when, known.impl.lock()->ttl())) {
             world_.fail("a session does not notice that its lease is gone");
+        }
+        const std::optional<nanoseconds> replaced = world_.replaced_at();
+        if (replaced && known.opened_at < *replaced && is_alive(known) && known.sound_clock &&
+            is_late(*replaced, known.impl.lock()->ttl())) {
+            world_.fail("a session lives on in a cluster that did not grant its lease");
         }
     }
     sharing.look_for_unnoticed(is_late);

@@ -61,9 +61,8 @@ struct hold {
     /// Its time is.
     bool is_over() const { return until && session->world.now() >= *until; }
     bool valid() const {
-        // The first two first: a look at a lock may end a session, and this is only a look.
-        return session->reason() == session_end::none &&
-               session->certain_until() > session->world.now() && owns();
+        // This first: a look at a lock may end a session, and this is only a look.
+        return session->is_certain() && owns();
     }
 };
 
@@ -135,7 +134,9 @@ public:
         serving_ = 0;
         slots.served();
         tenure.served();
-        herd.served(number);
+        if (!world_.went_astray()) {
+            herd.served(number);
+        }
     }
     void answered(std::uint64_t number) override {
         slots.answered(number);

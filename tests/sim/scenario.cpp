@@ -59,6 +59,10 @@ outcome run(const plan& p) {
         chance wrong(chance::derive(p.seed, 21));
         add_wrong_answers(wrong, faults);
     }
+    if (above == sky::mixed && !s.crowded) {
+        chance others(chance::derive(p.seed, 22));
+        add_other_clusters(others, faults);
+    }
     if (chance(chance::derive(p.seed, 5)).one_in(4)) {
         s.judge.book.open();
     }

@@ -26,10 +26,9 @@ actor::listen(const coetcd::held_lock& l, const std::string& name, chance& taste
     const auto o = std::make_shared<operation>(*p_);
     const auto place = coetcd::detail::access::held(l);
     auto owns = [place] {
-        // The first two first: a look at a lock may end a session, and this is only a look.
+        // This first: a look at a lock may end a session, and this is only a look.
         const session_impl& session = *place->session;
-        return session.reason() == session_end::none &&
-               session.certain_until() > session.world.now() && place->held();
+        return session.is_certain() && place->held();
     };
     listening_holder who{name, l.fencing_token(), std::move(owns)};
     auto at_end = [this, o](std::exception_ptr failure) {

@@ -48,10 +48,7 @@ struct shared_hold {
     std::optional<coetcd::detail::time_point> until{};
 
     bool is_over() const { return until && session->world.now() >= *until; }
-    bool valid() const {
-        return session->reason() == coetcd::session_end::none &&
-               session->certain_until() > session->world.now() && owns();
-    }
+    bool valid() const { return session->is_certain() && owns(); }
 };
 
 /// What must be true of readers and writers: which keys may own a lock follows from what is in

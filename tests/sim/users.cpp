@@ -81,8 +81,7 @@ bool actor::has_live_session(lease_id id) const {
         return false;
     }
     const session_impl& impl = *coetcd::detail::access::impl(*session_);
-    return impl.lease() == id && impl.reason() == session_end::none &&
-           impl.certain_until() > impl.world.now();
+    return impl.lease() == id && impl.is_certain();
 }
 
 void actor::drop() {
@@ -186,7 +185,8 @@ bool actor::was_locked_out(const error_code& ec) const {
 }
 
 bool actor::was_misled(const error_code& ec) const {
-    return ec == errc::revision_regressed && s_.w.count_of(fault::stale_read) != 0;
+    return ec == errc::revision_regressed &&
+           (s_.w.count_of(fault::stale_read) != 0 || s_.w.replaced_at());
 }
 
 void actor::judge(const std::exception_ptr& failure) {
@@ -208,6 +208,7 @@ void actor::judge(const std::exception_ptr& failure) {
             // Nobody else was there to ask.
             (ec.category() == coetcd::server_category() && s_.w.had_refusals() &&
              !s_.judge.only_refused) ||
+            (ec == errc::wrong_cluster && s_.w.had_other_clusters()) ||
             // Each number that was drawn for a lease was granted twice.
             (ec == coetcd::server_errc::failed_precondition && p_->repeated_calls >= 10);
         if (!expected) {

@@ -10,13 +10,13 @@ using coetcd::detail::call_request;
 
 std::string_view name(fault f) {
     constexpr std::string_view names[] = {
-        "request_lost",   "answer_lost",    "doubted",       "doubted_late",  "duplicated",
-        "late_duplicate", "very_late",      "delayed",       "refused",       "broken",
-        "interrupted",    "stream_dropped", "stream_silent", "event_lost",    "stale_read",
-        "early_revoke",   "leader_change",  "compaction",    "member_paused", "member_cut",
-        "member_lags",    "member_hidden",  "client_paused", "client_cut",    "client_crashed",
-        "clock_rate",     "token_expired",  "locked_out",    "no_space",      "operator_delete",
-        "silent_delete",  "member_refuses", "ttl_overstated"};
+        "request_lost",   "answer_lost",    "doubted",        "doubted_late",  "duplicated",
+        "late_duplicate", "very_late",      "delayed",        "refused",       "broken",
+        "interrupted",    "stream_dropped", "stream_silent",  "event_lost",    "stale_read",
+        "early_revoke",   "leader_change",  "compaction",     "member_paused", "member_cut",
+        "member_lags",    "member_hidden",  "client_paused",  "client_cut",    "client_crashed",
+        "clock_rate",     "token_expired",  "locked_out",     "no_space",      "operator_delete",
+        "silent_delete",  "member_refuses", "ttl_overstated", "member_strays", "cluster_replaced"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -27,6 +27,14 @@ namespace {
 bool is_proposed(rpc what) {
     return what == rpc::txn || what == rpc::put || what == rpc::delete_range ||
            what == rpc::lease_grant || what == rpc::lease_revoke;
+}
+
+/// Whether a process knows its cluster by two of its members. Who does not, or has only one
+/// endpoint, could not know better than to belong to another one that answers.
+bool is_settled(const std::set<std::pair<std::size_t, int>>& all, std::size_t number) {
+    const auto first = all.lower_bound({number, 0});
+    return first != all.end() && first->first == number && std::next(first) != all.end() &&
+           std::next(first)->first == number;
 }
 
 etcd::answer answer_of(const foreign_answer& drawn) {
@@ -41,7 +49,9 @@ etcd::answer answer_of(const foreign_answer& drawn) {
 world::world(std::uint64_t seed, options o)
     : coetcd::detail::testing::world(seed, o)
     , hiding_(static_cast<std::size_t>(o.members))
-    , refusals_(static_cast<std::size_t>(o.members)) {
+    , refusals_(static_cast<std::size_t>(o.members))
+    , other_([this] { return now(); }, o.members, o.speaks) {
+    other_.cluster = 4711;
     store.loses_event = [this] { return strikes(fault::event_lost); };
 }
 
@@ -79,6 +89,26 @@ bool world::pauses(process& which) {
     return hit;
 }
 
+etcd::answer world::serve(int member, const call_request& what, etcd::answer so_far) {
+    using base = coetcd::detail::testing::world;
+    etcd::answer a = base::serve(member, what, std::move(so_far));
+    const bool strayed = &store_of(what) == &other_;
+    went_astray_ = strayed || replaced_at_.has_value();
+    if (strayed && !a.wait && a.status != 200) {
+        // Errors name no cluster: what a single one can do is no matter of this fault.
+        a = store.failure(what.what, 14, "etcdserver: request timed out");
+    }
+    return a;
+}
+
+coetcd::detail::reply world::receive(const call_request& what, const etcd::answer& a) {
+    if (const auto newcomer = newcomers_.extract(&what);
+        newcomer && a.body.find("cluster_id") != a.body.npos) {
+        settled_.insert({newcomer.mapped(), member_of(what)});
+    }
+    return coetcd::detail::testing::world::receive(what, a);
+}
+
 line_fate world::judge_line(const process& to, bool once) {
     const bool lost = to.is_cut_off() || strikes(fault::stream_silent);
     if (lost && !once) {
@@ -88,9 +118,10 @@ line_fate world::judge_line(const process& to, bool once) {
     return lost || strikes(fault::stream_dropped) ? line_fate::broken : line_fate::arrives;
 }
 
-fate world::judge_stream(process& by, const call_request&) {
+fate world::judge_stream(process& by, const call_request& request) {
     fate f;
-    f.refused = by.is_cut_off() || strikes(fault::refused);
+    const bool lost = member_of(request) == stray_ && !is_settled(settled_, by.number());
+    f.refused = by.is_cut_off() || lost || strikes(fault::refused);
     return f;
 }
 
@@ -101,6 +132,10 @@ fate world::judge(process& by, const call_request& request) {
     const auto hits = [&](fault one) {
         return (chosen && point->second.second == one) || strikes(one);
     };
+    newcomers_.erase(&request); // there may have been another one in its place
+    if (!is_settled(settled_, by.number())) {
+        newcomers_[&request] = by.number();
+    }
     f.refused = hits(fault::refused);
     if (f.refused) {
         f.there = latency();
@@ -117,6 +152,9 @@ fate world::judge(process& by, const call_request& request) {
     const int to = member_of(request);
     const foreign_answer* const foreign =
         draw_answer_between(to, chosen && point->second.second == fault::interrupted);
+    if (to == stray_) {
+        ++by.failed_calls;
+    }
     f.there = latency();
     if (hits(fault::delayed)) {
         // Often by so much that a renewal still succeeds.
@@ -231,6 +269,49 @@ void world::delete_by_hand() {
     }
 }
 
+/// What is open there already stays where it is, or breaks.
+void world::stray(int member) {
+    stray_ = member;
+    if (luck.one_in(2)) { // it was made of the same snapshot, or is another one altogether
+        other_.restore(store);
+    } else {
+        other_.restore(etcd([this] { return now(); }));
+    }
+    if (luck.one_in(2)) {
+        store.end_streams(member, false);
+    }
+    for (const auto& p : processes()) {
+        ++p->failed_calls; // what is on its way
+    }
+}
+
+/// Streams to the other one stay open: connections do not know where a name leads by now.
+void world::come_back() {
+    stray_ = -1;
+    for (const auto& p : processes()) {
+        ++p->failed_calls;
+    }
+}
+
+/// All that the new one has is what the old one had, but perhaps the leases, and it tells all from
+/// where that one ended: so it is still this store that counts, under another id.
+void world::replace_cluster() {
+    replaced_at_ = now();
+    ++store.cluster;
+    for (int m = 0; m != store.members(); ++m) {
+        store.end_streams(m, false);
+    }
+    store.expire_tokens();
+    if (luck.one_in(2)) {
+        for (const lease_id id : store.lease_ids()) {
+            store.revoke(id);
+        }
+    }
+    for (const auto& p : processes()) {
+        ++p->failed_calls;
+    }
+}
+
 void world::set_weather(const weather& w) {
     weather_ = w;
     healed_ = false;
@@ -274,6 +355,9 @@ void world::chaos() {
     }
     if (strikes(fault::compaction)) {
         store.compact(store.revision);
+    }
+    if (!replaced_at_ && grants_in_flight() == 0 && strikes(fault::cluster_replaced)) {
+        replace_cluster();
     }
     if (strikes(fault::token_expired)) {
         store.expire_tokens();
@@ -330,6 +414,15 @@ void world::chaos() {
             const nanoseconds until = now() + luck.within(10ms, luck.one_in(4) ? 8s : 1s);
             let_lag(m, until);
             at(until, [this] { ill_member_ = -1; });
+        } else if (strikes(fault::member_strays)) {
+            ill_member_ = m;
+            stray(m);
+            after(luck.within(100ms, 8s), [this] {
+                if (stray_ >= 0) {
+                    come_back();
+                }
+                ill_member_ = -1;
+            });
         } else if (strikes(fault::member_hidden)) {
             ill_member_ = m;
             hiding_[static_cast<std::size_t>(m)] = draw_foreign_answer(luck, true);
@@ -359,6 +452,9 @@ void world::heal() {
     store.stale_by = 0;
     for (const auto& p : processes()) {
         p->cut_off(now());
+    }
+    if (stray_ >= 0) {
+        come_back();
     }
     for (int m = 0; m != store.members(); ++m) {
         pause_member(m, now());

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,11 +63,13 @@ enum class fault : std::size_t {
     locked_out, // the user has another password for a while
     no_space,
     operator_delete,
-    silent_delete,  // likewise, and nobody is told
-    member_refuses, // for a while what others do
-    ttl_overstated, // by the answers to grants, or by those to renewals
+    silent_delete,    // likewise, and nobody is told
+    member_refuses,   // for a while what others do
+    ttl_overstated,   // by the answers to grants, or by those to renewals
+    member_strays,    // for a while its endpoint leads to another cluster
+    cluster_replaced, // all endpoints lead to another cluster, for good
 };
-inline constexpr std::size_t fault_kinds = 33;
+inline constexpr std::size_t fault_kinds = 35;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -110,6 +113,13 @@ public:
         return count_of(fault::interrupted) != 0 || count_of(fault::member_hidden) != 0;
     }
     bool had_refusals() const { return count_of(fault::member_refuses) != 0; }
+    bool had_other_clusters() const {
+        return count_of(fault::member_strays) != 0 || count_of(fault::cluster_replaced) != 0;
+    }
+    /// Whether the answer to the request that was served last may be of no account to its client.
+    bool went_astray() const { return went_astray_; }
+    /// When the cluster was replaced, if it was.
+    std::optional<nanoseconds> replaced_at() const { return replaced_at_; }
     /// The keys that an operator may delete begin with one of them.
     std::vector<std::string> operator_prefixes{"/"};
 
@@ -117,8 +127,13 @@ private:
     fate judge(process& by, const coetcd::detail::call_request& what) override;
     line_fate judge_line(const process& to, bool once) override;
     fate judge_stream(process& by, const coetcd::detail::call_request& what) override;
+    etcd& store_of(const coetcd::detail::call_request& what) override {
+        return member_of(what) == stray_ && !newcomers_.contains(&what) ? other_ : store;
+    }
     etcd::answer
     serve(int member, const coetcd::detail::call_request& what, etcd::answer so_far) override;
+    coetcd::detail::reply receive(const coetcd::detail::call_request& what,
+                                  const etcd::answer& a) override;
     std::optional<etcd::answer> answered_between(int member) override;
     bool crashes(process& which) override;
     bool pauses(process& which) override;
@@ -128,6 +143,9 @@ private:
         return hiding_[static_cast<std::size_t>(member)] != nullptr;
     }
     void delete_by_hand();
+    void stray(int member);
+    void come_back();
+    void replace_cluster();
     void chaos();
 
     /// What a member says to some requests, in etcd's words.
@@ -145,6 +163,14 @@ private:
     std::vector<std::optional<refusal>> refusals_; // by each member
     rpc overstates_ = rpc::lease_grant;            // in the answers to these
     int ill_member_ = -1;
+    etcd other_;     // of no account to anybody here
+    int stray_ = -1; // the member whose endpoint leads to that one
+    bool went_astray_ = false;
+    std::optional<nanoseconds> replaced_at_;
+    /// Which processes were answered by ours, each by which member.
+    std::set<std::pair<std::size_t, int>> settled_;
+    /// Requests of the others, and whose they are. They arrive where they should.
+    std::map<const coetcd::detail::call_request*, std::size_t> newcomers_;
     std::map<std::size_t, std::pair<std::uint64_t, fault>> failing_; // process: its call, how
     weather weather_;
     bool healed_ = true;

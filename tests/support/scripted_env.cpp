@@ -57,7 +57,7 @@ scripted_env::scripted_env(asio::io_context& where)
     tenancy_->tenant = this;
     store.batch = 1; // so that some history takes several messages
     on_call = [this](const call_request& request, reply& r) {
-        store.expire();
+        store_of(request).expire();
         if (!renews && request.what == rpc::lease_keep_alive) {
             r.status = 503;
             r.body =
@@ -76,13 +76,13 @@ scripted_env::scripted_env(asio::io_context& where)
             from->push(std::move(no));
         }
         if (request.how != sending::duplex || duplex == way::direct) {
-            store.expire();
+            store_of(request).expire();
             world::accept(from, request);
         }
     };
     on_message = [this](std::shared_ptr<server_stream> from, const std::string& messages) {
         if (from->server != 0) {
-            store.expire();
+            from->with->expire();
             world::hear(*from, messages);
         }
     };

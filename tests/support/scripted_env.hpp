@@ -58,6 +58,8 @@ public:
     std::chrono::nanoseconds round_trip = std::chrono::milliseconds(2);
     std::optional<std::uint64_t> always; ///< What chance says, each time, if it is broken.
     bool renews = true;                  ///< Else renewals are refused.
+    /// The clusters that hosts lead to; to the store, if they are not among them.
+    std::map<std::string, coetcd::detail::testing::etcd*> leads_to;
     /// What a stream with messages in both directions meets on its way.
     enum class way {
         direct,
@@ -106,6 +108,10 @@ private:
     int member_of(const coetcd::detail::call_request&) const override { return 0; }
     world_fate judge(process& by, const coetcd::detail::call_request& what) override;
     world_fate judge_stream(process& by, const coetcd::detail::call_request& what) override;
+    coetcd::detail::testing::etcd& store_of(const coetcd::detail::call_request& what) override {
+        const auto other = leads_to.find(what.to.host);
+        return other == leads_to.end() ? store : *other->second;
+    }
     answer serve(int member, const coetcd::detail::call_request& what, answer so_far) override;
     coetcd::detail::reply receive(const coetcd::detail::call_request& what,
                                   const answer& a) override;

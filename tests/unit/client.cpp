@@ -65,7 +65,7 @@ void grant_logins(world& w) {
     w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
         if (q.what == rpc::authenticate) {
             r.status = 200;
-            r.body = R"({"header":{},"token":"t.1"})";
+            r.body = R"({"header":{"cluster_id":"14841639068965178418"},"token":"t.1"})";
         } else {
             serve(q, r);
         }
@@ -430,7 +430,8 @@ TEST_CASE("members are learned, and looked at, where each answer takes long", "[
     w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
         if (q.what == rpc::member_list) {
             r.status = 200;
-            r.body = R"({"header":{},"members":[{"clientURLs":["http://b:2379"]}]})";
+            r.body =
+                R"({"header":{"cluster_id":"14841639068965178418"},"members":[{"clientURLs":["http://b:2379"]}]})";
         } else {
             serve(q, r);
         }
@@ -463,7 +464,7 @@ TEST_CASE("sec.token.password: a password is asked for when it is needed, and go
         if (q.what == rpc::authenticate) {
             CHECK(q.body == R"({"name":"root","password":"canary"})");
             r.status = 200;
-            r.body = R"({"header":{},"token":"t.1"})";
+            r.body = R"({"header":{"cluster_id":"14841639068965178418"},"token":"t.1"})";
         } else {
             CHECK(q.token == "t.1");
             CHECK(q.body.find("canary") == q.body.npos);

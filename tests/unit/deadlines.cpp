@@ -230,7 +230,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         w.env->on_call = [&, serve = w.env->on_call](const call_request& q, reply& r) {
             if (q.what == rpc::authenticate) {
                 r.status = 200;
-                r.body = R"({"header":{},"token":"t.1"})";
+                r.body = R"({"header":{"cluster_id":"14841639068965178418"},"token":"t.1"})";
             } else if (valid) {
                 serve(q, r);
             } else {

@@ -484,8 +484,9 @@ TEST_CASE("a watch that etcd ends is begun anew with the next look", "[mutex]") 
     auto waiting = w.start(b.lock());
     w.env->pass(100ms);
     const int before = begun;
-    stream->push(R"({"result":{"header":{},"watch_id":"1","canceled":true,"cancel_reason":)"
-                 R"("etcdserver: permission denied"}})");
+    stream->push(
+        R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":"1","canceled":true,"cancel_reason":)"
+        R"("etcdserver: permission denied"}})");
     w.env->pass(100ms);
     REQUIRE(begun == before); // nobody insists on it
     w.env->pass(200ms);

@@ -163,7 +163,7 @@ TEST_CASE("an answer without a number does not tell one", "[sequence]") {
         serve(request, reply);
         if (support::is_write(request)) {
             reply.body =
-                R"({"header":{"revision":"9"},"succeeded":true,"responses":[{"response_put":{}},)"
+                R"({"header":{"cluster_id":"14841639068965178418","revision":"9"},"succeeded":true,"responses":[{"response_put":{}},)"
                 R"({"response_range":{}},{"response_put":{}}]})";
         }
     };

@@ -20,6 +20,7 @@ TEST_CASE("the state of a session, and its end, have names as labels", "[session
     CHECK(name(session_end::closed) == "closed");
     CHECK(name(session_end::orphaned) == "orphaned");
     CHECK(name(session_end::cleanup_failed) == "cleanup_failed");
+    CHECK(name(session_end::cluster_replaced) == "cluster_replaced");
     CHECK(name(static_cast<session_state>(99)) == "unknown");
     CHECK(name(static_cast<session_end>(99)) == "unknown");
 }
@@ -31,7 +32,8 @@ TEST_CASE("the end of a session is described for people", "[session]") {
                                      session_end::deadline,
                                      session_end::closed,
                                      session_end::orphaned,
-                                     session_end::cleanup_failed}) {
+                                     session_end::cleanup_failed,
+                                     session_end::cluster_replaced}) {
         const std::string text = describe(reason);
         CHECK(text.find(' ') != std::string::npos);
         CHECK(texts.insert(text).second);

@@ -125,8 +125,8 @@ private:
         return R"(,"events":[)" + text + "]}";
     }
     static std::string head(std::int64_t id, std::int64_t revision) {
-        return R"({"header":{"revision":")" + std::to_string(revision) + R"("},"watch_id":")" +
-               std::to_string(id) + '"';
+        return R"({"header":{"cluster_id":"14841639068965178418","revision":")" +
+               std::to_string(revision) + R"("},"watch_id":")" + std::to_string(id) + '"';
     }
     void hear(const std::string& lines) {
         std::istringstream in(lines);
@@ -523,8 +523,9 @@ TEST_CASE("a refusal ends the watch that it is for, with etcd's code", "[watch]"
     etcd.confirms = false;
     auto starting = w.start(client.watch("secret", from(10)));
     w.env->pass(10ms);
-    etcd.say(R"({"header":{},"watch_id":"-1","created":true,"canceled":true,"cancel_reason":")" +
-             reason + R"("})");
+    etcd.say(
+        R"({"header":{"cluster_id":"14841639068965178418"},"watch_id":"-1","created":true,"canceled":true,"cancel_reason":")" +
+        reason + R"("})");
     REQUIRE(starting.code() == code);
     try {
         (void)starting.get();
@@ -1047,8 +1048,9 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     coetcd::watcher bad = w.await(client.watch("a", from(10)));
     coetcd::watcher good = w.await(client.watch("b", from(10)));
     etcd.events(2, 99, {12});
-    etcd.fail(errc::too_large,
-              R"({"result":{"header":{"revision":"9"},"watch_id":"1","events":[{)");
+    etcd.fail(
+        errc::too_large,
+        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"watch_id":"1","events":[{)");
     w.env->pass(1s);
     auto reading = w.start(bad.next());
     w.env->pass(10ms);
@@ -1059,8 +1061,9 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     CHECK(revisions_of(now(w, good).events) == revisions{12, 14});
 
     // One that has ended meanwhile ends nobody else.
-    etcd.fail(errc::too_large,
-              R"({"result":{"header":{"revision":"9"},"watch_id":"1","events":[{)");
+    etcd.fail(
+        errc::too_large,
+        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"watch_id":"1","events":[{)");
     w.env->pass(1s);
     etcd.events(2, 99, {15});
     CHECK(revisions_of(now(w, good).events) == revisions{15});
@@ -1072,7 +1075,9 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     CHECK(revisions_of(now(w, good).events) == revisions{16});
 
     // If nobody knows whose it is, then it is everybody's.
-    etcd.fail(errc::too_large, R"({"result":{"header":{"revision":"9"},"events":[{)");
+    etcd.fail(
+        errc::too_large,
+        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"events":[{)");
     auto ended = w.start(good.next());
     w.env->pass(10ms);
     CHECK(ended.code() == errc::too_large);

@@ -52,8 +52,8 @@ struct coetcd_category_impl final : boost::system::error_category {
             return "etcd's gateway refuses a client certificate with a CommonName while "
                    "authentication is on; use one without, and a user and password";
         case errc::revision_regressed:
-            return "etcd's store is older than what was seen of it, as after a snapshot was "
-                   "restored; read the keys and watch again";
+            return "etcd's store is older than what was seen of it, or another one, as after a "
+                   "snapshot was restored; read the keys and watch again";
         case errc::conflict:
             return "others changed the same keys each time; nothing was changed, try again later";
         case errc::wrong_kind:
@@ -63,6 +63,9 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::exceeds_limit:
             return "more was asked for than the semaphore's limit; ask for less, or raise the "
                    "limit";
+        case errc::wrong_cluster:
+            return "an endpoint leads to another etcd cluster; nothing was changed in this "
+                   "client's; check the endpoints";
         }
         return "unknown coetcd error";
     }
@@ -183,6 +186,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "wrong_kind";
     case errc::hold_expired:
         return "hold_expired";
+    case errc::wrong_cluster:
+        return "wrong_cluster";
     }
     return "unknown";
 }

@@ -32,6 +32,8 @@ COETCD_DECL const char* to_string(session_end reason) noexcept {
         return "orphaned";
     case session_end::cleanup_failed:
         return "cleanup_failed";
+    case session_end::cluster_replaced:
+        return "cluster_replaced";
     }
     return "unknown";
 }
@@ -50,6 +52,8 @@ COETCD_DECL const char* describe(session_end reason) noexcept {
         return "its lease was orphaned";
     case session_end::cleanup_failed:
         return "a key could not be deleted, so the lease was given up";
+    case session_end::cluster_replaced:
+        return "the endpoints lead to another cluster now, which did not grant the lease";
     }
     return "";
 }

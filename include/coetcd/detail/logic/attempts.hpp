@@ -78,8 +78,9 @@ public:
         if (how.wants_token && !logs_in_) {
             text_ += "; etcd wants a user: set client_options::credentials";
         }
-        if (code_ == errc::protocol_error) {
+        if (code_ == errc::protocol_error || code_ == errc::wrong_cluster) {
             stranger_ = text_;
+            strange_code_ = code_;
         } else if (is_from_etcd(code_)) {
             stranger_.clear();
         }
@@ -102,6 +103,9 @@ public:
         }
         const bool all_strange = strange_ > places && strangers_.size() >= endpoints;
         if (!how.meaning.transient || all_strange || must_not) {
+            if (code_ == server_errc::data_loss) {
+                text_ += "; etcd changes nothing while its CORRUPT alarm is raised: see its log";
+            }
             return end(does_ == impact::once && how.meaning.left == effect::unresolved);
         }
         return made_ % places == 0 ? step::pause : step::again;
@@ -129,7 +133,7 @@ private:
     /// that: etcd may be back behind it.
     bool is_strange(const error_code& ec) const {
         return ec == errc::tls_failed || ec == server_errc::unimplemented ||
-               (ec == errc::protocol_error && can_be_split_);
+               ec == server_errc::data_loss || (ec == errc::protocol_error && can_be_split_);
     }
     /// One that is asked again, while others are shunned for longer, speaks for itself alone.
     void note_strange(bool is, std::string_view where) {
@@ -174,7 +178,7 @@ private:
         const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
         // An endpoint that does not answer says less than one that does.
         if (!stranger_.empty()) {
-            code_ = errc::protocol_error;
+            code_ = strange_code_;
             text_ = stranger_;
         } else {
             code_ = late ? errc::timed_out : errc::unavailable;
@@ -202,7 +206,8 @@ private:
     effect left_ = effect::none;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";
-    std::string stranger_; // what was said of the last answer, if it was not etcd's
+    std::string stranger_; // what was said of the last answer, if it was not our etcd's
+    error_code strange_code_;
 };
 
 } // namespace coetcd::detail::logic

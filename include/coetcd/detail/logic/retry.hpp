@@ -113,12 +113,14 @@ inline verdict judge(const wire::status& s) {
         }
         // Refused before it was proposed; any other kind may still commit.
         return {has("no leader") ? effect::none : effect::unresolved, true, true};
+    case server_errc::data_loss:
+        // The CORRUPT alarm: no member changes anything until it is disarmed.
+        return {has("corrupt cluster") ? effect::none : effect::unresolved, true, true};
     case server_errc::canceled:
     case server_errc::unknown:
     case server_errc::deadline_exceeded:
     case server_errc::aborted:
     case server_errc::internal:
-    case server_errc::data_loss:
         break;
     }
     return {effect::unresolved, true, true};
@@ -147,7 +149,8 @@ inline verdict judge(const wire::status& s, rpc what, bool movable) {
 /// Whether a call that ended so, all its attempts included, may succeed later.
 inline bool is_passing(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
-           ec == errc::protocol_error; // etcd may be back behind what answers in its place
+           ec == errc::wrong_cluster || // the endpoint may lead to ours again
+           ec == errc::protocol_error;  // etcd may be back behind what answers in its place
 }
 
 /// Whether etcd has refused a call for good. That nothing was done then is its word alone.

@@ -34,18 +34,21 @@ namespace coetcd::detail {
 inline asio::awaitable<outcome<txn_response>>
 ask_alone(std::shared_ptr<client_impl> by, txn what, when how) {
     outcome<txn_response> result;
-    decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
+    decoder decode = [&](const std::string& body) -> decoded {
         result.response = wire::decode<txn_response>(body);
         if (result.response.header.revision <= 0 || !logic::fits(what, result.response)) {
             throw error(errc::protocol_error, "txn: the answer is not one to this request");
         }
-        return std::nullopt;
+        return result.response.header;
     };
     how.may_be_large = wire::may_be_large(what);
     std::string body = wire::encode(what);
     answer how_it_went =
         co_await carry(by->cluster_router, rpc::txn, how, std::move(body), std::move(decode));
     static_cast<answer&>(result) = std::move(how_it_went);
+    if (result.ec) {
+        result.response = txn_response();
+    }
     co_return result;
 }
 

@@ -12,6 +12,7 @@
 #include <coetcd/error.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -68,9 +69,20 @@ struct outcome : answer {
     Response response; ///< As it began, if `ec` is set.
 };
 
-/// Takes the body of an answer; returns the error that it turned out to be.
-/// Throws `errc::protocol_error` if it is neither.
-using decoder = std::function<std::optional<wire::status>(const std::string& body)>;
+/// What the body of an answer turned out to be: etcd's answer, of some cluster, or an error, which
+/// names none.
+struct decoded {
+    decoded(const response_header& header)
+        : cluster(header.cluster_id) {}
+    decoded(wire::status failed)
+        : failure(std::move(failed)) {}
+    std::uint64_t cluster = 0;
+    std::optional<wire::status> failure;
+};
+
+/// Takes the body of an answer. What it makes of it counts only if the call succeeds: the answer
+/// may be another cluster's. Throws `errc::protocol_error` if it is neither.
+using decoder = std::function<decoded(const std::string& body)>;
 
 class router;
 
@@ -85,18 +97,21 @@ asio::awaitable<outcome<wire::response_of<Request>>>
 carry_for(std::shared_ptr<router> by, when how, std::string body) {
     using response = wire::response_of<Request>;
     outcome<response> result;
-    decoder decode = [&result](const std::string& text) -> std::optional<wire::status> {
+    decoder decode = [&result](const std::string& text) -> decoded {
         auto message = wire::decode_answer<Request>(text);
         if (auto* failure = std::get_if<wire::status>(&message)) {
             return std::move(*failure);
         }
         result.response = std::get<response>(std::move(message));
-        return std::nullopt;
+        return result.response.header;
     };
     constexpr rpc what = wire::request_traits<Request>::what;
     answer how_it_went =
         co_await carry(std::move(by), what, how, std::move(body), std::move(decode));
     static_cast<answer&>(result) = std::move(how_it_went);
+    if (result.ec) {
+        result.response = response();
+    }
     co_return result;
 }
 

@@ -19,6 +19,7 @@
 #include <coetcd/detail/wire/watch.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -136,9 +137,11 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,
     // its events come at once; else the first ones come up to 100 ms late.
     std::int64_t told = 0;
+    std::uint64_t of = 0;
     if (request.start_revision == 0) {
         const range_response r = co_await ask(impl, wire::least_of(request), how);
         told = r.header.revision;
+        of = r.header.cluster_id;
         request.start_revision = told + 1;
     }
     auto started = make_at_home<watcher_impl>(impl->world,
@@ -146,6 +149,7 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
                                               impl->hub,
                                               std::move(request),
                                               told,
+                                              of,
                                               options,
                                               impl->options.max_answer);
     co_await watcher_impl::start(started, how.deadline);

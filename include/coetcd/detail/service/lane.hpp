@@ -353,9 +353,11 @@ private:
                 batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
         };
         how.wanted = &wanted;
-        decoder decode = [&](const std::string& body) -> std::optional<wire::status> {
-            all->answers = g.split(wire::decode<txn_response>(body));
-            return std::nullopt;
+        decoder decode = [&](const std::string& body) -> decoded {
+            txn_response said = wire::decode<txn_response>(body);
+            const decoded whose(said.header);
+            all->answers = g.split(std::move(said));
+            return whose;
         };
         std::string body = g.body();
         auto carrying = carry(lane.router_, rpc::txn, how, std::move(body), std::move(decode));

@@ -182,10 +182,10 @@ private:
     static asio::awaitable<void> make_request(std::shared_ptr<renewals> self, group together) {
         std::string body = write(together);
         answers said;
-        decoder decode = [&](const std::string& text) -> std::optional<wire::status> {
+        decoder decode = [&](const std::string& text) -> decoded {
             said = wire::decode_whole_stream<lease_keep_alive_response>(text);
             if (said.messages.empty() && said.failure) {
-                return said.failure;
+                return *said.failure;
             }
             const bool ours = std::any_of(together.begin(), together.end(), [&](const auto& each) {
                 return find(said, each->id) != nullptr;
@@ -193,7 +193,7 @@ private:
             if (!ours) {
                 wire::fail_protocol("no renewal was answered");
             }
-            return std::nullopt;
+            return said.messages.front().header; // one member answers all of them
         };
         const when how = terms_of(together);
         const answer a = co_await carry(

@@ -5,6 +5,7 @@
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/attempts.hpp>
+#include <coetcd/detail/logic/cluster_identity.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/endpoint_choice.hpp>
 #include <coetcd/detail/logic/jam.hpp>
@@ -23,6 +24,7 @@
 #include <coetcd/observer.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +49,7 @@ public:
         : env_(std::move(world))
         , options_(std::move(options))
         , choice_(endpoints, env_->random())
+        , identity_(endpoints)
         , login_(options_.login != nullptr)
         , login_changed_(*env_)
         , next_look_(after(env_->now(), first_look)) {}
@@ -100,7 +103,8 @@ public:
                 throw_aborted();
             }
             const bool movable = tries.repeatable() && !how.can_be_split;
-            const logic::attempt_end end = assess(r, what, decode, how.may_be_large, movable);
+            const logic::attempt_end end =
+                assess(where, r, what, decode, how.may_be_large, movable);
             report(what, where, tries.made(), now, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), choice_.size(), places);
@@ -197,6 +201,27 @@ public:
         rate(where, by, false);
     }
 
+    /// The cluster that this client belongs to; 0 before the first answer. From anywhere.
+    std::uint64_t cluster() const { return cluster_.load(std::memory_order_relaxed); }
+    /// An endpoint has answered for a cluster.
+    /// @returns Why the answer does not count; nothing if it does.
+    std::optional<std::string> rejects(const logic::endpoint& where, std::uint64_t cluster) {
+        using speaker = decltype(identity_)::speaker;
+        const std::uint64_t before = identity_.ours();
+        const speaker who = identity_.heard(where, cluster, env_->now());
+        if (identity_.ours() != before) {
+            cluster_.store(identity_.ours(), std::memory_order_relaxed);
+        }
+        if (who == speaker::ours) {
+            return std::nullopt;
+        }
+        if (who == speaker::successor) { // the members that were learned are those of the old one
+            choice_.learn({});
+            next_refresh_ = time_point::min();
+        }
+        return identity_.text(cluster, before);
+    }
+
 private:
     struct counted {
         explicit counted(std::size_t& c)
@@ -259,8 +284,12 @@ private:
         }
     }
 
-    static logic::attempt_end
-    assess(const reply& r, rpc what, const decoder& decode, bool may_be_large, bool movable) {
+    logic::attempt_end assess(const logic::endpoint& where,
+                              const reply& r,
+                              rpc what,
+                              const decoder& decode,
+                              bool may_be_large,
+                              bool movable) {
         if (const error_code ec = logic::transport_code(r.ec, r.status, may_be_large)) {
             // What our own code for it says is for a whole call, and not for one attempt.
             std::string text = ec == errc::timed_out ? "no answer in time"
@@ -274,7 +303,12 @@ private:
         std::optional<wire::status> bad;
         if (r.status == 200) {
             try {
-                bad = decode(r.body);
+                decoded made = decode(r.body);
+                bad = std::move(made.failure);
+                std::optional<std::string> no = bad ? std::nullopt : rejects(where, made.cluster);
+                if (no) {
+                    return {errc::wrong_cluster, *std::move(no), logic::judge_other_cluster()};
+                }
             } catch (const error& e) {
                 return {e.code(), e.what(), logic::judge_transport(e.code(), true)};
             }
@@ -284,15 +318,20 @@ private:
         if (!bad) {
             return {};
         }
+        if (const std::uint64_t other = identity_.strayed_to(where); other && !bad->foreign) {
+            look_around_if_due(env_->now(), true); // to be told whether it still is
+            return {errc::wrong_cluster,
+                    identity_.text(other, identity_.ours()) + ": " + bad->message,
+                    logic::judge_other_cluster()};
+        }
         return {logic::code_of(*bad),
                 bad->message,
                 logic::judge(*bad, what, movable),
                 logic::wants_token(*bad)};
     }
 
-    static std::optional<wire::status> is_range(const std::string& body) {
-        (void)wire::decode<range_response>(body);
-        return std::nullopt;
+    static decoded is_range(const std::string& body) {
+        return wire::decode<range_response>(body).header;
     }
 
     /// Whatever becomes of it, even if it never begins, is told.
@@ -348,8 +387,9 @@ private:
     static constexpr std::chrono::seconds look_interval{30};
     static constexpr std::chrono::seconds look_timeout{1}; // for each endpoint, at least
 
-    void look_around_if_due(time_point now) {
-        if (!looks_ && now >= next_look_ && (choice_.size() > 1 || options_.member_refresh)) {
+    void look_around_if_due(time_point now, bool at_once = false) {
+        const bool due = now >= next_look_ && (choice_.size() > 1 || options_.member_refresh);
+        if (!looks_ && (due || at_once)) {
             const auto interval = std::min<std::chrono::nanoseconds>(
                 look_interval, options_.member_refresh.value_or(look_interval));
             next_look_ = after(now, interval);
@@ -364,102 +404,14 @@ private:
 
     /// Measures how far away the endpoints are, and asks for the members of the cluster if that is
     /// wanted. Only while the router is in use: it is called by requests that succeed.
-    static asio::awaitable<void> look_around(std::weak_ptr<router> of, std::shared_ptr<env> world) {
-        struct looking {
-            explicit looking(std::weak_ptr<router> r)
-                : by(std::move(r)) {}
-            ~looking() {
-                if (const auto self = by.lock()) {
-                    self->looks_ = false;
-                }
-            }
-            std::weak_ptr<router> by;
-        };
-        const looking until_the_end(of); // one at a time
-        co_await refresh_if_due(of, world);
-        std::vector<logic::endpoint> all;
-        if (const auto self = of.lock()) {
-            all = self->choice_.all();
-        }
-        for (const logic::endpoint& where : all) {
-            // The first request may have to connect.
-            for (int i = 0; i != 2; ++i) {
-                range_options how;
-                how.count_only = true;
-                const range_request any(std::string(1, '\0'), how);
-                const time_point sent = world->now();
-                const reply r = co_await look_at(of, world, where, rpc::range, wire::encode(any));
-                const auto self = of.lock();
-                if (!self) {
-                    co_return;
-                }
-                // That it may not be read does not matter: the member was asked, and answered.
-                const logic::attempt_end end = assess(r, rpc::range, is_range, false, true);
-                if (end.code && end.meaning.blame) {
-                    self->failed(where, r.by);
-                    break;
-                }
-                if (r.crowded) {
-                    break; // nothing was learnt
-                }
-                if (i == 1) {
-                    self->choice_.measured(where, world->now() - sent);
-                }
-            }
-        }
-    }
-
+    static asio::awaitable<void> look_around(std::weak_ptr<router> of, std::shared_ptr<env> world);
     /// The endpoints that were named are asked first, one by one, and perhaps alone: no list has
     /// its way for longer than until the next one of theirs.
     static asio::awaitable<void> refresh_if_due(std::weak_ptr<router> of,
-                                                std::shared_ptr<env> world) {
-        std::vector<logic::endpoint> named;
-        if (const auto self = of.lock()) {
-            const time_point now = world->now();
-            if (!self->options_.member_refresh || now < self->next_refresh_) {
-                co_return;
-            }
-            self->next_refresh_ = after(now, *self->options_.member_refresh);
-            named = self->choice_.named();
-        }
-        std::optional<wire::member_list_response> list;
-        for (const logic::endpoint& where : named) {
-            list = co_await members_by(of, world, where);
-            if (list) {
-                break;
-            }
-        }
-        const auto self = of.lock();
-        if (self && !list && self->options_.lists_from_learned) {
-            const when how = self->within(self->options_.login_timeout);
-            outcome<wire::member_list_response> any =
-                co_await detail::call(self, wire::member_list_request(), how);
-            if (!any.ec) {
-                list = std::move(any.response);
-            }
-        }
-        if (!self || !list) {
-            co_return; // what was known before still serves
-        }
-        const std::vector<logic::endpoint> usable =
-            logic::usable_endpoints(list->members, self->options_.rules);
-        if (!usable.empty()) {
-            self->choice_.learn(usable);
-            self->env_->keep_only(self->choice_.all());
-        }
-    }
+                                                std::shared_ptr<env> world);
     /// Asks a member whose gateway gave a call up how it is.
     static asio::awaitable<void>
-    look_through(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where) {
-        const reply r =
-            co_await look_at(of, world, where, rpc::status, "{}", std::chrono::milliseconds(500));
-        if (const auto self = of.lock()) {
-            const auto any = [](const std::string&) { return std::optional<wire::status>(); };
-            const bool given_up =
-                assess(r, rpc::status, any, true, true).code == server_errc::deadline_exceeded;
-            self->jam_.heard(where, given_up, world->now());
-        }
-    }
+    look_through(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where);
     /// Asks one endpoint, once, unless the router has gone.
     /// @param timeout Empty: as long as an attempt may take.
     static asio::awaitable<reply> look_at(std::weak_ptr<router> of,
@@ -467,44 +419,17 @@ private:
                                           logic::endpoint where,
                                           rpc what,
                                           std::string body,
-                                          std::optional<std::chrono::nanoseconds> timeout = {}) {
-        std::optional<call_request> request;
-        if (const auto self = of.lock()) {
-            const when how = timeout ? self->within(*timeout) : self->within_attempt(look_timeout);
-            request.emplace(std::move(where), what, std::move(body), how.deadline);
-            request->token = self->login_.token();
-        }
-        reply r;
-        r.ec = asio::error::operation_aborted;
-        if (request) {
-            r = co_await world->call(std::move(*request));
-        }
-        co_return r;
-    }
+                                          std::optional<std::chrono::nanoseconds> timeout = {});
     /// Asks one endpoint for the members, once.
     /// @returns Nothing if that fails, for whatever reason.
     static asio::awaitable<std::optional<wire::member_list_response>>
-    members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where) {
-        const wire::member_list_request which;
-        const reply r = co_await look_at(std::move(of),
-                                         std::move(world),
-                                         std::move(where),
-                                         rpc::member_list,
-                                         wire::encode(which));
-        std::optional<wire::member_list_response> list;
-        if (!r.ec && r.status == 200) {
-            try {
-                list = wire::decode<wire::member_list_response>(r.body);
-            } catch (const error&) {
-                // Somebody else's.
-            }
-        }
-        co_return list;
-    }
+    members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where);
 
     const std::shared_ptr<env> env_;
     const router_options options_;
     logic::endpoint_choice<time_point> choice_;
+    logic::cluster_identity<time_point> identity_;
+    std::atomic<std::uint64_t> cluster_ = 0; // `identity_.ours()`
     logic::login_state<time_point> login_;
     logic::endpoint granter_; // of the token
     notifier login_changed_;
@@ -522,3 +447,5 @@ carry(std::shared_ptr<router> by, rpc what, when how, std::string body, decoder 
 }
 
 } // namespace coetcd::detail
+
+#include <coetcd/detail/service/router_looks.hpp>

@@ -50,6 +50,7 @@ class session_impl : public std::enable_shared_from_this<session_impl> {
 public:
     session_impl(std::shared_ptr<client_impl> c,
                  lease_id lease,
+                 std::uint64_t cluster,
                  logic::trusted_ttl ttl,
                  std::string label,
                  time_point sent,
@@ -59,6 +60,7 @@ public:
         , request_timeout(timeout)
         , watches(world, owner->hub)
         , lease_(lease)
+        , cluster_(cluster)
         , trusted_(ttl)
         , label_(std::move(label))
         , nonce_(world.random() >> 32)
@@ -102,11 +104,17 @@ public:
     /// Tells this object from others that have, or had, the same lease.
     std::uint64_t nonce() const { return nonce_; }
 
+    /// Whether the client belongs to another cluster by now than the one that has the lease.
+    bool is_replaced() const { return owner->cluster_router->cluster() != cluster_; }
+    /// Whether it has not ended, and is not about to be found to have.
+    bool is_certain() const {
+        return reason_ == session_end::none && !is_replaced() && world.now() < certain_until();
+    }
     /// Whether the lease is certain to exist now. A deadline that has passed ends the session here
-    /// and now, whichever handler comes to look first.
+    /// and now, whichever handler comes to look first; and so does another cluster.
     bool alive() {
-        if (reason_ == session_end::none && world.now() >= certain_until()) {
-            lose(session_end::deadline);
+        if (reason_ == session_end::none && !is_certain()) {
+            lose(is_replaced() ? session_end::cluster_replaced : session_end::deadline);
         }
         return reason_ == session_end::none;
     }
@@ -119,8 +127,13 @@ public:
     bool is_taken_away() const { return reason_ != session_end::none && !is_ended_by_us(); }
     /// What those are told who counted on it, now that it has ended. Begins with `who`.
     error loss(const std::string& who) const {
-        return {is_ended_by_us() ? errc::session_closed : errc::session_lost,
-                who + ": " + describe(reason_)};
+        std::string text = who + ": " + describe(reason_);
+        // Which is to be touched at home only.
+        const bool known = world.is_home() && !failed_renewal_.empty();
+        if (reason_ == session_end::deadline && known) {
+            text += "; the last attempt: " + failed_renewal_;
+        }
+        return {is_ended_by_us() ? errc::session_closed : errc::session_lost, text};
     }
     /// @throws error as `loss`.
     void require_alive(const std::string& who) {
@@ -242,6 +255,7 @@ private:
         last_sent_ = sent;
         certain_until_ = after(sent, logic::certain(ttl));
         suspect_ = false;
+        failed_renewal_.clear();
     }
 
     /// One attempt.
@@ -263,6 +277,7 @@ private:
     enum class revocation { none, under_way, done, failed };
 
     const lease_id lease_;
+    const std::uint64_t cluster_; // that has it
     const logic::trusted_ttl trusted_;
     const std::string label_;
     const std::uint64_t nonce_;
@@ -273,7 +288,8 @@ private:
     time_point well_since_ = time_point::min();
     std::atomic<session_end> reason_ = session_end::none;
     revocation revocation_ = revocation::none;
-    answer trouble_; // with that
+    answer trouble_;             // with that
+    std::string failed_renewal_; // why the last renewal failed, if it did
     notifier changed_;
     std::map<std::uint64_t, looked_after*> held_; // by number: in order of arrival
     std::uint64_t last_number_ = 0;
@@ -303,9 +319,12 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     if (a.ec && !gone) {
         self->suspect_ = true;
         self->well_since_ = self->world.now();
+        self->failed_renewal_ = a.text;
         co_return false;
     }
-    if (!gone && is_there(a.response)) {
+    if (self->is_replaced()) {
+        self->lose(session_end::cluster_replaced);
+    } else if (!gone && is_there(a.response)) {
         self->renewed(sent, self->trusted_.renewed(a.response.ttl));
     } else {
         self->lose(session_end::expired);

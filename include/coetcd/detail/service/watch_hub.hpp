@@ -38,13 +38,19 @@ public:
     /// Starts a watch. `sink` must live until `remove`, or until it is told of the end.
     /// @param told The last revision that etcd is known to have had; 0 if none is. Not what comes
     ///   before the start revision, which may be in the future.
+    /// @param of The cluster that `told` and the start revision are of; 0 for the client's.
     /// @returns The watch's id.
-    std::int64_t add(wire::watch_create_request request, watch_sink& sink, std::int64_t told = 0) {
+    std::int64_t add(wire::watch_create_request request,
+                     watch_sink& sink,
+                     std::int64_t told = 0,
+                     std::uint64_t of = 0) {
         const std::int64_t id = ++last_id_; // never used twice: etcd may flush old events into it
         request.watch_id = id;
         // Even where nothing happens, so that it does not fall behind what is compacted.
         request.progress_notify = request.start_revision != 0;
-        watch& added = watches_.try_emplace(id, std::move(request), sink, told).first->second;
+        const std::uint64_t cluster = of != 0 ? of : router_->cluster();
+        watch& added =
+            watches_.try_emplace(id, std::move(request), sink, told, cluster).first->second;
         try {
             if (path_.alone()) {
                 start_alone(added);

@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/cluster_identity.hpp>
 #include <coetcd/detail/logic/login.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/watch_history.hpp>
@@ -54,13 +55,15 @@ protected:
     }
 
     struct watch {
-        watch(wire::watch_create_request r, watch_sink& s, std::int64_t told)
+        watch(wire::watch_create_request r, watch_sink& s, std::int64_t told, std::uint64_t of)
             : request(std::move(r))
             , sink(&s)
-            , history(request.start_revision, told) {}
+            , history(request.start_revision, told)
+            , cluster(of) {}
         wire::watch_create_request request;
         watch_sink* sink;
         logic::watch_history history;
+        std::uint64_t cluster;          // of that history; 0: not known yet
         std::shared_ptr<watch_link> on; // the last stream that it was created on
         bool runs_alone = false;
     };
@@ -240,6 +243,9 @@ protected:
 
     // A sink may add and remove watches when it is told something, so that telling it comes last.
     bool dispatch(watch_link& from, wire::watch_response& m) {
+        if (router_->rejects(from.where, m.header.cluster_id)) {
+            return false; // all watches go on elsewhere
+        }
         const auto refusal = wire::decode_cancel_reason(m.cancel_reason);
         if (m.canceled && refusal && refuses_token(from, *refusal)) {
             return false; // all watches go on with another token
@@ -261,6 +267,12 @@ protected:
                                   : refusal               ? logic::code_of(*refusal)
                                                           : errc::watch_canceled;
             end(found, ec, std::move(m.cancel_reason), m.compact_revision);
+        } else if (m.created && is_of_another(w, m.header)) {
+            from.cancel(m.watch_id);
+            end(found,
+                errc::revision_regressed,
+                "cluster " + logic::cluster_name(w.cluster) + " was replaced by cluster " +
+                    logic::cluster_name(m.header.cluster_id));
         } else if (m.created) {
             if (w.history.told() > m.header.revision) {
                 doubt(w);
@@ -284,6 +296,15 @@ protected:
             w.sink->on_progress(w.history.next() - 1);
         }
         return true;
+    }
+
+    /// Whether the history that a watch has told of is that of another cluster.
+    static bool is_of_another(watch& w, const response_header& now) {
+        const bool tells_history = w.request.start_revision != 0;
+        if (w.cluster == 0 || !tells_history) {
+            w.cluster = now.cluster_id;
+        }
+        return w.cluster != now.cluster_id;
     }
 
     /// The member where this watch was created has not got as far as it has told.

@@ -21,16 +21,19 @@ namespace coetcd::detail {
 class watcher_impl final : public watch_sink {
 public:
     /// @param told The last revision that etcd is known to have had; 0 if none is.
+    /// @param of The cluster that had it; 0 for the client's.
     watcher_impl(const std::shared_ptr<router>& r,
                  std::shared_ptr<watch_hub> hub,
                  wire::watch_create_request request,
                  std::int64_t told,
+                 std::uint64_t of,
                  const watch_options& options,
                  std::size_t max_answer)
         : world_(r->world())
         , hub_(std::move(hub))
         , request_(std::move(request))
         , told_(told)
+        , cluster_(of != 0 ? of : r->cluster())
         , buffer_(options.buffer)
         , most_held_(std::max(options.buffer, max_answer))
         , tells_progress_(options.progress_notify)
@@ -107,7 +110,7 @@ private:
     /// Has etcd send all from the first revision on that is not told yet.
     void go_on() {
         request_.start_revision = unread_.revision + 1;
-        id_ = hub_->add(request_, *this, told_);
+        id_ = hub_->add(request_, *this, told_, cluster_);
     }
     /// Has it send nothing for now. The hub is kept as it is: this is not the last that it sees of
     /// us.
@@ -164,6 +167,7 @@ private:
     const std::shared_ptr<watch_hub> hub_;
     wire::watch_create_request request_;
     std::int64_t told_; // of what, when the watch was last created
+    const std::uint64_t cluster_;
     const std::size_t buffer_;
     const std::size_t most_held_; // of one revision in pieces
     const bool tells_progress_;

@@ -108,6 +108,8 @@ public:
     std::int64_t revision = 1;
     std::int64_t compacted = 0;
     std::uint64_t term = 2;
+    /// Which cluster it is. Another one is told apart by it, and by nothing else.
+    std::uint64_t cluster = 14841639068965178418u;
     /// All changes there were, those that were compacted included.
     const std::vector<change>& history() const { return history_; }
 
@@ -138,6 +140,7 @@ public:
     void revoke(lease_id lease);
     void compact(std::int64_t before);
     bool no_space = false; ///< Puts and grants are refused; what only deletes is not.
+    bool corrupt = false;  ///< All that would change something is refused. Leases are renewed.
     /// Else a transaction without space may put in a transaction that it holds, as in 3.4.23.
     bool counts_inner_puts = true;
     /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9:
@@ -149,6 +152,10 @@ public:
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }
     bool locked_out = false; ///< The user's password is another one now.
+
+    /// Has the keys and the leases of another one, as if restored from its snapshot. What there was
+    /// before is gone.
+    void restore(const etcd& from);
 
     // The cluster.
 

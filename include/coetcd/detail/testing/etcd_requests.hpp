@@ -32,6 +32,7 @@ inline unsigned http_status(int code) {
         return 401;
     case 2:
     case 13:
+    case 15:
         return 500;
     default:
         return 400;
@@ -70,7 +71,7 @@ COETCD_DECL etcd::etcd(clock now, int members, dialect speaks)
 
 COETCD_DECL void etcd::header(json_writer& out, int of, std::int64_t at_revision) const {
     out.name("header").open();
-    out.word("cluster_id", "14841639068965178418");
+    out.word("cluster_id", std::to_string(cluster));
     out.word("member_id", member_ids[index(of) % std::size(member_ids)]);
     out.number("revision", at_revision);
     out.number("raft_term", static_cast<std::int64_t>(term));
@@ -214,6 +215,12 @@ COETCD_DECL void etcd::serve(int of, rpc what, value in, json_writer& out) {
     const std::size_t empty = rest.text().size();
     edit e{revision + 1, {}};
     std::int64_t shown = 0;
+    const bool changes = what == rpc::put || what == rpc::delete_range || what == rpc::compact ||
+                         what == rpc::lease_grant || what == rpc::lease_revoke ||
+                         (what == rpc::txn && !only_reads(in));
+    if (corrupt && changes) {
+        throw refusal{15, "etcdserver: corrupt cluster"};
+    }
     switch (what) {
     case rpc::range:
         if (in["key"].text().empty()) {

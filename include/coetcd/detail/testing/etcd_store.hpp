@@ -138,6 +138,19 @@ COETCD_DECL void etcd::compact(std::int64_t before) {
     compacted = std::max(compacted, before);
 }
 
+COETCD_DECL void etcd::restore(const etcd& from) {
+    for (int m = 0; m != members(); ++m) {
+        end_streams(m, false);
+    }
+    keys = from.keys;
+    revision = from.revision;
+    compacted = from.compacted;
+    history_ = from.history_;
+    leases_ = from.leases_;
+    last_lease_ = from.last_lease_;
+    elect(0); // from when on all leases have their whole time
+}
+
 COETCD_DECL void etcd::require_user(std::string name, std::string password) {
     auth_ = true;
     user_ = std::move(name);

@@ -28,6 +28,7 @@ public:
     void drop();
     /// Its own number of it; 0: none.
     std::uint64_t server = 0;
+    etcd* with = nullptr; ///< Who has it, then.
     /// Whether it wants to hear what comes.
     bool accepted = false;
     const int member;

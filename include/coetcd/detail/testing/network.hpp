@@ -345,7 +345,8 @@ COETCD_DECL void world::accept(const std::shared_ptr<link>& from, const call_req
         });
         return;
     }
-    if (store.is_cut(from->member) || store.leader() < 0) {
+    etcd& here = store_of(what);
+    if (here.is_cut(from->member) || here.leader() < 0) {
         after(latency(), [from] {
             reply no;
             no.status = 503;
@@ -366,18 +367,19 @@ COETCD_DECL void world::accept(const std::shared_ptr<link>& from, const call_req
             self->drop();
         }
     };
-    from->server = store.open(from->member, std::move(to), what.token);
+    from->server = here.open(from->member, std::move(to), what.token);
+    from->with = &here;
     from->accepted = true;
     world::hear(*from, what.body);
 }
 
 COETCD_DECL void world::hear(link& from, const std::string& messages) {
-    store.listen(from.server, messages);
+    from.with->listen(from.server, messages);
     look_at_watches();
 }
 
 COETCD_DECL void world::closed(link& from) {
-    store.close(from.server);
+    from.with->close(from.server);
 }
 
 COETCD_DECL void world::send(nanoseconds wait,

@@ -168,9 +168,11 @@ protected:
     virtual line_fate judge_line(const process& to, bool once);
     /// What something in between answers to a stream, if it does.
     virtual std::optional<etcd::answer> answered_between(int /*member*/) { return {}; }
+    /// The cluster that the endpoint of a request leads to.
+    virtual etcd& store_of(const call_request&) { return store; }
     /// A request has arrived.
     virtual etcd::answer serve(int member, const call_request& what, etcd::answer so_far) {
-        return store.call(member, what.what, what.body, what.token, std::move(so_far));
+        return store_of(what).call(member, what.what, what.body, what.token, std::move(so_far));
     }
     /// Its answer has.
     virtual reply receive(const call_request& what, const etcd::answer& a);

@@ -227,12 +227,16 @@ inline void read(const json_value& body, member_status& response) {
     }
 }
 
-/// Reads an answer. etcd never leaves its header out: one without is somebody else's.
+/// Reads an answer. etcd never leaves its header out, nor its cluster: one without is somebody
+/// else's, or its fields were renamed on the way, and none of them can be relied upon.
 template<class Response>
 Response read_answer(const json_value& body) {
     require_object(body, "header");
     Response response;
     read(body, response);
+    if (response.header.cluster_id == 0) {
+        fail_protocol("the header has no 'cluster_id'");
+    }
     return response;
 }
 

@@ -54,6 +54,12 @@ attempt_end garbled() {
 attempt_end unknown_call() {
     return failed(server_errc::unimplemented, effect::none);
 }
+attempt_end corrupt() {
+    return failed(server_errc::data_loss, effect::none);
+}
+attempt_end of_another_cluster() {
+    return failed(errc::wrong_cluster, effect::settled);
+}
 attempt_end untrusted() {
     return failed(errc::tls_failed, effect::none);
 }
@@ -155,6 +161,11 @@ TEST_CASE("what happens to each request, whatever it does", "[logic][attempts]")
          {step::again, step::elsewhere, step::elsewhere, step::succeed},
          {},
          effect::none},
+        {"its alarm stops all changes",
+         {corrupt(), corrupt(), corrupt(), corrupt()},
+         {step::again, step::again, step::pause, step::give_up},
+         server_errc::data_loss,
+         effect::none},
         {"some members do not",
          {unknown_call(), unknown_call(), success()},
          {step::again, step::again, step::succeed},
@@ -194,6 +205,11 @@ TEST_CASE("what may be repeated is, and the first success counts", "[logic][atte
          server_errc::permission_denied,
          effect::unresolved},
         {"it is full", {full()}, {step::give_up}, server_errc::resource_exhausted, effect::settled},
+        {"another cluster has done it, and then ours does",
+         {of_another_cluster(), of_another_cluster(), of_another_cluster(), success()},
+         {step::again, step::pause, step::again, step::succeed},
+         {},
+         effect::settled},
         {"the answer cannot be read",
          {garbled(), garbled(), garbled(), garbled(), success()},
          {step::again, step::pause, step::again, step::pause, step::succeed},

@@ -26,6 +26,7 @@ TEST_CASE("what becomes of a transaction when its request has ended", "[logic][l
     const error_code denied = server_errc::permission_denied;
     const error_code no_lease = server_errc::not_found;
     const error_code lost = errc::outcome_unknown;
+    const error_code corrupt = server_errc::data_loss;
     const error_code strange = errc::protocol_error;
     struct {
         const char* what;
@@ -74,6 +75,7 @@ TEST_CASE("what becomes of a transaction when its request has ended", "[logic][l
          next::over,
          false},
         {"etcd refuses one of them", {form::flat, shared}, denied, unknown, next::fewer, false},
+        {"it refuses all that there is", {form::flat, shared}, corrupt, unknown, next::over, false},
         {"a lease of one of them is gone, now",
          {form::nested, shared},
          no_lease,

@@ -926,7 +926,8 @@ TEST_CASE("one bad address of a name is of no account", "[net][default_env]") {
                     server = co_await w.accept();
                 }
                 (void)co_await server->read_until("\r\n\r\n{");
-                co_await server->answer(R"({"header":{"revision":"7"}})");
+                co_await server->answer(
+                    R"({"header":{"cluster_id":"14841639068965178418","revision":"7"}})");
                 co_await got.done();
                 CHECK_FALSE(got.take().ec);
             }

@@ -258,8 +258,9 @@ TEST_CASE("a watch that etcd ends begins anew", "[feed]") {
     f.put("a");
     CHECK(f.told() == "a");
     auto next = f.next();
-    stream->push(R"({"result":{"header":{},"watch_id":"1","canceled":true,"cancel_reason":)"
-                 R"("etcdserver: mvcc: required revision has been compacted"}})");
+    stream->push(
+        R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":"1","canceled":true,"cancel_reason":)"
+        R"("etcdserver: mvcc: required revision has been compacted"}})");
     f.put("b"); // in between
     f.env->pass(1500ms);
     CHECK(next.get() == "b");

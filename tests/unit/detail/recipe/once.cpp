@@ -522,11 +522,11 @@ TEST_CASE("a write that was made, and then refused, is in doubt if the lease too
 
 TEST_CASE("an answer that is not one to the request is not etcd's", "[once]") {
     const std::vector<std::string> bodies = {
-        R"({"header":{"revision":"50"},"succeeded":true})",
-        R"({"header":{},"succeeded":true,"responses":[{"response_put":{}},{"response_put":{}}]})",
-        R"({"header":{"revision":"50"},"succeeded":true,"responses":[{"response_range":{}},{"response_put":{}}]})",
-        R"({"header":{"revision":"50"}})",
-        R"({"header":{"revision":"50"},"responses":[{"response_put":{}}]})",
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"50"},"succeeded":true})",
+        R"({"header":{"cluster_id":"14841639068965178418"},"succeeded":true,"responses":[{"response_put":{}},{"response_put":{}}]})",
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"50"},"succeeded":true,"responses":[{"response_range":{}},{"response_put":{}}]})",
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"50"}})",
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"50"},"responses":[{"response_put":{}}]})",
         "<html>",
         "{}",
     };

@@ -23,8 +23,9 @@ namespace {
 
 /// A router whose requests are all answered in the same way.
 struct call_fixture {
-    explicit call_fixture(std::string body = R"({"header":{"revision":"7"}})",
-                          unsigned status = 200) {
+    explicit call_fixture(
+        std::string body = R"({"header":{"cluster_id":"14841639068965178418","revision":"7"}})",
+        unsigned status = 200) {
         env->on_call = [body, status](const call_request&, reply& r) {
             r.status = status;
             r.body = body;
@@ -66,7 +67,7 @@ struct call_fixture {
 
 TEST_CASE("a request is written, sent to its call, and its answer read", "[call]") {
     call_fixture f(
-        R"({"header":{"revision":"7"},"kvs":[{"key":"aw==","value":"dg=="}],"count":"1"})");
+        R"({"header":{"cluster_id":"14841639068965178418","revision":"7"},"kvs":[{"key":"aw==","value":"dg=="}],"count":"1"})");
     const auto began = f.env->now();
     const outcome<range_response> o = f.make(range_request("k"));
     o.check();
@@ -101,7 +102,8 @@ TEST_CASE("an answer that is no answer to the request is a failure", "[call]") {
 
 TEST_CASE("the answer to a renewal is a stream of one message", "[call]") {
     const wire::lease_keep_alive_request renewal{5};
-    call_fixture good(R"({"result":{"header":{"revision":"7"},"ID":"5","TTL":"60"}})");
+    call_fixture good(
+        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"7"},"ID":"5","TTL":"60"}})");
     const outcome<lease_keep_alive_response> o = good.make(renewal);
     CHECK_FALSE(o.ec);
     CHECK(o.response.id == 5);

@@ -81,7 +81,8 @@ public:
     }
     /// etcd ends a watch by itself.
     void end_watch(int id) {
-        stream_->push(R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
+        stream_->push(R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":")" +
+                      std::to_string(id) +
                       R"(","canceled":true,"cancel_reason":"etcdserver: permission denied"}})");
         pass();
     }

@@ -487,7 +487,8 @@ TEST_CASE("an answer that is none ends only those whose it is", "[service][lane]
     f.w.env->on_call = [serve](const call_request& request, reply& r) {
         serve(request, r);
         if (text(json::parse(request.body).at("success")).find('b') != std::string::npos) {
-            r.body = R"({"header":{"revision":"9"},"succeeded":true})";
+            r.body =
+                R"({"header":{"cluster_id":"14841639068965178418","revision":"9"},"succeeded":true})";
         }
     };
     const auto parts = put_all({"a", "b", "c"});

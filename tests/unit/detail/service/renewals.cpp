@@ -330,7 +330,8 @@ TEST_CASE("one that goes alone wants its own answer, and goes elsewhere for it",
     f.env->on_call = [serve = f.env->on_call, others = 2](const call_request& q, reply& r) mutable {
         serve(q, r);
         if (others-- > 0) {
-            r.body = R"({"result":{"header":{},"ID":"77","TTL":"9"}})";
+            r.body =
+                R"({"result":{"header":{"cluster_id":"14841639068965178418"},"ID":"77","TTL":"9"}})";
         }
     };
     auto alone = f.start(1, 2s, true);
@@ -378,7 +379,8 @@ TEST_CASE("who is not answered has failed, and the others have not", "[renewals]
         {"there are answers for others",
          [](std::string& body) {
              const auto lines = lines_of(body);
-             const std::string other = R"({"result":{"header":{},"ID":"77","TTL":"9"}})";
+             const std::string other =
+                 R"({"result":{"header":{"cluster_id":"14841639068965178418"},"ID":"77","TTL":"9"}})";
              body = lines.size() < 4 ? body : other + "\n" + lines[1] + other + "\n" + lines[0];
          },
          errc::unavailable,
@@ -421,14 +423,14 @@ TEST_CASE("a request that fails is the failure of all that share it", "[renewals
          403,
          server_errc::permission_denied},
         {"garbled in the middle",
-         R"({"result":{"header":{},"ID":"2","TTL":"9"}})"
+         R"({"result":{"header":{"cluster_id":"14841639068965178418"},"ID":"2","TTL":"9"}})"
          "\n{]\n",
          200,
          errc::timed_out},
         {"empty", "", 200, errc::timed_out},
         {"a page of something else", "<html>403 Forbidden</html>", 403, errc::timed_out},
         {"of other leases",
-         R"({"result":{"header":{},"ID":"77","TTL":"9"}})",
+         R"({"result":{"header":{"cluster_id":"14841639068965178418"},"ID":"77","TTL":"9"}})",
          200,
          errc::timed_out},
     };
@@ -454,7 +456,8 @@ TEST_CASE("a request that fails is the failure of all that share it", "[renewals
         CHECK(f.asked(1) == std::vector<lease_id>{2, 3});
         // What went before does not count against those that follow.
         f.env->on_call = [](const call_request&, reply& r) {
-            r.body = R"({"result":{"header":{},"ID":"4","TTL":"9"}})";
+            r.body =
+                R"({"result":{"header":{"cluster_id":"14841639068965178418"},"ID":"4","TTL":"9"}})";
         };
         auto next = f.start(4);
         f.env->pass(10ms);

@@ -53,9 +53,11 @@ std::vector<logic::endpoint> cluster(std::size_t count) {
 }
 
 /// Takes "ok"; "{}" is an error of etcd; all else is garbled.
-std::optional<wire::status> decode(const std::string& body) {
+decoded decode(const std::string& body) {
     if (body == "ok") {
-        return std::nullopt;
+        response_header header;
+        header.cluster_id = 14841639068965178418u;
+        return header;
     }
     if (body == "{}") {
         return wire::status{server_errc::unavailable, "etcdserver: no leader"};
@@ -65,7 +67,7 @@ std::optional<wire::status> decode(const std::string& body) {
 
 /// What etcd answers: to look around, the router reads.
 std::string good(const call_request& q) {
-    return q.what == rpc::range ? R"({"header":{}})" : "ok";
+    return q.what == rpc::range ? R"({"header":{"cluster_id":"14841639068965178418"}})" : "ok";
 }
 
 /// A cluster and a router to it.
@@ -868,7 +870,8 @@ private:
                          R"(invalid user ID or password"})";
             } else {
                 token = "token." + std::to_string(++granted);
-                r.body = R"({"header":{},"token":")" + token + "\"}";
+                r.body =
+                    R"({"header":{"cluster_id":"14841639068965178418"},"token":")" + token + "\"}";
             }
         } else if (enabled && (q.token.empty() || q.token != token)) {
             r.status = 401;
@@ -946,7 +949,7 @@ TEST_CASE("sec.token.one_retry: etcd that refuses each token is not asked for ev
     f.env->on_call = [](const call_request& q, reply& r) {
         const bool login = q.what == rpc::authenticate;
         r.status = login ? 200 : 401;
-        r.body = login ? R"({"header":{},"token":"t"})"
+        r.body = login ? R"({"header":{"cluster_id":"14841639068965178418"},"token":"t"})"
                        : R"({"code":16,"message":"etcdserver: invalid auth token"})";
     };
     const auto before = f.env->now();

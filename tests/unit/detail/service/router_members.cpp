@@ -40,12 +40,13 @@ public:
         env->on_call = [this](const call_request& q, reply& r) {
             r.status = 200;
             if (q.what == rpc::authenticate) {
-                r.body = R"({"header":{},"token":"t"})";
+                r.body = R"({"header":{"cluster_id":"14841639068965178418"},"token":"t"})";
             } else if (q.what == rpc::member_list) {
                 askers.insert(q.to.port);
-                r.body = R"({"header":{},"members":[)" + list(q.to.port) + "]}";
+                r.body = R"({"header":{"cluster_id":"14841639068965178418"},"members":[)" +
+                         list(q.to.port) + "]}";
             } else {
-                r.body = R"({"header":{}})";
+                r.body = R"({"header":{"cluster_id":"14841639068965178418"}})";
             }
         };
         env->decide = [this](const call_request& q) {
@@ -60,7 +61,9 @@ public:
     int use(std::chrono::seconds time) {
         int failed = 0;
         for (auto i = 0s; i < time; i += 2s) {
-            decoder d = [](const std::string&) { return std::optional<wire::status>(); };
+            decoder d = [](const std::string& body) -> decoded {
+                return wire::decode<range_response>(body).header;
+            };
             const when how = when{env->now() + 5s}.as(impact::idempotent);
             support::background<answer> b(
                 context, detail::carry(router_, rpc::txn, how, "{}", std::move(d)));
@@ -184,10 +187,11 @@ TEST_CASE("sec.members: a client with a password takes lists from who was named,
 TEST_CASE("sec.token.granter: a member that hands out tokens of no use does not lock a client out",
           "[router][auth][security]") {
     const std::string grants[] = {
-        R"({"header":{},"token":"garbage"})",
-        R"({"header":{},"token":")" + std::string(4097, 'A') + "\"}",
-        R"({"header":{},"token":"no token"})",
-        R"({"header":{}})",
+        R"({"header":{"cluster_id":"14841639068965178418"},"token":"garbage"})",
+        R"({"header":{"cluster_id":"14841639068965178418"},"token":")" + std::string(4097, 'A') +
+            "\"}",
+        R"({"header":{"cluster_id":"14841639068965178418"},"token":"no token"})",
+        R"({"header":{"cluster_id":"14841639068965178418"}})",
     };
     for (const std::string& grant : grants) {
         CAPTURE(grant.size());
@@ -195,10 +199,11 @@ TEST_CASE("sec.token.granter: a member that hands out tokens of no use does not 
         o.login = [] { return wire::authenticate_request("root", secret(std::string("x"))); };
         router_members_fixture f(2, std::move(o));
         const int bad = f.cluster_router().pick().port; // where it begins
-        const std::string good = R"({"header":{},"token":")" + std::string(4096, 't') + "\"}";
+        const std::string good = R"({"header":{"cluster_id":"14841639068965178418"},"token":")" +
+                                 std::string(4096, 't') + "\"}";
         f.env->on_call = [&](const call_request& q, reply& r) {
             r.status = 200;
-            r.body = R"({"header":{}})";
+            r.body = R"({"header":{"cluster_id":"14841639068965178418"}})";
             if (q.what == rpc::authenticate) {
                 r.body = q.to.port == bad ? grant : good;
             } else if (q.token != std::string(4096, 't')) {

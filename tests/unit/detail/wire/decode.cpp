@@ -186,6 +186,17 @@ TEST_CASE("a range's answer is decoded", "[wire][decode]") {
     CHECK(two.kvs[1].lease == 0);
 }
 
+TEST_CASE("an answer names its cluster, in the name that etcd has for it", "[wire][decode]") {
+    CHECK(accepts<put_response>(R"({"header":{"cluster_id":"5"}})"));
+    CHECK_FALSE(accepts<put_response>(R"({"header":{}})"));
+    CHECK_FALSE(accepts<put_response>(R"({"header":{"clusterId":"5","revision":"7"}})"));
+    CHECK_FALSE(accepts<put_response>(R"({"header":{"cluster_id":"0","revision":"7"}})"));
+    CHECK_FALSE(accepts<lease_keep_alive_response>(
+        R"({"result":{"header":{"clusterId":"5","raftTerm":"2"},"ID":"7","TTL":"9"}})"));
+    CHECK_FALSE(accepts<watch_response>(
+        R"({"result":{"header":{"clusterId":"5"},"watchId":"1","created":true}})"));
+}
+
 TEST_CASE("numbers may be strings or numbers, and spaces do not matter", "[wire][decode]") {
     const auto response = decode<range_response>(
         R"({"header":{"cluster_id":13023500245440218411, "revision":6}, "kvs":[ {"key":"YQ", )"
@@ -315,12 +326,14 @@ TEST_CASE("watch messages are decoded", "[wire][decode]") {
     CHECK(refused.cancel_reason == "mvcc: watcher range is empty");
 
     CHECK(streamed<watch_response>(watch_progress).watch_id == -1);
-    CHECK(streamed<watch_response>(R"({"result":{"header":{},"fragment":true}})").fragment);
+    CHECK(streamed<watch_response>(R"({"result":{"header":{"cluster_id":"5"},"fragment":true}})")
+              .fragment);
 }
 
 TEST_CASE("sec.server_text: a watch's reason is fit for a log", "[wire][decode][security]") {
     const auto response = streamed<watch_response>(
-        R"({"result":{"header":{},"cancel_reason":"a\nb\u001b)" + std::string(300, 'x') + "\"}}");
+        R"({"result":{"header":{"cluster_id":"5"},"cancel_reason":"a\nb\u001b)" +
+        std::string(300, 'x') + "\"}}");
     CHECK(response.cancel_reason == "a b?" + std::string(252, 'x'));
 }
 
@@ -341,8 +354,8 @@ TEST_CASE("a stream's failure is a value, in each form", "[wire][decode]") {
 }
 
 TEST_CASE("a stream that has ended is decoded, up to the failure that ended it", "[wire][decode]") {
-    const std::string one = R"({"result":{"header":{},"ID":"1","TTL":"9"}})";
-    const std::string two = R"({"result":{"header":{},"ID":"2"}})";
+    const std::string one = R"({"result":{"header":{"cluster_id":"5"},"ID":"1","TTL":"9"}})";
+    const std::string two = R"({"result":{"header":{"cluster_id":"5"},"ID":"2"}})";
     const std::string failure = R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})";
     struct {
         std::string body;
@@ -376,23 +389,25 @@ TEST_CASE("a stream that has ended is decoded, up to the failure that ended it",
 }
 
 TEST_CASE("sec.header_injection: a login has a token", "[wire][decode]") {
-    CHECK(decode<authenticate_response>(R"({"header":{"revision":"3"},"token":"abc.12"})").token ==
-          "abc.12");
-    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{}})"));
-    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a\r\nX: 1"})"));
-    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":"a b"})"));
+    CHECK(decode<authenticate_response>(
+              R"({"header":{"cluster_id":"5","revision":"3"},"token":"abc.12"})")
+              .token == "abc.12");
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{"cluster_id":"5"}})"));
+    CHECK_FALSE(
+        accepts<authenticate_response>(R"({"header":{"cluster_id":"5"},"token":"a\r\nX: 1"})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{"cluster_id":"5"},"token":"a b"})"));
     const auto token = [](std::size_t size) {
-        return R"({"header":{},"token":")" + std::string(size, 't') + "\"}";
+        return R"({"header":{"cluster_id":"5"},"token":")" + std::string(size, 't') + "\"}";
     };
     CHECK(accepts<authenticate_response>(token(4096)));
     CHECK_FALSE(accepts<authenticate_response>(token(4097)));
-    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{},"token":7})"));
+    CHECK_FALSE(accepts<authenticate_response>(R"({"header":{"cluster_id":"5"},"token":7})"));
     CHECK_FALSE(accepts<authenticate_response>(R"({"token":"abc.12"})"));
 }
 
 TEST_CASE("members tell where they listen", "[wire][decode]") {
     const auto r = decode<member_list_response>(
-        R"({"header":{},"members":[{"ID":"1","name":"a","peerURLs":["http://p:1"],)"
+        R"({"header":{"cluster_id":"5"},"members":[{"ID":"1","name":"a","peerURLs":["http://p:1"],)"
         R"("clientURLs":["http://a:1","http://a:2"]},{"ID":"2","isLearner":true,)"
         R"("clientURLs":["http://b:1"]},{"ID":"3","peerURLs":["http://c:2"]}]})");
     REQUIRE(r.members.size() == 3);
@@ -400,14 +415,15 @@ TEST_CASE("members tell where they listen", "[wire][decode]") {
     CHECK_FALSE(r.members[0].is_learner);
     CHECK(r.members[1].is_learner);
     CHECK(r.members[2].client_urls.empty());
-    CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":{}})"));
-    CHECK_FALSE(accepts<member_list_response>(R"({"header":{},"members":[{"clientURLs":[1]}]})"));
+    CHECK_FALSE(accepts<member_list_response>(R"({"header":{"cluster_id":"5"},"members":{}})"));
+    CHECK_FALSE(accepts<member_list_response>(
+        R"({"header":{"cluster_id":"5"},"members":[{"clientURLs":[1]}]})"));
 }
 
 TEST_CASE("a member tells how it is", "[wire][decode]") {
     using coetcd::member_status;
     const auto r = decode<member_status>(
-        R"({"header":{"member_id":"7","raft_term":"3"},"version":"3.6.5","dbSize":"20480",)"
+        R"({"header":{"cluster_id":"5","member_id":"7","raft_term":"3"},"version":"3.6.5","dbSize":"20480",)"
         R"("leader":"7","raftIndex":"12","errors":["memberID:7 alarm:NOSPACE "]})");
     CHECK(r.version == "3.6.5");
     CHECK(r.db_size == 20480);
@@ -416,13 +432,16 @@ TEST_CASE("a member tells how it is", "[wire][decode]") {
     CHECK(r.raft_index == 12);
     CHECK_FALSE(r.is_learner);
     CHECK(r.errors == std::vector<std::string>{"memberID:7 alarm:NOSPACE "});
-    CHECK_FALSE(decode<member_status>(R"({"header":{}})").is_leader()); // nobody leads
-    CHECK_FALSE(decode<member_status>(R"({"header":{"member_id":"7"},"leader":"8"})").is_leader());
-    CHECK(decode<member_status>(R"({"header":{},"isLearner":true})").is_learner);
+    CHECK_FALSE(
+        decode<member_status>(R"({"header":{"cluster_id":"5"}})").is_leader()); // nobody leads
+    CHECK_FALSE(
+        decode<member_status>(R"({"header":{"cluster_id":"5","member_id":"7"},"leader":"8"})")
+            .is_leader());
+    CHECK(decode<member_status>(R"({"header":{"cluster_id":"5"},"isLearner":true})").is_learner);
     CHECK_FALSE(accepts<member_status>("{}"));
-    CHECK_FALSE(accepts<member_status>(R"({"header":{},"errors":[1]})"));
-    CHECK_FALSE(accepts<member_status>(R"({"header":{},"dbSize":"-1"})"));
-    CHECK_FALSE(accepts<member_status>(R"({"header":{},"version":3})"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{"cluster_id":"5"},"errors":[1]})"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{"cluster_id":"5"},"dbSize":"-1"})"));
+    CHECK_FALSE(accepts<member_status>(R"({"header":{"cluster_id":"5"},"version":3})"));
 }
 
 TEST_CASE("a stream's line that is neither result nor failure is a protocol error",
@@ -458,12 +477,12 @@ TEST_CASE("an answer without a header is not etcd's", "[wire][decode][security]"
         CHECK_FALSE(accepts<txn_response>(body));
         CHECK_FALSE(accepts<lease_revoke_response>(body));
     }
-    CHECK(accepts<put_response>(R"({"header":{}})"));
+    CHECK(accepts<put_response>(R"({"header":{"cluster_id":"5"}})"));
 }
 
 TEST_CASE("sec.integers: numbers that etcd never sends are protocol errors",
           "[wire][decode][security]") {
-    CHECK_FALSE(accepts<put_response>(R"({"header":{"revision":"-1"}})"));
+    CHECK_FALSE(accepts<put_response>(R"({"header":{"cluster_id":"5","revision":"-1"}})"));
     CHECK_FALSE(accepts<put_response>(R"({"header":{"cluster_id":"-1"}})"));
     CHECK_FALSE(accepts<put_response>(R"({"header":{"member_id":"18446744073709551616"}})"));
     CHECK_FALSE(accepts_fields<range_response>(R"("count":"-1")"));
@@ -563,15 +582,17 @@ TEST_CASE("garbage is a value or a protocol error", "[wire][decode][security]") 
 
 TEST_CASE("sec.json: of duplicate fields the last one counts, and unknown ones do not",
           "[wire][decode][security]") {
-    const auto twice =
-        decode<range_response>(R"({"header":{"revision":"1"},"count":"7","count":"8",)"
-                               R"("header":{"revision":"2"}})");
+    const auto twice = decode<range_response>(
+        R"({"header":{"cluster_id":"5","revision":"1"},"count":"7","count":"8",)"
+        R"("header":{"cluster_id":"5","revision":"2"}})");
     CHECK(twice.count == 8);
     CHECK(twice.header.revision == 2);
-    CHECK_FALSE(accepts<range_response>(R"({"header":{},"count":"7","count":"-1"})"));
-    CHECK(decode<range_response>(
-              R"({"header":{"x":[{}]},"count":"7","Count":"8","x":{"count":"9"},"":null})")
-              .count == 7);
+    CHECK_FALSE(
+        accepts<range_response>(R"({"header":{"cluster_id":"5"},"count":"7","count":"-1"})"));
+    CHECK(
+        decode<range_response>(
+            R"({"header":{"cluster_id":"5","x":[{}]},"count":"7","Count":"8","x":{"count":"9"},"":null})")
+            .count == 7);
 }
 
 TEST_CASE("sec.json_depth: an answer that nests too deep is a protocol error",
@@ -579,7 +600,7 @@ TEST_CASE("sec.json_depth: an answer that nests too deep is a protocol error",
     CHECK_FALSE(accepts<txn_response>(std::string(200'000, '[')));
     std::string bomb;
     for (int i = 0; i != 50'000; ++i) {
-        bomb += R"({"header":{},"responses":[{"response_txn":)";
+        bomb += R"({"header":{"cluster_id":"5"},"responses":[{"response_txn":)";
     }
     CHECK_FALSE(accepts<txn_response>(bomb));
 }
