@@ -93,7 +93,8 @@ outcome run(const plan& p) {
     }
     s.judge.tenure.delay = s.delay.value_or(std::chrono::milliseconds(0));
     // Their locks have no options.
-    s.impatient = random && !s.crowded && !s.delay && chance(chance::derive(p.seed, 25)).one_in(6);
+    s.impatient = random && !s.crowded && !s.delay &&
+                  chance(chance::derive(p.seed, 25)).one_in(clear ? 2U : 8U);
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;
