@@ -203,8 +203,9 @@ verdict look_back(stage& s) {
         const auto patience = alive ? 5s : 70s;
         note(ends(alive ? "the lock of others, while the session lives" : "the lock of others",
                   [&] { return try_lock(&theirs, patience); }));
-        if (alive) {
-            note(ends("again", [&] { return try_lock(&*s.mutex, 10s); }));
+        const verdict again = ends("again", [&] { return try_lock(&*s.mutex, 10s); });
+        if (alive && s.is_alive()) { // else it was told of the end meanwhile
+            note(again);
         }
         note(ends("close of others", [&] { return session->close(); }));
     }
