@@ -75,7 +75,7 @@ coetcd::error failure_of(support::background<T>& b) {
     throw std::logic_error("it has not failed");
 }
 
-bool has(const std::string& text, const std::string& part) {
+bool mentions(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -143,9 +143,9 @@ TEST_CASE("what another cluster has written is not written twice", "[other_clust
     const coetcd::error e = failure_of(writing);
     CHECK(e.code() == errc::wrong_cluster);
     CAPTURE(e.what());
-    CHECK(has(e.what(), "http://" + bad + ":2379"));
-    CHECK(has(e.what(), "cluster 1267"));
-    CHECK(has(e.what(), "cdf818194e3a8c32"));
+    CHECK(mentions(e.what(), "http://" + bad + ":2379"));
+    CHECK(mentions(e.what(), "cluster 1267"));
+    CHECK(mentions(e.what(), "cdf818194e3a8c32"));
     CHECK(c.other.keys.contains("x"));
     CHECK_FALSE(w.etcd->keys.contains("x"));
     w.await(client.put("x", "2")); // the endpoint is not the preferred one any more
@@ -200,7 +200,7 @@ TEST_CASE("a cluster that was replaced is taken for the new one", "[other_cluste
         const coetcd::error e = failure_of(next);
         CHECK(e.code() == errc::revision_regressed);
         CAPTURE(e.what());
-        CHECK(has(e.what(), "cluster cdf818194e3a8c32 was replaced by cluster 1267"));
+        CHECK(mentions(e.what(), "cluster cdf818194e3a8c32 was replaced by cluster 1267"));
         w.env->pass(12s); // the lease, should it be there, is renewed by nobody
 
         const coetcd::session second = w.await(coetcd::session::open(client, {10s}));
@@ -267,7 +267,7 @@ TEST_CASE("it is not replaced as long as one endpoint has not said so", "[other_
     const coetcd::error e = failure_of(reading);
     CHECK(e.code() == errc::wrong_cluster);
     CAPTURE(e.what());
-    CHECK(has(e.what(), "the deadline passed; last: it leads to cluster 1267"));
+    CHECK(mentions(e.what(), "the deadline passed; last: it leads to cluster 1267"));
     w.env->pass(8s);
     CHECK(session.reason() == session_end::deadline);
     c.come_back();
@@ -328,7 +328,7 @@ TEST_CASE("an answer that names no cluster is not etcd's", "[other_cluster]") {
     const coetcd::error e = failure_of(reading);
     CHECK(e.code() == errc::protocol_error);
     CAPTURE(e.what());
-    CHECK(has(e.what(), "the header has no 'cluster_id'"));
-    CHECK(has(e.what(), "http://a:2379"));
+    CHECK(mentions(e.what(), "the header has no 'cluster_id'"));
+    CHECK(mentions(e.what(), "http://a:2379"));
     CHECK_FALSE(opening.succeeded());
 }
