@@ -134,7 +134,7 @@ private:
                                                          gathered_.size(),
                                                          env_.now() - gathered_.front()->since)) {
             // Whatever becomes of it, even if it never begins, is told to all of them.
-            auto flight = std::make_unique<landing>(*this);
+            auto flight = std::make_unique<landing>(shared_from_this());
             group& together = flight->together;
             const std::size_t some = std::min(gathered_.size(), logic::most_renewals_together);
             together.reserve(some);
@@ -143,17 +143,17 @@ private:
                 together.push_back(std::move(gathered_.front()));
                 gathered_.pop_front();
             }
-            spawn(env_, send(shared_from_this(), std::move(flight)));
+            spawn(env_, send(std::move(flight)));
         }
     }
 
     struct landing {
-        explicit landing(renewals& r)
-            : of(r) {
-            ++of.under_way_;
+        explicit landing(std::shared_ptr<renewals> r)
+            : of(std::move(r)) {
+            ++of->under_way_;
         }
         ~landing() {
-            --of.under_way_;
+            --of->under_way_;
             for (const auto& each : together) {
                 if (!each->ended) { // there was no memory for it
                     result& own = each->ended.emplace();
@@ -167,12 +167,12 @@ private:
         landing(const landing&) = delete;
         landing& operator=(const landing&) = delete;
 
-        renewals& of;
+        const std::shared_ptr<renewals> of;
         group together;
     };
 
-    static asio::awaitable<void> send(std::shared_ptr<renewals> self,
-                                      std::unique_ptr<landing> flight) {
+    static asio::awaitable<void> send(std::unique_ptr<landing> flight) {
+        const std::shared_ptr<renewals> self = flight->of;
         group together = flight->together;
         co_await make_request(self, std::move(together));
         flight.reset();

@@ -169,9 +169,9 @@ public:
                 co_return result;
             }
             if (next == step::log_in) {
-                auto until_told = std::make_unique<logging_in>(*this);
+                auto until_told = std::make_unique<logging_in>(shared_from_this());
                 login_.begin();
-                spawn(*env_, log_in(shared_from_this(), std::move(until_told)));
+                spawn(*env_, log_in(std::move(until_told)));
                 continue; // it may be over already
             }
             if (how.tried && login_.failure()) {
@@ -336,20 +336,20 @@ private:
 
     /// Whatever becomes of it, even if it never begins, is told.
     struct logging_in {
-        explicit logging_in(router& r)
-            : of(r) {
+        explicit logging_in(std::shared_ptr<router> r)
+            : of(std::move(r)) {
             // Unless it gets further; short: it takes no memory.
             granted.ec = errc::timed_out;
             granted.text = "it has failed";
         }
-        ~logging_in() { of.has_logged_in(granted); }
+        ~logging_in() { of->has_logged_in(granted); }
         logging_in(const logging_in&) = delete;
         logging_in& operator=(const logging_in&) = delete;
-        router& of;
+        const std::shared_ptr<router> of;
         outcome<wire::authenticate_response> granted;
     };
-    static asio::awaitable<void> log_in(std::shared_ptr<router> self,
-                                        std::unique_ptr<logging_in> until_told) {
+    static asio::awaitable<void> log_in(std::unique_ptr<logging_in> until_told) {
+        const std::shared_ptr<router> self = until_told->of;
         outcome<wire::authenticate_response>& granted = until_told->granted;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
             when how = self->within(self->options_.login_timeout);
