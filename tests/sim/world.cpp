@@ -89,18 +89,6 @@ bool world::pauses(process& which) {
     return hit;
 }
 
-etcd::answer world::serve(int member, const call_request& what, etcd::answer so_far) {
-    using base = coetcd::detail::testing::world;
-    etcd::answer a = base::serve(member, what, std::move(so_far));
-    const bool strayed = &store_of(what) == &other_;
-    went_astray_ = strayed || replaced_at_.has_value();
-    if (strayed && !a.wait && a.status != 200) {
-        // Errors name no cluster: what a single one can do is no matter of this fault.
-        a = store.failure(what.what, 14, "etcdserver: request timed out");
-    }
-    return a;
-}
-
 coetcd::detail::reply world::receive(const call_request& what, const etcd::answer& a) {
     if (const auto newcomer = newcomers_.extract(&what);
         newcomer && a.body.find("cluster_id") != a.body.npos) {
@@ -246,20 +234,27 @@ world::refusal world::draw_refusal(chance& c) {
     return no;
 }
 
-/// Most answers say what is; some that a lease lasts for longer.
 etcd::answer world::serve(int member, const call_request& what, etcd::answer so_far) {
     etcd::answer a = coetcd::detail::testing::world::serve(member, what, std::move(so_far));
-    constexpr std::string_view field = "\"TTL\":\"";
-    const auto at = a.body.rfind(field);
-    if (what.what == overstates_ && !a.wait && at != a.body.npos &&
-        strikes(fault::ttl_overstated)) {
-        const auto begin = at + field.size();
-        const auto end = a.body.find('"', begin);
-        const std::int64_t ttl = std::stoll(a.body.substr(begin, end - begin));
-        const std::int64_t said[] = {ttl + 1, 2 * ttl, 3600, 9'000'000'000};
-        a.body.replace(begin, end - begin, std::to_string(said[luck.below(std::size(said))]));
+    went_astray_ = &store_of(what) == &other_ || replaced_at_.has_value();
+    if (what.what == overstates_) {
+        overstate_ttl(a);
     }
     return a;
+}
+
+/// Most answers say what is; some that a lease lasts for longer.
+void world::overstate_ttl(etcd::answer& a) {
+    constexpr std::string_view field = "\"TTL\":\"";
+    const auto at = a.body.rfind(field);
+    if (a.wait || at == a.body.npos || !strikes(fault::ttl_overstated)) {
+        return;
+    }
+    const auto begin = at + field.size();
+    const auto end = a.body.find('"', begin);
+    const std::int64_t ttl = std::stoll(a.body.substr(begin, end - begin));
+    const std::int64_t said[] = {ttl + 1, 2 * ttl, 3600, 9'000'000'000};
+    a.body.replace(begin, end - begin, std::to_string(said[luck.below(std::size(said))]));
 }
 
 void world::delete_by_hand() {

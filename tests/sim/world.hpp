@@ -142,6 +142,7 @@ private:
     bool is_hidden(int member) const {
         return hiding_[static_cast<std::size_t>(member)] != nullptr;
     }
+    void overstate_ttl(etcd::answer& a);
     void delete_by_hand();
     void stray(int member);
     void come_back();
