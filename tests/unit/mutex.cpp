@@ -1829,9 +1829,10 @@ TEST_CASE("sec.spin: ends that are none do not keep a waiter asking", "[mutex][s
         std::string key;
         coetcd::detail::wire::append_base64(key, all.a.key());
         for (const int id : {1, 2, 3, 4}) {
-            stream->push(R"({"result":{"header":{},"watch_id":")" + std::to_string(id) +
-                         R"(","events":[{"type":"DELETE","kv":{"key":")" + key +
-                         R"(","mod_revision":")" + std::to_string(revision) + R"("}}]}})");
+            stream->push(
+                R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":")" +
+                std::to_string(id) + R"(","events":[{"type":"DELETE","kv":{"key":")" + key +
+                R"(","mod_revision":")" + std::to_string(revision) + R"("}}]}})");
         }
     };
     const auto asked_in = [&](std::chrono::nanoseconds time) {

@@ -75,7 +75,7 @@ public:
         std::string name;
         wire::append_base64(name, key);
         stream_->push(
-            R"({"result":{"header":{},"watch_id":"1","events":[{"type":"DELETE","kv":{"key":")" +
+            R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":"1","events":[{"type":"DELETE","kv":{"key":")" +
             name + R"(","mod_revision":")" + std::to_string(revision) + R"("}}]}})");
         pass();
     }

@@ -160,6 +160,7 @@ public:
     /// A client, before it shakes hands.
     awaitable<std::shared_ptr<peer>> meet() {
         tcp::socket socket = co_await acceptor_.async_accept(asio::use_awaitable);
+        socket.set_option(tcp::no_delay(true)); // as etcd's, so that what is sent is there
         co_return std::make_shared<peer>(std::move(socket), context);
     }
     /// A client that shook hands.
