@@ -229,7 +229,8 @@ world::refusal world::draw_refusal(chance& c) {
         no.what = which < 5 ? rpc::lease_keep_alive : rpc::txn;
         no.code = drawn.code;
         no.text = drawn.text;
-        no.applied = which >= 6;
+        // Whoever has too many requests says so before it proposes one.
+        no.applied = which >= 6 && !no.text.ends_with("too many requests");
     }
     return no;
 }
