@@ -389,7 +389,9 @@ asio::awaitable<void> actor::watch() {
                 !was_misled(e.code())) {
                 s_.w.fail(std::string("a watch ended: ") + e.what());
             } else if (!seen || was_locked_out(e.code())) {
-                judge(std::current_exception());
+                if (!was_misled(e.code())) { // as it may be before it has begun, too
+                    judge(std::current_exception());
+                }
                 again = true;
             }
         }

@@ -237,7 +237,13 @@ world::refusal world::draw_refusal(chance& c) {
 
 etcd::answer world::serve(int member, const call_request& what, etcd::answer so_far) {
     etcd::answer a = coetcd::detail::testing::world::serve(member, what, std::move(so_far));
-    went_astray_ = &store_of(what) == &other_ || replaced_at_.has_value();
+    const bool strayed = &store_of(what) == &other_;
+    went_astray_ = strayed || replaced_at_.has_value();
+    if (strayed && what.what == rpc::lease_revoke && a.status != 200) {
+        // Errors name no cluster, and no renewal is asked whether a lease that is given up has gone
+        // before. It ends by itself.
+        a = store.failure(what.what, 14, "etcdserver: request timed out");
+    }
     if (what.what == overstates_) {
         overstate_ttl(a);
     }
