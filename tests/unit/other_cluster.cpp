@@ -311,6 +311,25 @@ TEST_CASE("a cluster that refuses all that it is asked for is asked which one it
     CHECK_FALSE(revoking.get());
 }
 
+TEST_CASE("a cluster that wants a new token before it says who it is gets one",
+          "[other_cluster][auth]") {
+    two_clusters c;
+    world& w = c.w;
+    w.etcd->require_user("root", "secret");
+    coetcd::client_options options;
+    options.credentials.emplace("root", std::string("secret"));
+    options.insecure_plain_text_credentials = true;
+    const coetcd::client client = w.client(coetcd::endpoints("http://a:2379"), options);
+    w.await(client.put("x", "1"));
+    c.stray("a");
+    auto first = w.start(client.get("x"));
+    w.env->pass(100ms); // it is known to have strayed, and not yet to have taken its place
+    c.other.require_user("root", "secret");
+    c.other.expire_tokens();
+    w.env->pass(20s);
+    CHECK_FALSE(w.await(client.get("x")));
+}
+
 TEST_CASE("an answer that names no cluster is not etcd's", "[other_cluster]") {
     // A proxy that writes the fields of JSON in another way: none of them can be read.
     world w;

@@ -322,7 +322,8 @@ private:
             look_around_if_due(env_->now(), true); // to be told whether it still is
             return {errc::wrong_cluster,
                     identity_.text(other, identity_.ours()) + ": " + bad->message,
-                    logic::judge_other_cluster()};
+                    logic::judge_other_cluster(),
+                    logic::wants_token(*bad)}; // without one it would never say whose it is
         }
         return {logic::code_of(*bad),
                 bad->message,
