@@ -239,9 +239,9 @@ etcd::answer world::serve(int member, const call_request& what, etcd::answer so_
     etcd::answer a = coetcd::detail::testing::world::serve(member, what, std::move(so_far));
     const bool strayed = &store_of(what) == &other_;
     went_astray_ = strayed || replaced_at_.has_value();
-    if (strayed && what.what == rpc::lease_revoke && a.status != 200) {
-        // Errors name no cluster, and no renewal is asked whether a lease that is given up has gone
-        // before. It ends by itself.
+    if (strayed && !a.wait && a.status != 200) {
+        // Errors name no cluster. What a single one can do, to an unlock or a revocation, before it
+        // is known that this endpoint has strayed, is no matter of this fault.
         a = store.failure(what.what, 14, "etcdserver: request timed out");
     }
     if (what.what == overstates_) {
