@@ -175,6 +175,11 @@ private:
     }
     step end_late() {
         late_ = true;
+        if (refusal_.code) { // which tells more; those that are left were not asked in time
+            code_ = refusal_.code;
+            text_ = refusal_.text;
+            return end(may_be_applied());
+        }
         const bool late = code_ == errc::timed_out || code_ == server_errc::deadline_exceeded;
         // An endpoint that does not answer says less than one that does.
         if (!stranger_.empty()) {

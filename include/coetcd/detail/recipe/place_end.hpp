@@ -276,6 +276,9 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& 
             self->all_over();
             co_return;
         }
+        if (s.gives_lease_up()) {
+            co_return; // it has ended otherwise meanwhile
+        }
         next = logic::remedy::later;
     }
     l.trouble = ec;
