@@ -116,7 +116,7 @@ private:
             takes = luck_.skewed(100ms, 3s);
         }
         lookup_ends_ = world_.now() + takes;
-        world_.at(lookup_ends_, [this, tell, fails, found = published_] {
+        world_.at(lookup_ends_, [tell, fails, found = published_] {
             if (fails) {
                 tell(asio::error::host_not_found_try_again, {});
             } else {
