@@ -11,6 +11,7 @@
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/net/resolver.hpp>
 #include <coetcd/detail/net/system.hpp>
+#include <coetcd/error.hpp>
 #include <coetcd/observer.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -190,7 +191,9 @@ private:
         race(env& world, std::size_t count, time_point deadline)
             : clock(&world)
             , order(count, world.now(), deadline)
-            , changed(world) {}
+            , changed(world) {
+            best.ec = errc::timed_out; // should there be no time for an attempt
+        }
 
         void ended(const asio::ip::address& by, connect_result how) {
             if (!clock || best.connected) {
