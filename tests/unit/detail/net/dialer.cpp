@@ -157,6 +157,16 @@ TEST_CASE("the time to connect is for all addresses together", "[net][dialer]") 
     CHECK(d.how->under_way() == 0);
 }
 
+TEST_CASE("a lookup that takes all the time leaves none to connect", "[net][dialer]") {
+    for (const auto takes : {1s, 2s}) {
+        dialing d;
+        d.lookup_takes = takes;
+        CHECK(d.connect() == make_error_code(errc::timed_out).message());
+        CHECK(d.took() == 1s);
+        CHECK(d.attempts().empty());
+    }
+}
+
 TEST_CASE("the failure that tells most is told", "[net][dialer]") {
     dialing d({"10.0.0.1", "10.0.0.2"});
     d.fates["10.0.0.1"].ec = errc::tls_failed;
