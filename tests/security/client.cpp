@@ -215,7 +215,7 @@ const std::string good = with_length(
     R"("result":{"header":{"cluster_id":"14841639068965178418","revision":"5"},"ID":"77","TTL":"1","created":true}})");
 /// A login that succeeds. Not of the heap.
 constexpr char logged_in[] =
-    "HTTP/1.1 200 OK\r\nContent-Length: 51\r\n\r\n"
+    "HTTP/1.1 200 OK\r\nContent-Length: 86\r\n\r\n"
     R"({"header":{"cluster_id":"14841639068965178418"},"token":"canary-token-0123456789.17" })";
 const std::string no_token =
     with_length("401 Unauthorized", R"({"error":"etcdserver: invalid auth token","code":16})");
