@@ -16,11 +16,11 @@
 #include <netdb.h>
 #include <signal.h>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "harness.hpp"
+#include "support/async.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/etcd_tools.hpp"
@@ -223,7 +223,7 @@ TEST_CASE("snapshot restored", "[faults]") {
     f.fresh_cluster = true;
     f.history = false; // that is the fault
     const auto file =
-        std::filesystem::temp_directory_path() / ("coetcd-snapshot-" + std::to_string(::getpid()));
+        std::filesystem::temp_directory_path() / support::unique_name("coetcd-snapshot");
     f.prepare = [&](etcd_cluster& etcd) {
         support::run_script("ETCDCTL_API=3 " + support::etcdctl_program() + " --endpoints " +
                             etcd.url(0) + " snapshot save " + file.string());

@@ -130,6 +130,10 @@ TEST_CASE("sec.supply_chain: what is downloaded is verified", "[security]") {
         CHECK(found(text, "(?:>|mkdir |touch |=)\"?(?:/var)?/tmp\\b[^\\n]*") == nothing);
     }
     CHECK(pips == 1);
+    for (const fs::path& file : files({"examples", "include", "tests"}, is_cpp)) {
+        INFO(file);
+        CHECK(found(text_of(file), "temp_directory_path\\(\\) */[^;]*getpid") == nothing);
+    }
     std::istringstream lines(text_of(root / "packaging/conan/requirements.txt"));
     int hashed = 0;
     for (std::string line; std::getline(lines, line);) {
