@@ -139,6 +139,16 @@ awaitable<void> tell_queue(client c, const hold_options& how) {
     }
 }
 
+/// Ends a session in the end. All is done then: that this fails is told, and changes no status.
+awaitable<void> give_back(session s, std::string name) {
+    try {
+        co_await s.close();
+    } catch (const coetcd::error& e) {
+        note(coetcd::printable(name) +
+             ": its lease is not given back, and lasts for its ttl: " + e.what());
+    }
+}
+
 /// What it comes to: the status of the command, or that there was no place for us.
 int outcome(const hold_options& how, const std::optional<int>& status) {
     if (!status && how.timeout && *how.timeout > 0) {
@@ -174,7 +184,7 @@ awaitable<int> lock(client c, lock_flags how) {
         status = co_await coetcd::with_lock(m, body);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-    co_await s.close(); // also after a signal
+    co_await give_back(std::move(s), how.name); // also after a signal
     co_return outcome(how, status);
 }
 
@@ -189,7 +199,7 @@ awaitable<int> elect(client c, elect_flags how) {
     coetcd::election e(s, how.name);
     const int status = co_await coetcd::lead(e, how.value, body);
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-    co_await s.close(); // also after a signal
+    co_await give_back(std::move(s), how.name); // also after a signal
     co_return status;
 }
 
@@ -210,7 +220,7 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
         status = co_await coetcd::with_permits(permits, how.permits, body);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-    co_await s.close(); // also after a signal
+    co_await give_back(std::move(s), how.name); // also after a signal
     co_return outcome(how, status);
 }
 
@@ -218,7 +228,7 @@ awaitable<int> set_limit(client c, std::string name, std::int64_t limit) {
     session s = co_await open(c, 10, "");
     coetcd::semaphore permits(s, name, limit);
     co_await permits.set_limit(limit);
-    co_await s.close();
+    co_await give_back(std::move(s), name);
     co_return well;
 }
 
@@ -227,7 +237,7 @@ awaitable<int> ask(client c, std::string name, double ttl) {
     const std::optional<std::int64_t> token = co_await coetcd::request_release(s, name);
     if (!token) {
         note(coetcd::printable(name) + ": nobody has it");
-        co_await s.close();
+        co_await give_back(std::move(s), name);
         co_return not_had;
     }
     (void)s.orphan(); // the request stands until the lease ends
