@@ -172,7 +172,7 @@ public:
         for (const option& o : grammar_.options) {
             const char* const value = o.variable.empty() ? nullptr : variable(o.variable.c_str());
             if (value != nullptr && *value != '\0' && !given_.contains(o.name)) {
-                take(o, value, o.variable);
+                take(o.take, value, o.variable);
             }
         }
         if (found_->check) {
@@ -203,9 +203,9 @@ private:
         return nullptr;
     }
 
-    static void take(const option& o, const std::string& value, const std::string& from) {
+    static void take(const taker& into, const std::string& value, const std::string& from) {
         try {
-            o.take(value);
+            into(value);
         } catch (const usage_error& e) {
             throw usage_error(from + ": " + e.what());
         }
@@ -222,16 +222,16 @@ private:
             throw usage_error(o->name + ": is given twice");
         }
         if (equals != word.npos) {
-            take(*o, word.substr(equals + 1), o->name);
+            take(o->take, word.substr(equals + 1), o->name);
         } else if (o->value.empty()) {
-            take(*o, "true", o->name);
+            take(o->take, "true", o->name);
         } else if (at_ == cut_) {
             throw usage_error(o->name + ": has no value");
         } else if (at_->size() > 1 && at_->front() == '-') {
             throw usage_error(o->name + ": has no value; one that begins with a dash is written " +
                               o->name + "=" + coetcd::printable(*at_));
         } else {
-            take(*o, *at_++, o->name);
+            take(o->take, *at_++, o->name);
         }
     }
 
@@ -248,7 +248,7 @@ private:
                               (found_->command != nullptr ? "; a COMMAND stands after --" : ""));
         }
         const operand& o = found_->operands[operands_++];
-        o.take(word);
+        take(o.take, word, found_->name + ": " + o.name);
     }
 
     void take_the_rest() {
@@ -294,6 +294,15 @@ taker text(std::string& into) {
 
 taker text(std::optional<std::string>& into) {
     return [&into](const std::string& value) { into = value; };
+}
+
+taker name(std::string& into) {
+    return [&into](const std::string& value) {
+        if (value.empty()) {
+            throw usage_error("is empty");
+        }
+        into = value;
+    };
 }
 
 taker list(words& into) {

@@ -33,6 +33,8 @@ using taker = std::function<void(const std::string&)>;
 
 taker text(std::string& into);
 taker text(std::optional<std::string>& into);
+/// A text that is not empty.
+taker name(std::string& into);
 /// Texts with commas in between, none of them empty.
 taker list(words& into);
 /// A decimal number from 1.

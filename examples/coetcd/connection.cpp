@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +51,11 @@ std::string first_line(const std::string& file) {
         throw std::runtime_error(flag + "others can read or write " + file + ": chmod 600 it");
     }
     std::string line;
+    constexpr std::size_t longest = 4096;
     for (int c = std::fgetc(in); c != EOF && c != '\n'; c = std::fgetc(in)) {
+        if (line.size() == longest) {
+            throw std::runtime_error(flag + "the first line of " + file + " is no password");
+        }
         line += static_cast<char>(c);
     }
     if (std::ferror(in) != 0) {

@@ -145,7 +145,7 @@ private:
 
     void add_lock() {
         subcommand s{
-            "lock", "Runs a command under a lock", {{"NAME", "The lock", text(lock_.name)}}, {}};
+            "lock", "Runs a command under a lock", {{"NAME", "The lock", name(lock_.name)}}, {}};
         s.options = patience_flags(lock_, tries_);
         s.options.push_back({"--shared",
                              "",
@@ -162,7 +162,7 @@ private:
     void add_elect() {
         subcommand s{"elect", "Runs a command while we lead", {}, {}};
         s.operands = {
-            {"NAME", "The election", text(elect_.name)},
+            {"NAME", "The election", name(elect_.name)},
             {"VALUE", "What those who listen are told; not with --listen", text(value_), false}};
         s.options = {{"--listen", "", "Print each leader's value, and \"nobody\"", yes(listens_)},
                      json_flag(in_json_, "Print them as JSON, a line each")};
@@ -189,7 +189,7 @@ private:
     void add_sem() {
         subcommand s{"sem",
                      "Runs a command with a permit of a semaphore",
-                     {{"NAME", "The semaphore", text(sem_.name)}},
+                     {{"NAME", "The semaphore", name(sem_.name)}},
                      {}};
         s.options = {
             {"--limit",
@@ -235,7 +235,7 @@ private:
     void add_who() {
         subcommand s{"who",
                      "Names the holder and the waiters of a lock",
-                     {{"NAME", "The lock", text(name_)}},
+                     {{"NAME", "The lock", name(name_)}},
                      {json_flag(in_json_, "As JSON")}};
         add(std::move(s), [this](auto on) { return who(where_.connect(on), name_, in_json_); });
     }
@@ -243,7 +243,7 @@ private:
     void add_ask() {
         subcommand s{"ask",
                      "Asks the holder of a lock to give it back",
-                     {{"NAME", "The lock", text(name_)}},
+                     {{"NAME", "The lock", name(name_)}},
                      {}};
         s.options = {{"--ttl", "TIME", "How long the request stands", time(ask_ttl_), "", "1m"}};
         add(std::move(s), [this](auto on) { return ask(where_.connect(on), name_, ask_ttl_); });
@@ -251,7 +251,7 @@ private:
 
     void add_unlock() {
         subcommand s{
-            "unlock", "Ends an ownership by force", {{"NAME", "The lock", text(name_)}}, {}};
+            "unlock", "Ends an ownership by force", {{"NAME", "The lock", name(name_)}}, {}};
         s.options = {{"--token", "N", "Of the ownership to end: see who", count(token_, 1)},
                      {"--yes", "", "Do not ask", yes(without_asking_), "-y"}};
         s.check = [this] {

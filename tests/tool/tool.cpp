@@ -494,6 +494,10 @@ TEST_CASE("Of two hundred processes each runs once, in the order of their keys",
     const std::string name = unique_name("tool");
     const temporary_file file("coetcd-tool");
     const std::string script = "echo $COETCD_FENCING_TOKEN >>" + file.path().string();
+    for (const std::string sub :
+         {"lock", "sem", "who", "ask", "elect --listen", "unlock --token 1"}) {
+        CHECK(run_all(sub + " ''").output.find("NAME: is empty\n") != std::string::npos);
+    }
     auto gate = start({"lock", name});
     (void)next_line(gate);
     std::vector<background_process> all;

@@ -245,3 +245,4 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     CHECK(run_process({"bash", "-c", tool + " " + line + "<(echo secret) 2>/dev/null"}).exit_code ==
           69);
 }
+    CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
