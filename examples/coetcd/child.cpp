@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "child.hpp"
 
+#include <coetcd/printable.hpp>
+
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -10,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -39,14 +40,13 @@ constexpr std::initializer_list<int> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT,
 constexpr std::initializer_list<int> touched{
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGCONT, SIGPIPE, SIGTTOU};
 
-/// The signals that were ignored when the program began.
+/// The signals that were ignored when the program began, and those that were blocked.
 std::vector<int> ignored;
+sigset_t blocked;
 
 /// In the new process. Never returns.
-[[noreturn]] void become(const std::vector<std::string>& command,
-                         const child::variables& changes,
-                         pid_t parent,
-                         const sigset_t& mask) {
+[[noreturn]] void
+become(const std::vector<std::string>& command, const child::variables& changes, pid_t parent) {
 #ifdef __linux__
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) {
@@ -59,7 +59,7 @@ std::vector<int> ignored;
     for (const int number : child::heeded(touched)) {
         ::signal(number, SIG_DFL);
     }
-    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+    ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
     for (const auto& [name, value] : changes) {
         if (value) {
             ::setenv(name.c_str(), value->c_str(), 1);
@@ -74,7 +74,7 @@ std::vector<int> ignored;
     words.push_back(nullptr);
     ::execvp(words.front(), words.data());
     const int why = errno;
-    std::fprintf(stderr, "coetcd: %s: %s\n", words.front(), std::strerror(why));
+    note(coetcd::printable(command.front()) + ": " + std::strerror(why));
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
@@ -116,13 +116,17 @@ std::string list_of(const std::vector<pid_t>& processes) {
 
 } // namespace
 
-void child::keep_ignored() {
+void child::keep_signals() {
     for (const int number : touched) {
         struct sigaction now {};
         if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) {
             ignored.push_back(number);
         }
     }
+    sigset_t needed;
+    ::sigemptyset(&needed);
+    ::sigaddset(&needed, SIGCHLD);
+    ::sigprocmask(SIG_UNBLOCK, &needed, &blocked);
 }
 
 std::vector<int> child::heeded(std::initializer_list<int> signals) {
@@ -148,7 +152,7 @@ child::child(asio::any_io_executor executor,
     pid_ = ::fork();
     const int why = errno;
     if (pid_ == 0) {
-        become(command, changes, parent, before);
+        become(command, changes, parent);
     }
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     if (pid_ < 0) {
@@ -212,7 +216,7 @@ bool child::reap() {
 void child::stand_still() {
     if (has_terminal_) { // the shell that waits for us is to notice
         give_terminal(::getpgrp());
-        ::raise(SIGSTOP);
+        ::kill(0, SIGTSTP); // all of our group, as if it were in it: a script waits for us, too
         give_terminal(pid_);
         signal(SIGCONT);
     }
@@ -245,16 +249,18 @@ asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
     (void)co_await (wait() || patience.async_wait(asio::use_awaitable));
     // Also what is left of its group.
     signal(SIGKILL);
-    const std::vector<pid_t> left = out_of_reach();
+    std::vector<pid_t> left = out_of_reach();
+    int status = 128 + SIGKILL; // what it should have got
+    if (std::find(left.begin(), left.end(), pid_) == left.end()) {
+        status = co_await wait();
+        left = out_of_reach(); // now also where /proc shows none but one's own
+    }
     escaped_ = !left.empty();
     if (escaped_) {
         note("gives up on COMMAND: " + list_of(left) +
              " still runs, without the lock; stop it by hand");
     }
-    if (std::find(left.begin(), left.end(), pid_) != left.end()) {
-        co_return 128 + SIGKILL; // what it should have got
-    }
-    co_return co_await wait();
+    co_return status;
 }
 
 asio::awaitable<int> child::run(child& self, std::chrono::milliseconds grace) {

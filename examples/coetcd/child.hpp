@@ -25,9 +25,10 @@ public:
     /// Nothing: it is not to be there.
     using variables = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
-    /// Takes note of the signals that are ignored, as by nohup: they stay so, here and in commands.
+    /// Takes note of the signals that are ignored, as by nohup, or blocked: they stay so, here and
+    /// in commands. Only that a child has ended is always heard here.
     /// To be called before anything listens for signals.
-    static void keep_ignored();
+    static void keep_signals();
     /// Those of these signals that were not ignored.
     static std::vector<int> heeded(std::initializer_list<int> signals);
 

@@ -298,18 +298,19 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
-/// Runs it to its end. SIGINT and SIGTERM cancel it; while a command runs, that gets them.
+/// Runs it to its end. SIGINT, SIGTERM and SIGHUP cancel it; while a command runs, that gets them.
 int run(const job& work) {
     asio::io_context context;
     asio::cancellation_signal stop;
     asio::signal_set signals(context);
-    for (const int number : child::heeded({SIGINT, SIGTERM})) {
+    for (const int number : child::heeded({SIGINT, SIGTERM, SIGHUP})) {
         signals.add(number);
     }
     int interrupted = 0;
+    bool is_done = false; // a signal may have come just before
     std::function<void()> listen = [&] {
         signals.async_wait([&](const boost::system::error_code& ec, int number) {
-            if (!ec) {
+            if (!ec && !is_done) {
                 interrupted = number;
                 if (!child::is_running()) {
                     stop.emit(asio::cancellation_type::terminal);
@@ -327,6 +328,7 @@ int run(const job& work) {
                    asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr e, int s) {
                        failure = e;
                        status = s;
+                       is_done = true;
                        signals.clear(); // a second one ends us at once
                        signals.cancel();
                    }));
@@ -359,7 +361,7 @@ void fill_closed_descriptors() {
 
 int main(int argc, char** argv) {
     fill_closed_descriptors();
-    child::keep_ignored();
+    child::keep_signals();
     std::signal(SIGPIPE, SIG_IGN); // a write tells it
     try {
         coetcd_line all;

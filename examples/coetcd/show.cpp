@@ -10,6 +10,7 @@
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/multiple_exceptions.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -395,6 +396,15 @@ awaitable<int> top(client c, top_flags how) {
         co_return co_await top_once(c, how);
     }
     const auto executor = co_await asio::this_coro::executor;
+/// Of what several coroutines have failed with, and of theirs.
+[[noreturn]] void rethrow_first(std::exception_ptr failure) {
+    try {
+        std::rethrow_exception(std::move(failure));
+    } catch (const asio::multiple_exceptions& e) {
+        rethrow_first(e.first_exception());
+    }
+}
+
     const auto l = std::make_shared<live>(executor, how);
     const auto keys = [l]() -> awaitable<void> {
         for (char typed = 0; typed != 'q';) {
@@ -410,7 +420,11 @@ awaitable<int> top(client c, top_flags how) {
             l->changed.cancel();
         }
     };
-    co_await (keys() || keep_up(l, c) || draw(l, c));
+    try {
+        co_await (keys() || keep_up(l, c) || draw(l, c));
+    } catch (const asio::multiple_exceptions&) { // a signal ends all of them
+        rethrow_first(std::current_exception());
+    }
     co_return well;
 }
 

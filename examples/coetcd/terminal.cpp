@@ -7,9 +7,14 @@
 
 #include <array>
 #include <cerrno>
+#include <clocale>
 #include <csignal>
 #include <cstring>
+#include <cwchar>
+#include <fcntl.h>
 #include <iostream>
+#include <poll.h>
+#include <string_view>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <unistd.h>
@@ -22,21 +27,42 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr const char* begin_pages = "\033[?1049h\033[?25l"; // another screen, no cursor
-constexpr const char* end_pages = "\033[?25h\033[?1049l";
+/// Another screen, no cursor; what is wider than the screen is cut off, and moves no line.
+constexpr const char* begin_pages = "\033[?1049h\033[?25l\033[?7l";
+constexpr const char* end_pages = "\033[?7h\033[?25h\033[?1049l";
 
+/// All of it, unless the terminal stands still, as after Ctrl-S: pages are drawn anew.
 void write_all(const std::string& text) {
     for (std::size_t done = 0; done != text.size();) {
         const ssize_t n = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
         if (n < 0 && errno != EINTR && errno != EAGAIN) {
             throw output_error(std::string("standard output: ") + std::strerror(errno));
         }
+        pollfd output{STDOUT_FILENO, POLLOUT, 0};
+        if (n < 0 && errno == EAGAIN && ::poll(&output, 1, 100) == 0) {
+            return;
+        }
         done += n > 0 ? static_cast<std::size_t>(n) : 0;
     }
 }
 
-bool begins_character(char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+struct character {
+    std::size_t bytes;
+    std::size_t columns;
+};
+
+/// The first one of a text that is not empty, as terminals show it: some of them take two columns,
+/// and some go onto the one before.
+character first_of(std::string_view text) {
+    static const bool is_known = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr;
+    std::mbstate_t state{};
+    wchar_t c = 0;
+    const std::size_t bytes = is_known ? std::mbrtowc(&c, text.data(), text.size(), &state) : 0;
+    if (bytes == 0 || bytes > text.size()) {
+        return {1, (static_cast<unsigned char>(text.front()) & 0xC0) == 0x80 ? 0U : 1U};
+    }
+    const int columns = ::wcwidth(c);
+    return {bytes, columns < 0 ? 1 : static_cast<std::size_t>(columns)};
 }
 
 constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -122,8 +148,10 @@ std::string ask(const std::string& prompt, echo shown) {
 
 std::size_t width(const std::string& text) {
     std::size_t n = 0;
-    for (const char c : text) {
-        n += begins_character(c) ? 1U : 0U;
+    for (std::string_view rest = text; !rest.empty();) {
+        const character c = first_of(rest);
+        n += c.columns;
+        rest.remove_prefix(c.bytes);
     }
     return n;
 }
@@ -138,20 +166,32 @@ bool terminal::is_typed_in() {
 
 terminal::terminal(asio::any_io_executor executor)
     : input_(std::move(executor), ::dup(STDIN_FILENO)) {
-    ::tcgetattr(STDIN_FILENO, &before_);
-    termios raw = before_;
-    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
-    write_all(begin_pages);
+    enter();
 }
 
 terminal::~terminal() {
+    leave();
+}
+
+void terminal::enter() {
+    write_all(begin_pages);
+    ::tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    raw.c_cc[VQUIT] = raw.c_cc[VSUSP] = _POSIX_VDISABLE; // these would leave it as it is now
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    flags_ = ::fcntl(STDIN_FILENO, F_GETFL);
+    input_.native_non_blocking(true);
+}
+
+void terminal::leave() {
     try {
         write_all(end_pages);
     } catch (const output_error&) {
         // It has gone.
     }
     ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+    ::fcntl(STDIN_FILENO, F_SETFL, flags_); // else the next program's reads would not wait
 }
 
 terminal::extent terminal::size() {
@@ -176,24 +216,34 @@ void terminal::show(const std::vector<std::string>& lines) {
 }
 
 asio::awaitable<char> terminal::key() {
-    char typed = 0;
-    boost::system::error_code ec;
-    co_await input_.async_read_some(asio::buffer(&typed, 1),
-                                    asio::redirect_error(asio::use_awaitable, ec));
-    if (ec && ec != asio::error::eof) {
-        throw boost::system::system_error(ec);
+    for (;;) {
+        char typed = 0;
+        boost::system::error_code ec;
+        co_await input_.async_read_some(asio::buffer(&typed, 1),
+                                        asio::redirect_error(asio::use_awaitable, ec));
+        if (ec && ec != asio::error::eof) {
+            throw boost::system::system_error(ec);
+        }
+        if (typed == 0 || static_cast<cc_t>(typed) != before_.c_cc[VSUSP]) {
+            co_return typed;
+        }
+        leave();
+        ::kill(0, SIGTSTP);
+        enter();
     }
-    co_return typed;
 }
 
 std::string cut(const std::string& text, std::size_t columns) {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i != text.size(); ++i) {
-        if (begins_character(text[i]) && n++ == columns) {
-            return text.substr(0, i);
+    std::string_view rest = text;
+    while (!rest.empty()) {
+        const character c = first_of(rest);
+        if (c.columns > columns) {
+            break;
         }
+        columns -= c.columns;
+        rest.remove_prefix(c.bytes);
     }
-    return text;
+    return text.substr(0, text.size() - rest.size());
 }
 
 std::string column(const std::string& text, std::size_t columns) {

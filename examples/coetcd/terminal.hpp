@@ -14,7 +14,7 @@
 namespace tool {
 
 /// A terminal in which pages are shown, one in place of the other, and keys are read as they are
-/// typed. The destructor leaves it as it was.
+/// typed. The destructor leaves it as it was, and so does Ctrl-Z until `fg`; Ctrl-\ does nothing.
 class terminal {
 public:
     explicit terminal(boost::asio::any_io_executor executor);
@@ -40,8 +40,12 @@ public:
     static bool is_typed_in();
 
 private:
+    void enter();
+    void leave();
+
     boost::asio::posix::stream_descriptor input_;
     termios before_{};
+    int flags_ = 0; ///< Of the description, which other programs have, too.
 };
 
 /// Somebody has ended what was asked, with a signal.
@@ -60,9 +64,9 @@ enum class echo { on, off };
 /// @throws interruption by SIGINT, SIGTERM, SIGHUP, SIGQUIT; the terminal is as it was then.
 std::string ask(const std::string& prompt, echo shown);
 
-/// How many columns a text takes; a character that is not ASCII counts as one.
+/// How many columns a text takes.
 std::size_t width(const std::string& text);
-/// The beginning of a text that is that wide.
+/// The beginning of a text that is no wider than that.
 std::string cut(const std::string& text, std::size_t columns);
 /// The same, and filled up with spaces.
 std::string column(const std::string& text, std::size_t columns);

@@ -177,13 +177,29 @@ TEST_CASE("A signal that is ignored stays so, here and in the command", "[tool]"
 
 TEST_CASE("A signal while it waits ends the wait, and leaves no key", "[tool]") {
     const std::string name = unique_name("tool");
-    auto holder = start({"lock", name});
+    auto holder = start({"lock", name, "--ttl", "60s"});
     (void)next_line(holder);
-    auto p = start({"lock", name, "--", "true"});
-    until("it waits", [&] { return waiting_for(name) == 1; });
-    p.signal(SIGTERM);
-    CHECK(p.wait() == 128 + SIGTERM);
-    CHECK(waiting_for(name) == 0);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+        CAPTURE(number);
+        auto p = start({"lock", name, "--ttl", "60s", "--", "true"});
+        until("it waits", [&] { return waiting_for(name) == 1; });
+        p.signal(number);
+        CHECK(p.wait() == 128 + number);
+        CHECK(waiting_for(name) == 0);
+    }
+    holder.signal(SIGHUP);
+    CHECK(holder.wait() == 0);
+    CHECK(run({"who", name}).exit_code == 1);
+}
+
+TEST_CASE("A signal that is blocked stays so in the command, and hides no end of it", "[tool]") {
+    const words blocks{"env", "--block-signal=CHLD", "--block-signal=USR1"};
+    words line =
+        command({"lock", unique_name("tool"), "--", "grep", "SigBlk", "/proc/self/status"});
+    line.insert(line.begin(), blocks.begin(), blocks.end());
+    const auto r = run_process(line, with_etcd());
+    CHECK(r.exit_code == 0);
+    CHECK(r.output == "SigBlk:\t0000000000010200\n");
 }
 
 TEST_CASE("A command does not outlive a coetcd that is killed", "[tool]") {
@@ -478,6 +494,10 @@ TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their ow
     CHECK(run({"lock"}).exit_code == 2);
     CHECK(run({"lock", "x", "--tries"}).exit_code == 2);
     CHECK(run({"lock", "x", "--user", "root:secret", "--", "true"}).exit_code == 2);
+    for (const std::string sub :
+         {"lock", "sem", "who", "ask", "elect --listen", "unlock --token 1"}) {
+        CHECK(run_all(sub + " ''").output.find("NAME: is empty\n") != std::string::npos);
+    }
     CHECK(run({"--help"}).exit_code == 0);
     CHECK(run({"lock", "--help"}).output.find("--max-hold") != std::string::npos);
     const auto away = run_all("lock x --endpoints 127.0.0.1:1 --command-timeout 500ms -- true");
@@ -494,10 +514,6 @@ TEST_CASE("Of two hundred processes each runs once, in the order of their keys",
     const std::string name = unique_name("tool");
     const temporary_file file("coetcd-tool");
     const std::string script = "echo $COETCD_FENCING_TOKEN >>" + file.path().string();
-    for (const std::string sub :
-         {"lock", "sem", "who", "ask", "elect --listen", "unlock --token 1"}) {
-        CHECK(run_all(sub + " ''").output.find("NAME: is empty\n") != std::string::npos);
-    }
     auto gate = start({"lock", name});
     (void)next_line(gate);
     std::vector<background_process> all;
@@ -519,46 +535,101 @@ TEST_CASE("Of two hundred processes each runs once, in the order of their keys",
     CHECK(std::is_sorted(tokens.begin(), tokens.end(), std::less_equal<>()));
 }
 
+namespace {
+
+/// A terminal of 100 columns and 20 lines in which the command runs, as tmux shows it.
+class tmux_session {
+public:
+    explicit tmux_session(const std::string& arguments) {
+        const std::string line = std::string(COETCD_TOOL) + ' ' + arguments;
+        REQUIRE(with({"new-session", "-d", "-x", "100", "-y", "20", line}).exit_code == 0);
+    }
+    ~tmux_session() { (void)with({"kill-server"}); }
+    tmux_session(const tmux_session&) = delete;
+    tmux_session& operator=(const tmux_session&) = delete;
+
+    static bool is_to_be_had() {
+        return run_process({"sh", "-c", "command -v tmux >/dev/null"}).exit_code == 0;
+    }
+    process_result with(words more) const {
+        const words tmux{"tmux", "-u", "-L", name_};
+        more.insert(more.begin(), tmux.begin(), tmux.end());
+        return run_process(more, with_etcd());
+    }
+    std::string screen() const { return with({"capture-pane", "-p"}).output; }
+
+private:
+    const std::string name_ = unique_name("coetcd");
+};
+
+} // namespace
+
 TEST_CASE("top follows what happens, on a terminal", "[tool][tmux]") {
-    if (run_process({"sh", "-c", "command -v tmux >/dev/null"}).exit_code != 0) {
+    if (!tmux_session::is_to_be_had()) {
         std::cout << "skipped: top on a terminal: there is no tmux\n";
         return;
     }
     const std::string prefix = unique_name("tool") + "/";
-    const words tmux{"tmux", "-L", "coetcd-" + std::to_string(::getpid())};
-    const auto with = [&](words more) {
-        more.insert(more.begin(), tmux.begin(), tmux.end());
-        return run_process(more, with_etcd());
-    };
-    struct at_end {
-        std::function<void()> what;
-        ~at_end() { what(); }
-    };
-    const at_end kill{[&] { (void)with({"kill-server"}); }};
-    const std::string tool = COETCD_TOOL;
-    REQUIRE(
-        with({"new-session", "-d", "-x", "100", "-y", "20", tool + " top " + prefix}).exit_code ==
-        0);
-    const auto screen = [&] { return with({"capture-pane", "-p"}).output; };
-    until("it is there", [&] { return screen().find("0 locks") != std::string::npos; });
+    const tmux_session tmux("top " + prefix);
+    until("it is there", [&] { return tmux.screen().find("0 locks") != std::string::npos; });
     auto holder = start({"lock", prefix + "x", "--label", "somebody"});
     (void)next_line(holder);
     until("the lock is shown", [&] {
-        const std::string now = screen();
+        const std::string now = tmux.screen();
         return now.find(prefix + "x") != std::string::npos &&
                now.find("somebody") != std::string::npos &&
                now.find("1 locks") != std::string::npos;
     });
     auto waiter = start({"lock", prefix + "x", "--", "true"});
-    until("the waiter is shown", [&] { return screen().find("1 waiters") != std::string::npos; });
-    REQUIRE(with({"resize-window", "-x", "60", "-y", "10"}).exit_code == 0);
+    until("the waiter is shown",
+          [&] { return tmux.screen().find("1 waiters") != std::string::npos; });
+    REQUIRE(tmux.with({"resize-window", "-x", "60", "-y", "10"}).exit_code == 0);
     until("the table fits", [&] {
-        const std::string now = screen();
+        const std::string now = tmux.screen();
         return std::count(now.begin(), now.end(), '\n') == 10 &&
                now.find("q: quit") != std::string::npos;
     });
     holder.signal(SIGTERM);
-    until("all is gone", [&] { return screen().find("0 locks") != std::string::npos; });
-    REQUIRE(with({"send-keys", "q"}).exit_code == 0);
-    until("it ends", [&] { return with({"has-session"}).exit_code != 0; });
+    until("all is gone", [&] { return tmux.screen().find("0 locks") != std::string::npos; });
+    {
+        const tmux_session other("top " + prefix);
+        const int pid = std::stoi(other.with({"display-message", "-p", "#{pane_pid}"}).output);
+        (void)other.with({"kill-server"}); // it gets several signals
+        until("it ends with its terminal", [&] { return has_ended(pid); });
+    }
+    REQUIRE(tmux.with({"send-keys", "q"}).exit_code == 0);
+    until("it ends", [&] { return tmux.with({"has-session"}).exit_code != 0; });
+}
+
+TEST_CASE("top shows a lock in one line, whatever its name is", "[tool][tmux]") {
+    if (!tmux_session::is_to_be_had()) {
+        std::cout << "skipped: top on a terminal: there is no tmux\n";
+        return;
+    }
+    const std::string prefix = unique_name("tool") + "/", lease = granted_lease();
+    std::string wide;
+    for (int i = 0; i != 90; ++i) {
+        wide += "\xe6\xbc\xa2"; // takes two columns
+    }
+    put_place(prefix + "a", lease, "first");
+    for (const std::string id : {"b", "c", "d"}) {
+        put_place(prefix + id + wide, lease, wide);
+    }
+    const tmux_session tmux("top " + prefix);
+    std::vector<std::string> lines;
+    until("it is there", [&] {
+        std::istringstream all(tmux.screen());
+        lines.clear();
+        for (std::string line; std::getline(all, line);) {
+            lines.push_back(line);
+        }
+        return lines.size() == 20 && lines[19].starts_with("4 locks");
+    });
+    CHECK(lines[0].starts_with("NAME"));
+    CHECK(lines[1].starts_with(prefix + "a "));
+    for (const std::size_t i : {2U, 3U, 4U}) {
+        CHECK(lines[i].starts_with(prefix));
+        CHECK(lines[i].ends_with(" 0")); // its waiters
+    }
+    CHECK(lines[5].empty());
 }

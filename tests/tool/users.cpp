@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <grp.h>
 #include <iostream>
-#include <sstream>
+#include <pwd.h>
+#include <random>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -27,43 +30,68 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Copies of the command and of setpriv for somebody who is not root; the latter runs as root.
-class for_nobody {
+/// Nobody else of this machine gets at them: whoever runs them is in a group of its own.
+class for_another {
 public:
-    for_nobody() {
-        fs::create_directory(place_);
-        fs::permissions(place_, fs::perms(0755));
-        fs::copy_file(COETCD_TOOL, place_ / "coetcd");
-        fs::permissions(place_ / "coetcd", fs::perms(0755));
-        fs::copy_file("/usr/bin/setpriv", place_ / "as");
-        fs::permissions(place_ / "as", fs::perms(04755));
+    for_another() {
+        id_ = 59'000 + std::random_device()() % 1000;
+        while (::getpwuid(id_) != nullptr || ::getgrgid(id_) != nullptr) {
+            ++id_;
+        }
+        std::string made =
+            "/tmp/coetcd-users-XXXXXX"; // below TMPDIR it could not get at them, either
+        if (::mkdtemp(made.data()) != nullptr) {
+            place_ = made;
+            fs::copy_file(COETCD_TOOL, place_ / "coetcd");
+            fs::copy_file("/usr/bin/setpriv", place_ / "as");
+            std::ofstream(place_ / "said").close();
+            is_there_ = give(place_ / "coetcd", 0750) && give(place_ / "said", 0660) &&
+                        give(place_ / "as", 04750) && give(place_, 0710);
+        }
     }
-    ~for_nobody() { fs::remove_all(place_); }
-    for_nobody(const for_nobody&) = delete;
-    for_nobody& operator=(const for_nobody&) = delete;
+    ~for_another() { fs::remove_all(place_); }
+    for_another(const for_another&) = delete;
+    for_another& operator=(const for_another&) = delete;
 
-    /// The words in front of a program that nobody runs.
-    words nobody() const {
-        return {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"};
+    /// A shell script that it runs, with these arguments.
+    words shell(const std::string& script, const words& arguments = {}) const {
+        const std::string id = std::to_string(id_);
+        words line{
+            "setpriv", "--reuid", id, "--regid", id, "--clear-groups", "sh", "-c", script, "sh"};
+        line.insert(line.end(), arguments.begin(), arguments.end());
+        return line;
     }
     std::string coetcd() const { return (place_ / "coetcd").string(); }
-    /// What nobody writes in front of a program that root is to run.
+    /// What it may write to.
+    std::string said() const { return (place_ / "said").string(); }
+    /// What it writes in front of a program that root is to run.
     std::string as_root() const {
         return (place_ / "as").string() + " --reuid 0 --regid 0 --clear-groups";
     }
     bool works() const {
-        words line = nobody();
-        for (const std::string& word :
-             {std::string("sh"), std::string("-c"), as_root() + " id -ru"}) {
-            line.push_back(word);
-        }
         process_options how;
         how.capture = true;
-        return run_process(line, how).output == "0\n";
+        return is_there_ && run_process(shell(as_root() + " id -ru"), how).output == "0\n";
     }
 
 private:
-    const fs::path place_ = fs::temp_directory_path() / unique_name("users");
+    bool give(const fs::path& file, mode_t mode) const {
+        return ::chown(file.c_str(), 0, id_) == 0 && ::chmod(file.c_str(), mode) == 0;
+    }
+
+    uid_t id_ = 0;
+    fs::path place_;
+    bool is_there_ = false;
 };
+
+/// Whether a test can go on; says so if not.
+bool can_change_users(const for_another& files, const std::string& test) {
+    if (::geteuid() == 0 && files.works()) {
+        return true;
+    }
+    std::cout << "skipped: " << test << ": it needs root, and setuid programs\n";
+    return false;
+}
 
 std::string content(const fs::path& file) {
     std::ifstream in(file);
@@ -74,73 +102,62 @@ std::string content(const fs::path& file) {
 
 TEST_CASE("A command that may not be stopped is told of at once, and by the status",
           "[tool][users]") {
-    if (::geteuid() != 0 || !for_nobody().works()) {
-        std::cout << "skipped: a command of another user: it needs root, and setuid programs\n";
+    const for_another files;
+    if (!can_change_users(files, "a command of another user")) {
         return;
     }
-    const for_nobody files;
     const std::string sleeps = files.as_root() + " sh -c 'echo $$; exec sleep 300'";
-    // The command itself, and one that it has started.
-    for (const std::string& script :
-         {"exec " + sleeps, sleeps + " & wait", "trap : TERM; " + sleeps + " & wait; wait"}) {
-        CAPTURE(script);
-        const std::string name = unique_name("users");
-        const temporary_file said("coetcd-said");
-        words line = files.nobody();
-        const std::string redirected = "exec \"$@\" 2>'" + said.path().string() + "'";
-        std::ofstream(said.path()).close();
-        fs::permissions(said.path(), fs::perms(0666));
-        for (const std::string& word : {std::string("sh"),
-                                        std::string("-c"),
-                                        redirected,
-                                        std::string("sh"),
-                                        files.coetcd(),
-                                        std::string("lock"),
-                                        name,
-                                        std::string("--grace"),
-                                        std::string("1s"),
-                                        std::string("--"),
-                                        std::string("sh"),
-                                        std::string("-c"),
-                                        script}) {
-            line.push_back(word);
+    // The command itself, and one that it has started; also where others' processes are not seen.
+    const words seeing{}, blind{"unshare",
+                                "--mount",
+                                "sh",
+                                "-c",
+                                "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"",
+                                "sh"};
+    const words scripts{
+        "exec " + sleeps, sleeps + " & wait", "trap : TERM; " + sleeps + " & wait; wait"};
+    for (const words& front : {seeing, blind}) {
+        words tries = front;
+        tries.insert(tries.end(), {"true"});
+        if (!front.empty() && run_process(tries).exit_code != 0) {
+            std::cout << "skipped: where others' processes are not seen: they cannot be hidden\n";
+            continue;
         }
-        background_process p(line, with_etcd());
-        const int pid = std::stoi(next_line(p));
-        const std::string token = who(name)["holders"][0]["token"].dump();
-        CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
-        CHECK(p.wait_for(15s) == 76);
-        const std::string shouted = content(said.path());
-        CHECK(shouted.find("CANNOT BE STOPPED") != std::string::npos);
-        CHECK(shouted.find(std::to_string(pid)) != std::string::npos);
-        CHECK_FALSE(has_ended(pid)); // as it has said
-        ::kill(pid, SIGKILL);
+        for (const std::string& script : scripts) {
+            CAPTURE(front, script);
+            const std::string name = unique_name("users");
+            std::ofstream(files.said()).close(); // empty again
+            words line = files.shell(
+                "exec \"$@\" 2>'" + files.said() + "'",
+                {files.coetcd(), "lock", name, "--grace", "1s", "--", "sh", "-c", script});
+            line.insert(line.begin(), front.begin(), front.end());
+            background_process p(line, with_etcd());
+            const int pid = std::stoi(next_line(p));
+            const std::string token = who(name)["holders"][0]["token"].dump();
+            CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
+            CHECK(p.wait_for(15s) == 76);
+            const std::string shouted = content(files.said());
+            CHECK(shouted.find("still runs") != std::string::npos);
+            if (front.empty()) {
+                CHECK(shouted.find("CANNOT BE STOPPED") != std::string::npos);
+                CHECK(shouted.find(std::to_string(pid)) != std::string::npos);
+            }
+            CHECK_FALSE(has_ended(pid)); // as it has said
+            ::kill(pid, SIGKILL);
+        }
     }
 }
 
 TEST_CASE("A signal that cannot be passed on is told of", "[tool][users]") {
-    if (::geteuid() != 0 || !for_nobody().works()) {
-        std::cout << "skipped: a signal for another user: it needs root, and setuid programs\n";
+    const for_another files;
+    if (!can_change_users(files, "a signal for another user")) {
         return;
     }
-    const for_nobody files;
     const std::string name = unique_name("users");
-    words line = files.nobody();
-    for (const std::string& word :
-         {std::string("sh"),
-          std::string("-c"),
-          std::string("exec \"$@\" 2>&1"),
-          std::string("sh"),
-          files.coetcd(),
-          std::string("lock"),
-          name,
-          std::string("--"),
-          std::string("sh"),
-          std::string("-c"),
-          "exec " + files.as_root() + " sh -c 'echo $$; exec sleep 300'"}) {
-        line.push_back(word);
-    }
-    background_process p(line, with_etcd());
+    const std::string sleeps = "exec " + files.as_root() + " sh -c 'echo $$; exec sleep 300'";
+    background_process p(
+        files.shell("exec \"$@\" 2>&1", {files.coetcd(), "lock", name, "--", "sh", "-c", sleeps}),
+        with_etcd());
     const std::string pid = next_line(p);
     p.signal(SIGTERM);
     const std::string said = next_line(p);
@@ -149,6 +166,79 @@ TEST_CASE("A signal that cannot be passed on is told of", "[tool][users]") {
     CHECK(who(name)["holders"].size() == 1); // it has it, as long as its command runs
     ::kill(std::stoi(pid), SIGKILL);
     CHECK(p.wait() == 128 + SIGKILL);
+}
+
+TEST_CASE("Ctrl-Z stops a script with its command, and fg continues both", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    typed_session bash({"bash", "--norc", "--noprofile", "-i"},
+                       {"PS1=$ ", "TERM=dumb", "ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+    bash.type(std::string("sh -c \"") + COETCD_TOOL + " lock " + name +
+              " -- sh -c 'echo ru\"\"ns; exec sleep 300'; echo sta\"\"tus $?\"\n");
+    (void)bash.read_until("runs");
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    bash.type("echo ba\"\"ck\n");
+    (void)bash.read_until("back");
+    CHECK(who(name)["holders"].size() == 1);
+    bash.type("fg\n");
+    (void)bash.read_until("lock");
+    until("it goes on", [&] { // with its terminal
+        bash.type("\x03");
+        return run({"who", name}).exit_code == 1;
+    });
+    // Nobody could continue what is alone on its terminal.
+    typed_session alone(
+        {COETCD_TOOL, "lock", name, "--", "sh", "-c", "echo ready; read x; echo got $x"},
+        {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+    (void)alone.read_until("ready");
+    alone.type("\x1a");
+    (void)alone.read_until("^Z");
+    alone.type("word\n");
+    (void)alone.read_until("got word");
+}
+
+TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal]") {
+    const std::string prefix = unique_name("users"), tool = COETCD_TOOL;
+    const std::string environment = "ETCDCTL_ENDPOINTS=" + shared_etcd().url();
+    const std::string pages = "\033[?1049h", no_pages = "\033[?1049l";
+    for (const std::string keys : {"q", "\x1cq", "\x03"}) { // Ctrl-\ would end it at once
+        typed_session sh(
+            {"bash",
+             "-c",
+             tool + " top " + prefix + "; echo status $?; stty -a; head -n 1 && echo enough"},
+            {environment});
+        (void)sh.read_until(pages);
+        (void)sh.read_until("0 waiters");
+        sh.type(keys);
+        (void)sh.read_until(no_pages);
+        (void)sh.read_until(keys == "\x03" ? "status 130" : "status 0");
+        (void)sh.read_until(" icanon");
+        (void)sh.read_until(" echo ");
+        sh.type("this\n"); // is waited for
+        (void)sh.read_until("enough");
+    }
+    typed_session still({"sh", "-c", "echo PID $$.; exec " + tool + " top " + prefix},
+                        {environment});
+    const std::string said = still.read_until(".");
+    const int pid = std::stoi(said.substr(said.find("PID ") + 4));
+    (void)still.read_until("0 waiters");
+    still.type("\x13"); // Ctrl-S: nothing more is shown
+    ::kill(pid, SIGTERM);
+    until("it ends", [&] { return has_ended(pid); });
+    typed_session bash({"bash", "--norc", "--noprofile", "-i"},
+                       {"PS1=$ ", "TERM=dumb", environment});
+    bash.type(tool + " top " + prefix + "\n");
+    for (int i = 0; i != 2; ++i) {
+        (void)bash.read_until(pages);
+        (void)bash.read_until("0 waiters");
+        bash.type("\x1a");
+        const std::string read = bash.read_until("Stopped");
+        CHECK(read.find(no_pages) != read.npos);
+        bash.type("fg\n");
+    }
+    (void)bash.read_until("0 waiters");
+    bash.type("q");
+    (void)bash.read_until(no_pages);
 }
 
 TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][terminal]") {
@@ -240,9 +330,9 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
         fs::permissions(file.path(), fs::perms(mode));
         CHECK(run_all(line + file.path().string()).exit_code == 69); // it asks etcd
     }
+    CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
     CHECK(run_all(line + "/dev/stdin <" + file.path().string()).exit_code == 69);
     const std::string tool = COETCD_TOOL;
     CHECK(run_process({"bash", "-c", tool + " " + line + "<(echo secret) 2>/dev/null"}).exit_code ==
           69);
 }
-    CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
