@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "output.hpp"
 
+#include <coetcd/printable.hpp>
+
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <iomanip>
@@ -22,6 +26,20 @@ void say(std::string_view line) {
 
 void note(std::string_view line) {
     std::fprintf(stderr, "coetcd: %.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+std::string printed(std::string_view untrusted) {
+    const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+    std::string all;
+    while (!untrusted.empty()) { // in pieces that are not cut, which end with a character
+        std::size_t size = std::min<std::size_t>(untrusted.size(), 250);
+        while (size != untrusted.size() && size > 240 && continues(untrusted[size])) {
+            --size;
+        }
+        all += coetcd::printable(untrusted.substr(0, size));
+        untrusted.remove_prefix(size);
+    }
+    return all;
 }
 
 std::string hex(std::int64_t lease) {

@@ -35,6 +35,9 @@ void say(std::string_view line);
 /// A line for people, on the standard error.
 void note(std::string_view line);
 
+/// Text of others, fit for a terminal, as `coetcd::printable` makes it, and all of it.
+std::string printed(std::string_view untrusted);
+
 /// A lease, as etcdctl shows it: 16 digits.
 std::string hex(std::int64_t lease);
 

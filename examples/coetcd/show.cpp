@@ -216,19 +216,22 @@ json as_json(const queue& q) {
     return j;
 }
 
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
 struct widths {
     std::size_t name = 4;
     std::size_t holder = 6;
+    std::size_t longest = unlimited; ///< Of a name, what is shown.
 };
 
-/// A column of numbers: one that is too long is not made another one.
-std::string number(const std::string& text, std::size_t columns) {
-    return column(text, std::max(columns, text.size()));
+/// A column of what is not cut: a number would be made another one.
+std::string uncut(const std::string& text, std::size_t columns) {
+    return column(text, std::max(columns, width(text)));
 }
 
 std::string heading(const widths& w) {
-    return column("NAME", w.name) + "  " + column("HOLDER", w.holder) + "  " + number("SINCE", 6) +
-           "  " + number("TOKEN", 10) + "  " + number("TTL", 5) + "  WAITERS";
+    return column("NAME", w.name) + "  " + column("HOLDER", w.holder) + "  " + uncut("SINCE", 6) +
+           "  " + uncut("TOKEN", 10) + "  " + uncut("TTL", 5) + "  WAITERS";
 }
 
 /// Who has it, and how many more; of the first one no more than there is room for.
@@ -253,16 +256,21 @@ widths shared_out(widths wanted, std::size_t room) {
     return wanted;
 }
 
-/// As wide as its texts; less if that is more than there is room for.
+/// As wide as its texts, but for one that is out of all proportion; less if that is more than there
+/// is room for.
 widths fitting(const std::vector<queue>& all, std::size_t shown, std::size_t columns) {
     widths w;
     for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
-        w.name = std::max(w.name, width(coetcd::printable(all[i].name)));
+        w.name = std::max(w.name, std::min<std::size_t>(width(printed(all[i].name)), 256));
         w.holder = std::max(w.holder, width(holder_of(all[i], columns)));
     }
     const std::size_t others = width(heading({0, 0}));
     const std::size_t room = columns > others + 28 ? columns - others : 28;
-    return shared_out(w, room);
+    if (columns != unlimited) {
+        w = shared_out(w, room);
+        w.longest = w.name;
+    }
+    return w;
 }
 
 std::string row(const view& v, const leases& l, const queue& q, const widths& w) {
@@ -274,8 +282,8 @@ std::string row(const view& v, const leases& l, const queue& q, const widths& w)
         token = std::to_string(e.token);
         ttl = l.left(e.lease);
     }
-    return column(coetcd::printable(q.name), w.name) + "  " + column(holder, w.holder) + "  " +
-           number(since, 6) + "  " + number(token, 10) + "  " + number(ttl, 5) + "  " +
+    return uncut(cut(printed(q.name), w.longest), w.name) + "  " + column(holder, w.holder) + "  " +
+           uncut(since, 6) + "  " + uncut(token, 10) + "  " + uncut(ttl, 5) + "  " +
            std::to_string(q.waiters.size());
 }
 
@@ -302,7 +310,7 @@ awaitable<int> top_once(client c, const top_flags& how) {
     }
     leases l;
     co_await l.ask(c, leases_of(all, all.size()));
-    const widths w = fitting(all, all.size(), std::numeric_limits<std::size_t>::max());
+    const widths w = fitting(all, all.size(), unlimited);
     say(heading(w));
     for (const queue& q : all) {
         say(row(v, l, q, w));
@@ -388,14 +396,6 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
     }
 }
 
-} // namespace
-
-awaitable<int> top(client c, top_flags how) {
-    using namespace asio::experimental::awaitable_operators;
-    if (how.once || how.as_json || !terminal::is_there()) {
-        co_return co_await top_once(c, how);
-    }
-    const auto executor = co_await asio::this_coro::executor;
 /// Of what several coroutines have failed with, and of theirs.
 [[noreturn]] void rethrow_first(std::exception_ptr failure) {
     try {
@@ -405,6 +405,14 @@ awaitable<int> top(client c, top_flags how) {
     }
 }
 
+} // namespace
+
+awaitable<int> top(client c, top_flags how) {
+    using namespace asio::experimental::awaitable_operators;
+    if (how.once || how.as_json || !terminal::is_there()) {
+        co_return co_await top_once(c, how);
+    }
+    const auto executor = co_await asio::this_coro::executor;
     const auto l = std::make_shared<live>(executor, how);
     const auto keys = [l]() -> awaitable<void> {
         for (char typed = 0; typed != 'q';) {
@@ -461,7 +469,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
         line("waits", e);
     }
     for (const std::string& key : found.strays) {
-        note(coetcd::printable(key) + ": is in the way of this lock, and nobody's place in it");
+        note(printed(key) + ": is in the way of this lock, and nobody's place in it");
     }
     co_return result;
 }

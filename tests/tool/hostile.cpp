@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -18,7 +30,9 @@
 
 using namespace support;
 using namespace tool_tests;
+namespace asio = boost::asio;
 namespace fs = std::filesystem;
+using asio::ip::tcp;
 
 namespace {
 
@@ -35,6 +49,71 @@ bool is_ascii(const std::string& text) {
     return std::all_of(
         text.begin(), text.end(), [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); });
 }
+
+/// In front of etcd, and answers all reads by itself.
+class no_reads {
+public:
+    explicit no_reads(std::string answer)
+        : answer_(std::move(answer)) {
+        asio::co_spawn(context_, accept(), asio::detached);
+        thread_ = std::thread([this] { context_.run(); });
+    }
+    ~no_reads() {
+        context_.stop();
+        thread_.join();
+    }
+    no_reads(const no_reads&) = delete;
+    no_reads& operator=(const no_reads&) = delete;
+    std::string url() const {
+        return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
+    }
+
+private:
+    using socket = std::shared_ptr<tcp::socket>;
+
+    asio::awaitable<void> accept() {
+        for (;;) {
+            const auto client = std::make_shared<tcp::socket>(context_);
+            co_await acceptor_.async_accept(*client, asio::use_awaitable);
+            asio::co_spawn(context_, serve(client), asio::detached);
+        }
+    }
+    /// What its first request decides.
+    asio::awaitable<void> serve(socket client) {
+        std::string begins(4096, '\0');
+        auto read = asio::buffer(begins);
+        begins.resize(co_await client->async_read_some(read, asio::use_awaitable));
+        if (begins.starts_with("POST /v3/kv/range ")) {
+            const auto all = asio::buffer(answer_);
+            co_await asio::async_write(*client, all, asio::use_awaitable);
+            co_return;
+        }
+        const auto server = std::make_shared<tcp::socket>(context_);
+        const std::string url = shared_etcd().url();
+        const int port = std::stoi(url.substr(url.rfind(':') + 1));
+        const tcp::endpoint there(asio::ip::address_v4::loopback(),
+                                  static_cast<unsigned short>(port));
+        co_await server->async_connect(there, asio::use_awaitable);
+        const auto first = asio::buffer(begins);
+        co_await asio::async_write(*server, first, asio::use_awaitable);
+        asio::co_spawn(context_, pass(client, server), asio::detached);
+        asio::co_spawn(context_, pass(server, client), asio::detached);
+    }
+    static asio::awaitable<void> pass(socket from, socket to) {
+        std::string some(4096, '\0');
+        for (;;) {
+            auto read = asio::buffer(some);
+            const std::size_t size = co_await from->async_read_some(read, asio::use_awaitable);
+            const auto written = asio::buffer(some, size);
+            co_await asio::async_write(*to, written, asio::use_awaitable);
+        }
+    }
+
+    const std::string answer_;
+    asio::io_context context_;
+    tcp::acceptor acceptor_{context_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)};
+    std::thread thread_;
+};
 
 /// A bash that waits for keys, with the completion.
 class typing {
@@ -208,4 +287,50 @@ TEST_CASE("top, who and lock -v stand large values of others", "[tool][large]") 
     CHECK(table.exit_code == 0);
     CHECK(table.output.find(prefix + "q ") != std::string::npos);
     CHECK(run({"lock", prefix + "q", "-v", "--try", "--", "true"}).exit_code == 1);
+}
+
+TEST_CASE("lock -v goes on if it cannot read who has it", "[tool][large]") {
+    const words answers{
+        "403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: 33\r\n\r\n"
+        R"({"code":7,"message":"not for you"})",
+        "200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n{",
+    };
+    for (const std::string& answer : answers) {
+        CAPTURE(answer);
+        const no_reads etcd("HTTP/1.1 " + answer);
+        const std::string of = " --endpoints " + etcd.url() + " ", name = unique_name("blind");
+        CHECK(run_all("who" + of + name).exit_code == 69); // it has nothing else to say
+        const auto r = run_all("lock -v" + of + name + " -- echo ran");
+        CHECK(r.exit_code == 0);
+        CHECK(r.output.find(name + ": who has it is not known: ") == 8); // behind coetcd:
+        CHECK(r.output.ends_with("\nran\n"));
+    }
+}
+
+TEST_CASE("top --once cuts no name, and lets none make other lines long", "[tool][large]") {
+    const std::string prefix = unique_name("long") + "/", lease = granted_lease();
+    const std::string some(300, 'n'), many(100'000, 'm');
+    const std::string odd = std::string(249, 'x') + "\xc3\xa4\xc2\x9b\xe2\x80\xae" + some;
+    for (const std::string& name : {some, many, odd, std::string("short")}) {
+        put_place(prefix + name, lease, std::string(1000, 'l'));
+    }
+    std::istringstream table(run({"top", prefix, "--once"}).output);
+    std::string text;
+    for (std::string line; std::getline(table, line);) {
+        CHECK((line.size() < 1000 || line.starts_with(prefix + many + "  ")));
+        text += line + "\n";
+    }
+    CHECK(text.find("\n" + prefix + some + "  ") != text.npos);
+    CHECK(text.find("\n" + prefix + std::string(249, 'x') + "\xc3\xa4???" + some + "  ") !=
+          text.npos);
+}
+
+TEST_CASE("What cannot be run is told of as text", "[tool]") {
+    words line{"sh", "-c", "exec \"$@\" 2>&1", "sh"};
+    for (const std::string& word : command({"lock", unique_name("odd"), "--", "\033[31m/x"})) {
+        line.push_back(word);
+    }
+    const auto r = run_process(line, with_etcd());
+    CHECK(r.exit_code == 127);
+    CHECK(r.output == "coetcd: ?[31m/x: No such file or directory\n");
 }
