@@ -16,6 +16,7 @@
 
 #include "sim/names.hpp"
 #include "sim/scenario.hpp"
+#include "sim/shrink.hpp"
 
 namespace {
 
@@ -51,7 +52,7 @@ private:
 
 constexpr const char* usage =
     R"(sim [--seconds S] [--schedules N] [--seed K] [--runs N] [--points] [--first] [--verbose]
-    [--trace] [--new-keys]
+    [--trace] [--new-keys] [--shrink SEED]
 
 Runs the library on a simulated network, clock and etcd; one history for each seed, and for
 each fourth one of a name whose addresses move.
@@ -65,6 +66,8 @@ each fourth one of a name whose addresses move.
   --verbose    print what happens in each
   --new-keys   each attempt to take a lock may have a key of its own
   --trace      print the hash of each history: the same for all compilers
+  --shrink SEED  only: take faults, users and steps away from a history that violates something,
+               for as long as it does, and print what is left
 
 Exit status 1 if something was violated.
 )";
@@ -79,6 +82,7 @@ struct arguments {
     bool verbose = false;
     bool trace = false;
     bool new_keys = false;
+    std::uint64_t shrink = 0; // the seed
 };
 
 arguments parse(int argc, char** argv) {
@@ -109,6 +113,8 @@ arguments parse(int argc, char** argv) {
             a.trace = true;
         } else if (what == "--new-keys") {
             a.new_keys = true;
+        } else if (what == "--shrink") {
+            a.shrink = std::stoull(value());
         } else {
             throw std::invalid_argument(std::string(what) + " is unknown");
         }
@@ -327,7 +333,14 @@ int simulate(const arguments& a) {
 
 int main(int argc, char** argv) {
     try {
-        return simulate(parse(argc, argv));
+        const arguments a = parse(argc, argv);
+        if (a.shrink != 0) {
+            sim::plan p;
+            p.seed = a.shrink;
+            p.keys_return = !a.new_keys;
+            return sim::shrink(p, std::cout) ? 1 : 0;
+        }
+        return simulate(a);
     } catch (const std::invalid_argument& e) {
         std::cerr << "sim: " << e.what() << "\n\n" << usage;
         return 2;

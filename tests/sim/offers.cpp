@@ -101,7 +101,9 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
             c->keep();
         }
         const nanoseconds longest = taste.one_in(3) ? nanoseconds(2 * hold) : 60ms;
-        (void)co_await p_->sleep(taste.skewed(0ms, longest));
+        const nanoseconds for_now =
+            s_.lying ? taste.within(0ms, 2 * nanoseconds(hold)) : taste.skewed(0ms, longest);
+        (void)co_await p_->sleep(for_now);
     }
     if (keeps || taste.one_in(2)) {
         co_return; // it lasts, or goes with its object

@@ -26,9 +26,15 @@ outcome run(const plan& p) {
     }
     const bool random = p.what == plan::kind::random;
 
+    outcome result;
     stage s(p, o);
     world& w = s.w;
     w.keep_notes(p.notes);
+    w.averts = [&](fault f) {
+        result.strikes.push_back(f);
+        return p.without.faults.contains(result.strikes.size() - 1);
+    };
+    const auto takes_part = [&] { return !p.without.users.contains(result.users++); };
     s.crowded = random && luck.one_in(40);
     const bool many_sessions = luck.one_in(2); // in a crowd, else many coroutines of few
     s.locks = !s.crowded && luck.one_in(8) ? luck.between(3, 8) : luck.between(1, 2);
@@ -69,7 +75,8 @@ outcome run(const plan& p) {
     chance offers(chance::derive(p.seed, 9));
     const bool forces = random && !s.crowded && offers.one_in(4);
     s.limits = !s.crowded && offers.one_in(3);
-    s.claims = !s.crowded && offers.one_in(4);
+    s.lying = above == sky::lying && !s.crowded;
+    s.claims = (!s.crowded && offers.one_in(4)) || s.lying; // they end by the clock alone
     s.proves = !s.crowded && offers.one_in(3);
     if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
@@ -112,6 +119,10 @@ outcome run(const plan& p) {
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
+    const auto begin = [&](actor& who, int jobs, int rounds, bool sound_clock) {
+        result.rounds = std::max(result.rounds, rounds);
+        who.start(takes_part() ? jobs : 0, std::min(rounds, p.without.rounds), sound_clock);
+    };
     const auto add_actor = [&]() -> actor& {
         std::shared_ptr<process> of = w.add_process();
         bool sound_clock = true;
@@ -137,9 +148,9 @@ outcome run(const plan& p) {
             const int jobs = many_sessions ? 1 : 300 / clients;
             for (int guest = 0; guest != guests; ++guest) {
                 actors.push_back(std::make_unique<actor>(s, added));
-                actors.back()->start(jobs, 1, sound_clock);
+                begin(*actors.back(), jobs, 1, sound_clock);
             }
-            added.start(jobs, 1, sound_clock);
+            begin(added, jobs, 1, sound_clock);
             return added;
         }
         const int jobs = luck.one_in(4)    ? luck.between(2, 3)
@@ -148,11 +159,11 @@ outcome run(const plan& p) {
         if (s.judge.book.is_open()) { // what conflicts is tried again soon
             s.judge.rates.expect(*of, 4 * jobs);
         }
-        added.start(jobs, luck.one_in(6) ? luck.between(4, 12) : luck.between(1, 3), sound_clock);
+        begin(added, jobs, luck.one_in(6) ? luck.between(4, 12) : luck.between(1, 3), sound_clock);
         for (int guests = random && luck.one_in(6) ? luck.between(1, 6) : 0; guests != 0;
              --guests) {
             actors.push_back(std::make_unique<actor>(s, added));
-            actors.back()->start(1, luck.between(1, 3), sound_clock);
+            begin(*actors.back(), 1, luck.between(1, 3), sound_clock);
         }
         return added;
     };
@@ -162,29 +173,29 @@ outcome run(const plan& p) {
     const bool keeps = random && !s.crowded && !s.delay; // its locks have no options
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
-        if (luck.one_in(6)) {
+        if (luck.one_in(6) && takes_part()) {
             added.start_watch();
         }
-        if (luck.one_in(6)) {
+        if (luck.one_in(6) && takes_part()) {
             added.start_observing();
         }
-        if (s.proves && offers.one_in(4)) {
+        if (s.proves && offers.one_in(4) && takes_part()) {
             added.start_following();
         }
-        if (keeps && keeping.one_in(16)) {
+        if (keeps && keeping.one_in(16) && takes_part()) {
             added.start_keeping(keeping.next());
         }
-        if (s.asks && besides.one_in(2)) {
+        if (s.asks && besides.one_in(2) && takes_part()) {
             added.start_asking(besides.next());
         }
-        if (serves && besides.one_in(2)) {
+        if (serves && besides.one_in(2) && takes_part()) {
             added.start_serving(besides.next());
         }
-        if (crowds && i == 0) {
+        if (crowds && i == 0 && takes_part()) {
             added.start_crowding(crowding.next(), 50 * s.latency);
         }
     }
-    if (forces) {
+    if (forces && takes_part()) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
         actors.back()->start_operating(offers.within(1s, 8s));
     }
@@ -343,7 +354,6 @@ outcome run(const plan& p) {
         }
     }
 
-    outcome result;
     result.failure = w.failure();
     result.reached = s.reached;
     for (const auto& of : w.processes()) {

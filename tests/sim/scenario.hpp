@@ -4,11 +4,21 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "sim/world.hpp"
 
 namespace sim {
+
+/// What a history goes without.
+struct cuts {
+    std::set<std::size_t> faults; ///< By number, in the order in which they would strike.
+    std::set<std::size_t> users;  ///< Likewise, as they begin.
+    int rounds = std::numeric_limits<int>::max(); ///< The most that each user takes.
+};
 
 /// One history: clients that take locks from one another while things go wrong, until nothing goes
 /// wrong any more and all of them must come to their end.
@@ -26,6 +36,7 @@ struct plan {
 
     bool keys_return = true; ///< Else each attempt may have a key of its own.
     std::size_t notes = 0;   ///< How many lines of the trace to keep.
+    cuts without;
 };
 
 struct outcome {
@@ -33,6 +44,9 @@ struct outcome {
     std::uint64_t trace = 0;
     bool reached = false; ///< The point of the plan.
     std::array<std::uint64_t, fault_kinds> faults{};
+    std::vector<fault> strikes; ///< Those that came by chance, and those that were cut.
+    std::size_t users = 0;      ///< Likewise.
+    int rounds = 0;             ///< The most of one of them.
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
     std::uint64_t shared_grants = 0; ///< To read, to write, or of several locks.

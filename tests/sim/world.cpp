@@ -56,7 +56,7 @@ world::world(std::uint64_t seed, options o)
 }
 
 bool world::strikes(fault f) {
-    const bool hit = luck.ppm(weather_[f]);
+    const bool hit = luck.ppm(weather_[f]) && !(averts && averts(f));
     if (hit) {
         count(f);
         note(name(f));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -94,6 +95,8 @@ public:
     bool healed() const { return healed_; }
     /// Whether a fault strikes now; counts it.
     bool strikes(fault f);
+    /// Asked for each that would.
+    std::function<bool(fault)> averts;
     /// One call of a process, that with this number, fails.
     void fail_call(const process& of, std::uint64_t number, fault how) {
         failing_[of.number()] = {number, how};
