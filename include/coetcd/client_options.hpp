@@ -88,8 +88,9 @@ public:
     /// Total time for a call, including retries; for `watch`, until it is established. It does not
     /// limit waits for others, as of `mutex::lock` and `watcher::next`. Must be positive.
     std::chrono::milliseconds request_timeout{5000};
-    /// The largest answer, or message of a watch, that is accepted, in bytes of JSON: about 4/3 of
-    /// the bytes of its keys and values. Raise it for larger ranges. Must be positive.
+    /// The largest answer, or revision of a watch, that is accepted, in bytes of JSON: about 4/3 of
+    /// the bytes of its keys and values, and 100 for each key. Raise it for larger ranges or
+    /// transactions. Must be positive.
     std::size_t max_answer = 4 * 1024 * 1024;
     /// Required by endpoints with https: `options.tls = coetcd::make_tls(...)`, from
     /// <coetcd/tls.hpp>. No effect on endpoints with http.

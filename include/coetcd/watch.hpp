@@ -43,9 +43,9 @@ public:
     /// @throws compacted_error if changes that it has yet to deliver were compacted.
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
     ///   older than what this watch has delivered.
+    /// @throws oversized_error if a revision exceeds `client_options::max_answer`.
     /// @throws error with `errc::watch_canceled` or a `server_errc` if etcd ended or refused the
-    ///   watch, `errc::too_large` if a message or a revision exceeds the limits. All later
-    ///   calls throw the same.
+    ///   watch. All later calls throw the same.
     /// @par Cancellation
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<watch_batch> next();

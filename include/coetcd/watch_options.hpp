@@ -23,9 +23,7 @@ struct watch_options {
     /// otherwise.
     bool progress_notify = false;
     /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it delivery
-    /// pauses, and resumes there once the buffer was read. A revision that comes in pieces, as
-    /// large ones do, is put together first: if it takes more bytes than this and than
-    /// `client_options::max_answer`, the watch ends with `errc::too_large`. Must be positive.
+    /// pauses, and resumes there once the buffer was read. Must be positive.
     std::size_t buffer = 1024 * 1024;
 };
 
@@ -50,6 +48,21 @@ public:
 
 private:
     std::int64_t compact_revision_;
+};
+
+/// What a watch throws with `errc::too_large`: a revision is over `client_options::max_answer`.
+class oversized_error : public error {
+public:
+    oversized_error(std::int64_t revision, const std::string& text)
+        : error(errc::too_large, text)
+        , revision_(revision) {}
+
+    /// All before this one was delivered. A watch from the next one on leaves it out. 0 if that is
+    /// not known: its first key is very long.
+    std::int64_t revision() const noexcept { return revision_; }
+
+private:
+    std::int64_t revision_;
 };
 
 } // namespace coetcd

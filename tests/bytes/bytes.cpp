@@ -692,6 +692,11 @@ TEST_CASE("bytes.huge: no answer takes more memory than the limits say", "[bytes
         {"empty lines at first", "", "\r\n", bad, bad},
         {"notices", "", "HTTP/1.1 100 Continue\r\n\r\n", bad, bad},
         {"lines", in_chunks, line, large, {}},
+        {"events",
+         in_chunks + chunk_of(R"({"result":{"header":{},"watch_id":"7","events":[{})"),
+         chunk_of(R"(,{"kv":{"key":"YQ==","mod_revision":"7","value":"YQ=="}})"),
+         large,
+         {}},
         {"empty lines", in_chunks, chunk_of("\n\r\n\n\n\n\n\n\n\n\n\n\n"), large, bad},
     };
     for (const row& each : rows) {

@@ -2,9 +2,11 @@
 // Any bytes from the network, as an answer or as a stream of messages: how they are sliced never
 // changes what is read, and reading them ends.
 //
-// The first byte says whether the connection ends after them, the second one how they are sliced.
+// The first byte says whether the connection ends after them, the second one how they are sliced,
+// and how large pieces of a message are.
 #include <coetcd/detail/net/http_connection.hpp>
 #include <coetcd/detail/wire/decode.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -20,6 +22,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "fuzz/fuzz.hpp"
 
@@ -29,7 +33,7 @@ namespace test = boost::beast::test;
 
 namespace {
 
-constexpr net::limits most{512, 1024};
+constexpr net::limits most{512, 1024, 64};
 
 /// What was read, as text to be compared.
 struct record {
@@ -88,6 +92,54 @@ record read(std::string_view bytes, std::size_t slice, bool ends, bool whole) {
     return result;
 }
 
+/// The events of all messages in a line, or nothing if it is not etcd's.
+std::optional<std::vector<event>> events_in(std::string_view line, std::size_t piece) {
+    wire::line_splitter lines(line.size(), piece);
+    lines.feed(line);
+    std::vector<event> all;
+    for (std::string text; lines.finish(text);) {
+        try {
+            auto message = wire::decode_stream<wire::watch_response>(text);
+            auto* const said = std::get_if<wire::watch_response>(&message);
+            if (!said) {
+                return std::nullopt;
+            }
+            for (event& e : said->events) {
+                all.push_back(std::move(e));
+            }
+        } catch (const error&) {
+            return std::nullopt;
+        }
+    }
+    return all;
+}
+
+bool is_once(std::string_view line, std::string_view name) {
+    const auto first = line.find(name);
+    return first == line.npos || line.find(name, first + 1) == line.npos;
+}
+
+/// A message that is cut has the same events. Of duplicate fields the last one counts, and what
+/// was read before is not taken back: etcd's messages have none.
+void check_pieces(std::string_view line, std::size_t piece) {
+    if (line.find('\n') != line.npos || line.find('\\') != line.npos ||
+        !is_once(line, "\"result\"") || !is_once(line, "\"events\"")) {
+        return;
+    }
+    const auto whole = events_in(line, std::string::npos);
+    if (!whole) {
+        return;
+    }
+    const auto cut = events_in(line, piece);
+    fuzz::require(cut && cut->size() == whole->size());
+    for (std::size_t i = 0; i != whole->size(); ++i) {
+        const event& a = (*whole)[i];
+        const event& b = (*cut)[i];
+        fuzz::require(a.type == b.type && a.kv.key == b.kv.key && a.kv.value == b.kv.value &&
+                      a.kv.mod_revision == b.kv.mod_revision);
+    }
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -98,6 +150,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool whole = (data[0] & 2) != 0;
     const std::size_t slice = 1 + data[1] % 64;
     const std::string_view bytes(reinterpret_cast<const char*>(data) + 2, size - 2);
+    check_pieces(bytes, slice);
     const record once = read(bytes, bytes.size(), ends, whole);
     const record sliced = read(bytes, slice, ends, whole);
     if (once.waits == sliced.waits) {

@@ -54,7 +54,9 @@ outcome run(const plan& p) {
     s.judge.slots.keys_return = p.keys_return;
     s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) || s.crowded ? 1000 : 2;
-    w.store.piece = luck.one_in(2) ? 0 : 2;
+    if (luck.one_in(2)) {
+        w.piece = chance(chance::derive(p.seed, 26)).below(1500); // often of one or two events
+    }
     w.store.tells_leases_of_keys = chance(chance::derive(p.seed, 7)).one_in(2);
     sky above = random ? draw_sky(luck) : sky::clear;
     if (s.crowded && above != sky::clear) {

@@ -134,7 +134,6 @@ void watch_events(const answer& a) {
         CHECK(m.created == (&m == &all.front()));
         CHECK(m.canceled == (&m == &all.back()));
         CHECK(m.compact_revision == 0);
-        CHECK(!m.fragment);
         CHECK(m.events.size() == (m.created || m.canceled ? 0 : 1));
     }
     const std::vector<event> events{all[1].events[0], all[2].events[0], all[3].events[0]};

@@ -86,9 +86,14 @@ public:
     }
     void progress(std::int64_t id, std::int64_t revision) { say(head(id, revision) + "}"); }
     /// @param revision That of the header.
-    void
-    events(std::int64_t id, std::int64_t revision, const revisions& of, bool fragment = false) {
-        say(head(id, revision) + (fragment ? R"(,"fragment":true)" : "") + list(of));
+    /// @param more It is a piece of a message.
+    void events(std::int64_t id, std::int64_t revision, const revisions& of, bool more = false) {
+        coetcd::detail::reply r;
+        r.status = 200;
+        r.more = more;
+        r.body = R"({"result":)" + head(id, revision) + list(of) + "}";
+        stream_->push(std::move(r));
+        world_.env->pass(10ms);
     }
     /// The same, without letting anybody run.
     void events_now(std::int64_t id, const revisions& of) {
@@ -820,10 +825,40 @@ TEST_CASE("pieces of a revision are put together, and come again if one was lost
     CHECK(revisions_of(reading.get().events) == revisions{12, 12, 12, 12, 13});
 }
 
+TEST_CASE("a piece without events is no progress", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    script etcd(w);
+    coetcd::watch_options options = from(10);
+    options.progress_notify = true;
+    coetcd::watcher seen = w.await(client.watch("a", options));
+    etcd.events(1, 99, {10}, true);
+    etcd.events(1, 99, {}, true);
+    etcd.events(1, 99, {});
+    const coetcd::watch_batch batch = now(w, seen);
+    CHECK(revisions_of(batch.events) == revisions{10});
+    CHECK(batch.revision == 10);
+    etcd.events(1, 50, {});
+    CHECK(now(w, seen).revision == 50);
+}
+
+TEST_CASE("nobody asks etcd for fragments", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    std::string asked;
+    w.env->on_open = [&, serve = w.env->on_open](const call_request& r, auto stream) {
+        asked += r.body;
+        serve(r, std::move(stream));
+    };
+    (void)w.await(client.watch("a"));
+    CHECK_THAT(asked, support::contains("create_request"));
+    CHECK_THAT(asked, !support::contains("fragment"));
+}
+
 TEST_CASE("large transactions come in pieces, and are told whole", "[watch]") {
     world w;
     const coetcd::client client = w.client();
-    w.etcd->piece = 3;
+    w.env->piece = GENERATE(1U, 300U, 700U, 1300U);
     coetcd::watcher seen = w.await(client.watch(coetcd::key_range::prefix("p/")));
     auto many = coetcd::txn();
     for (int i = 0; i < 10; ++i) {
@@ -1050,11 +1085,17 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     etcd.events(2, 99, {12});
     etcd.fail(
         errc::too_large,
-        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"watch_id":"1","events":[{)");
+        R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"watch_id":"1","events":[{"kv":{"key":"YQ==","mod_revision":"14","value":"YQ)");
     w.env->pass(1s);
     auto reading = w.start(bad.next());
     w.env->pass(10ms);
-    CHECK(reading.code() == errc::too_large);
+    REQUIRE(reading.code() == errc::too_large);
+    try {
+        (void)reading.get();
+    } catch (const coetcd::oversized_error& e) {
+        CHECK(e.revision() == 14);
+        CHECK_THAT(e.what(), support::contains("revision 14 is over the limit"));
+    }
     CHECK(etcd.ids == revisions{1, 2, 2}); // only the other one was resumed
     CHECK(etcd.starts.back() == 13);
     etcd.events(2, 99, {14});
@@ -1090,9 +1131,7 @@ TEST_CASE("sec.limits: a revision that has no end ends the watch that it is for"
     options.max_answer = 10'000;
     const coetcd::client client = w.client(options);
     script etcd(w);
-    coetcd::watch_options small = from(10);
-    small.buffer = 20'000;
-    coetcd::watcher bad = w.await(client.watch("a", small));
+    coetcd::watcher bad = w.await(client.watch("a", from(10)));
     coetcd::watcher good = w.await(client.watch("b", from(10)));
     auto reading = w.start(bad.next());
     int pieces = 0;
@@ -1105,9 +1144,16 @@ TEST_CASE("sec.limits: a revision that has no end ends the watch that it is for"
     for (; pieces != 1000 && !end.ended(); ++pieces) {
         etcd.events(1, 99, {12}, true);
     }
-    CHECK(end.code() == errc::too_large);
-    CHECK(pieces > 20);
-    CHECK(pieces < 200);
+    REQUIRE(end.code() == errc::too_large);
+    CHECK(pieces > 50);
+    CHECK(pieces < 100);
+    // It is named.
+    try {
+        (void)end.get();
+    } catch (const coetcd::oversized_error& e) {
+        CHECK(e.revision() == 12);
+        CHECK_THAT(e.what(), support::contains("revision 12 is over the limit"));
+    }
     // etcd is told to stop, the others are not disturbed, and what still comes is dropped.
     CHECK(etcd.canceled == revisions{1});
     for (int i = 0; i != 10; ++i) {
@@ -1124,10 +1170,9 @@ TEST_CASE("pieces of a stream that broke do not count", "[watch]") {
     options.max_answer = 10'000;
     const coetcd::client client = w.client(options);
     script etcd(w);
-    coetcd::watch_options small = from(10);
-    small.buffer = 1;
-    coetcd::watcher seen = w.await(client.watch("a", small));
+    coetcd::watcher seen = w.await(client.watch("a", from(10)));
     for (int i = 0; i != 10; ++i) {
+        etcd.events(1, 99, {12}, true);
         etcd.events(1, 99, revisions(20, 12), true);
         etcd.breaks();
         w.env->pass(2s);

@@ -86,6 +86,7 @@ struct reply {
     bool crowded = false;
     unsigned status = 0; ///< HTTP; 0 if it is not known.
     std::string body;
+    bool more = false;         ///< `body` is a piece of a message, with some of its events.
     asio::ip::address by;      ///< Who answered, and may be rated; unspecified if nobody may.
     std::size_t addresses = 1; ///< So many of the endpoint's may answer.
 };
@@ -96,7 +97,8 @@ public:
     virtual ~stream() = default;
     /// Sends a message. One caller at a time.
     virtual asio::awaitable<error_code> write(std::string json, time_point deadline) = 0;
-    /// Waits for the next message. One caller at a time. `asio::error::eof` is the regular end.
+    /// Waits for the next message, or piece of one: a message by itself, with what comes before the
+    /// events of all of it. One caller at a time. `asio::error::eof` is the regular end.
     /// Of a message that is `errc::too_large` the body is the beginning; it is the last one.
     virtual asio::awaitable<reply> read() = 0;
     /// The bytes that have come so far, also those of a message that is not complete; 0 if they are

@@ -128,7 +128,6 @@ COETCD_DECL boost::asio::awaitable<watcher> client::watch(key_range keys,
     request.prev_kv = options.prev_kv;
     request.no_put = options.no_put;
     request.no_delete = options.no_erase;
-    request.fragment = true;
     return impl_->home(detail::as_handle<watcher>(
         detail::watch(impl_, impl_->within(timeout_), std::move(request), options)));
 }

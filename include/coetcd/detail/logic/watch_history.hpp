@@ -37,11 +37,12 @@ public:
 
     /// Takes the events of one message.
     /// @param more Whether the message is a piece: its last revision may go on in the next one.
+    /// @param bytes Its size.
     /// @returns Those of complete revisions that were not told before.
-    std::vector<event> take(std::vector<event>& events, bool more) {
+    std::vector<event> take(std::vector<event>& events, bool more, std::size_t bytes) {
+        const bool goes_on = !incomplete_.empty();
         for (event& e : events) {
             if (e.kv.mod_revision >= next_) {
-                held_ += footprint(e);
                 incomplete_.push_back(std::move(e));
             }
         }
@@ -58,16 +59,18 @@ public:
                             std::make_move_iterator(last));
             incomplete_.erase(incomplete_.begin(), last);
         }
-        for (const event& e : complete) {
-            held_ -= footprint(e);
-        }
+        held_ = goes_on && complete.empty() ? held_ + bytes : 0;
         if (!complete.empty()) {
             reached(complete.back().kv.mod_revision);
         }
         return complete;
     }
 
-    /// The bytes of those that wait for the rest of their revision.
+    /// The revision that waits for the rest of it; 0: none does.
+    std::int64_t unfinished() const {
+        return incomplete_.empty() ? 0 : incomplete_.front().kv.mod_revision;
+    }
+    /// The bytes of the pieces that have nothing else: no more than it has itself.
     std::size_t held() const { return held_; }
 
     /// All up to `revision` was told.
@@ -91,7 +94,7 @@ private:
     std::int64_t next_;
     std::int64_t told_;
     std::vector<event> incomplete_; // of one revision
-    std::size_t held_ = 0;          // bytes of those
+    std::size_t held_ = 0;
 };
 
 } // namespace coetcd::detail::logic

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
@@ -18,7 +19,10 @@ namespace coetcd::detail::net {
 /// The most that an answer may have.
 struct limits {
     std::uint32_t header = 8 * 1024;
-    std::size_t body = 4 * 1024 * 1024; ///< Of a whole answer, or of one message of a stream.
+    /// Of a whole answer, or of a message of a stream; of one with many events, of one of those.
+    std::size_t body = 4 * 1024 * 1024;
+    /// A message with more is read in pieces.
+    std::size_t piece = wire::line_splitter::usual_piece;
 };
 
 /// Whether the other end ended a connection without more words.
@@ -40,7 +44,7 @@ public:
     virtual bool is_quiet() = 0;
     /// Sends bytes of a request that stays open.
     virtual asio::awaitable<error_code> write(std::string bytes) = 0;
-    /// Reads the next message of an answer that stays open: one line. The end of the answer is
+    /// Reads the next message of an answer that stays open: one line, or a piece of one. The end is
     /// `asio::error::eof`; what an unterminated last line holds comes before it. Of a line that is
     /// too large there is the beginning.
     virtual asio::awaitable<reply> read_line() = 0;

@@ -152,6 +152,7 @@ public:
         result.sent = true;
         for (;;) {
             if (lines_.next(result.body)) {
+                result.more = lines_.more();
                 line_began_ = received_;
                 break;
             }
@@ -311,7 +312,7 @@ private:
 
     // Of a request that stays open:
     std::optional<http::response_parser<http::buffer_body>> open_answer_;
-    wire::line_splitter lines_{limits_.body};
+    wire::line_splitter lines_{limits_.body, std::min(limits_.body / 2, limits_.piece)};
     error_code ended_;
     std::size_t notices_ = 0;
     std::uint64_t line_began_ = 0; // bytes received before

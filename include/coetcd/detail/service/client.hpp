@@ -52,7 +52,7 @@ public:
                 const client_options& o)
         : world(std::move(w))
         , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
-        , hub(std::make_shared<watch_hub>(cluster_router))
+        , hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
         , transactions(std::make_shared<transaction_lane>(
               cluster_router, o.request_timeout, o.attempt_timeout))
         , lease_renewals(std::make_shared<renewals>(cluster_router))
@@ -144,14 +144,8 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
         of = r.header.cluster_id;
         request.start_revision = told + 1;
     }
-    auto started = make_at_home<watcher_impl>(impl->world,
-                                              impl->cluster_router,
-                                              impl->hub,
-                                              std::move(request),
-                                              told,
-                                              of,
-                                              options,
-                                              impl->options.max_answer);
+    auto started = make_at_home<watcher_impl>(
+        impl->world, impl->cluster_router, impl->hub, std::move(request), told, of, options);
     co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }

@@ -31,8 +31,9 @@ namespace coetcd::detail {
 /// a stream, each watch has a stream of its own.
 class watch_hub final : public watch_streams {
 public:
-    explicit watch_hub(std::shared_ptr<router> r)
-        : watch_streams(std::move(r))
+    /// @param most The bytes that a revision may have.
+    watch_hub(std::shared_ptr<router> r, std::size_t most)
+        : watch_streams(std::move(r), most)
         , wanted_(env_) {}
 
     /// Starts a watch. `sink` must live until `remove`, or until it is told of the end.

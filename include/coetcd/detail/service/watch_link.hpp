@@ -108,6 +108,7 @@ struct watch_link {
     std::shared_ptr<watch_link> beside;  // asks for one on which nobody can
     std::uint64_t token_number = 0;      // of the user's token that it was opened with
     bool token_refused = false;
+    bool goes_on = false; // what was read last was a piece
     bool closed = false;
 };
 

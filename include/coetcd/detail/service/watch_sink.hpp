@@ -4,7 +4,6 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,11 +20,9 @@ public:
     virtual void on_events(std::vector<event>& events) = 0;
     /// All changes up to `revision` were told.
     virtual void on_progress(std::int64_t /*revision*/) {}
-    /// How many bytes of one revision may wait for the rest of it, where etcd sends it in pieces.
-    /// With more, the watch ends with `errc::too_large`.
-    virtual std::size_t most_held() const { return 1024 * 1024; }
     /// The watch is over; it is removed already.
-    virtual void on_ended(error_code ec, std::string text, std::int64_t compact_revision) = 0;
+    /// @param revision The one that was too large, or the first that was not compacted; 0: none.
+    virtual void on_ended(error_code ec, std::string text, std::int64_t revision) = 0;
 
 protected:
     ~watch_sink() = default;

@@ -41,9 +41,11 @@ namespace coetcd::detail {
 /// there are is not decided here.
 class watch_streams : public std::enable_shared_from_this<watch_streams> {
 protected:
-    explicit watch_streams(std::shared_ptr<router> r)
+    /// @param most The bytes that a revision, or a message with one event, may have.
+    watch_streams(std::shared_ptr<router> r, std::size_t most)
         : router_(std::move(r))
-        , env_(*router_->world()) {}
+        , env_(*router_->world())
+        , most_(most) {}
     ~watch_streams() = default;
 
     /// A watch has ended.
@@ -197,9 +199,10 @@ protected:
         co_return question->state.answered();
     }
 
-    /// Handles one message of a stream.
+    /// Handles one message of a stream, or a piece of one.
     /// @returns Whether the stream may go on.
     bool dispatch(watch_link& from, reply& r) {
+        const bool is_rest = std::exchange(from.goes_on, r.more);
         const bool may_be_large = r.ec && wire::begins_message(r.body);
         if (logic::transport_code(r.ec, r.status, may_be_large) == errc::too_large) {
             from.state.heard_etcd();
@@ -228,7 +231,9 @@ protected:
             }
             return false;
         }
-        return dispatch(from, std::get<wire::watch_response>(message));
+        auto& said = std::get<wire::watch_response>(message);
+        const bool is_progress = said.events.empty() && !is_rest && !r.more;
+        return dispatch(from, said, is_progress, r);
     }
 
     /// Whether it was the user's token that etcd did not like: a stream with another one may do.
@@ -242,7 +247,7 @@ protected:
     }
 
     // A sink may add and remove watches when it is told something, so that telling it comes last.
-    bool dispatch(watch_link& from, wire::watch_response& m) {
+    bool dispatch(watch_link& from, wire::watch_response& m, bool is_progress, const reply& whole) {
         if (router_->rejects(from.where, m.header.cluster_id)) {
             return false; // all watches go on elsewhere
         }
@@ -278,9 +283,10 @@ protected:
                 doubt(w);
             }
             w.sink->on_created();
-        } else if (!m.events.empty()) {
+        } else if (!is_progress) {
             try {
-                std::vector<event> complete = w.history.take(m.events, m.fragment);
+                std::vector<event> complete =
+                    w.history.take(m.events, whole.more, whole.body.size());
                 if (!complete.empty()) {
                     w.sink->on_events(complete);
                 }
@@ -369,10 +375,7 @@ protected:
         return found != watches_.end() && found->second.on.get() == &on ? found : watches_.end();
     }
 
-    void end(watch_map::iterator one,
-             error_code ec,
-             std::string text,
-             std::int64_t compact_revision = 0) {
+    void end(watch_map::iterator one, error_code ec, std::string text, std::int64_t revision = 0) {
         watch_sink& sink = *one->second.sink;
         const std::shared_ptr<watch_link> on = std::move(one->second.on);
         watches_.erase(one);
@@ -380,32 +383,35 @@ protected:
             on->close();
         }
         on_removed();
-        sink.on_ended(ec, std::move(text), compact_revision);
+        sink.on_ended(ec, std::move(text), revision);
     }
 
     /// Ends the watch for which a message was too large: it would come again. If nobody knows which
     /// one that is, then all of them.
     void end_oversized(const watch_link& from, std::string_view beginning) {
-        const error_code ec = errc::too_large;
-        const std::string text = "a message was over the limit of max_answer";
         const auto id = wire::find_watch_id(beginning);
         if (!id) {
-            end_all(from, ec, text);
+            end_all(from, errc::too_large, oversized(0));
         } else if (const auto found = find(*id, from); found != watches_.end()) {
-            end(found, ec, text);
+            const std::int64_t revision = wire::find_revision(beginning).value_or(0);
+            end(found, errc::too_large, oversized(revision), revision);
         }
     }
 
     /// Ends a watch that has too many pieces of one revision: the rest of it may never come.
     void end_if_overfull(std::int64_t id, watch_link& from) {
         const auto found = find(id, from);
-        if (found != watches_.end() &&
-            found->second.history.held() > found->second.sink->most_held()) {
+        if (found != watches_.end() && found->second.history.held() > most_) {
+            const std::int64_t revision = found->second.history.unfinished();
             from.cancel(id);
-            end(found,
-                errc::too_large,
-                "one revision is over the limits of watch_options::buffer and max_answer");
+            end(found, errc::too_large, oversized(revision), revision);
         }
+    }
+
+    static std::string oversized(std::int64_t revision) {
+        const std::string what =
+            revision > 0 ? "revision " + std::to_string(revision) : std::string("a message");
+        return what + " is over the limit of client_options::max_answer";
     }
 
     /// Ends the watches of a stream that etcd will not have.
@@ -430,6 +436,7 @@ protected:
 
     const std::shared_ptr<router> router_;
     env& env_;
+    const std::size_t most_; // bytes of one revision
     watch_map watches_;
 
 private:

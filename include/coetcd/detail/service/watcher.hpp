@@ -7,7 +7,6 @@
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/watch_options.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -27,15 +26,13 @@ public:
                  wire::watch_create_request request,
                  std::int64_t told,
                  std::uint64_t of,
-                 const watch_options& options,
-                 std::size_t max_answer)
+                 const watch_options& options)
         : world_(r->world())
         , hub_(std::move(hub))
         , request_(std::move(request))
         , told_(told)
         , cluster_(of != 0 ? of : r->cluster())
         , buffer_(options.buffer)
-        , most_held_(std::max(options.buffer, max_answer))
         , tells_progress_(options.progress_notify)
         , changed_(*world_) {
         unread_.revision = request_.start_revision - 1;
@@ -98,9 +95,11 @@ public:
 private:
     void check() const {
         if (over_ == errc::watch_compacted) {
-            throw compacted_error(compact_revision_,
-                                  "watch: history begins at revision " +
-                                      std::to_string(compact_revision_));
+            throw compacted_error(revision_,
+                                  "watch: history begins at revision " + std::to_string(revision_));
+        }
+        if (over_ == errc::too_large) {
+            throw oversized_error(revision_, "watch: " + text_);
         }
         if (over_) {
             throw error(over_, "watch: " + text_);
@@ -148,7 +147,6 @@ private:
         }
         changed_.notify_all();
     }
-    std::size_t most_held() const override { return most_held_; }
     void on_progress(std::int64_t revision) override {
         unread_.revision = revision;
         if (tells_progress_) {
@@ -156,10 +154,10 @@ private:
             changed_.notify_all();
         }
     }
-    void on_ended(error_code ec, std::string text, std::int64_t compact_revision) override {
+    void on_ended(error_code ec, std::string text, std::int64_t revision) override {
         over_ = ec;
         text_ = std::move(text);
-        compact_revision_ = compact_revision;
+        revision_ = revision;
         changed_.notify_all();
     }
 
@@ -169,7 +167,6 @@ private:
     std::int64_t told_; // of what, when the watch was last created
     const std::uint64_t cluster_;
     const std::size_t buffer_;
-    const std::size_t most_held_; // of one revision in pieces
     const bool tells_progress_;
     std::int64_t id_ = 0;
     bool created_ = false;
@@ -179,7 +176,7 @@ private:
     bool news_ = false;    // `unread_` is worth telling
     error_code over_;      // set once the watch has ended
     std::string text_;
-    std::int64_t compact_revision_ = 0;
+    std::int64_t revision_ = 0; // what it was about
     notifier changed_;
 };
 

@@ -185,8 +185,6 @@ public:
     std::chrono::seconds shortest_ttl{2};
     /// How many revisions of history etcd sends at a time: then it attends to others.
     std::size_t batch = 1000;
-    /// Events in a message, to those who take pieces; 0: all. etcd goes by bytes.
-    std::size_t piece = 0;
     static constexpr std::chrono::seconds election_timeout{1};
     static constexpr std::chrono::milliseconds expiry_interval{500};
     static constexpr std::chrono::milliseconds sync_interval{100};
@@ -220,7 +218,6 @@ private:
         bool no_delete;
         bool prev_kv;
         bool wants_progress;
-        bool takes_pieces;
         bool synced;
         std::int64_t next; // the first revision that was not sent
     };
@@ -279,8 +276,6 @@ private:
     /// Of changes of one revision.
     void tell(const change* first, const change* last, std::optional<int> only_at = {});
     void send_events(const watch& w, const std::vector<const change*>& changes);
-    void
-    send_piece(const watch& w, const change* const* first, const change* const* last, bool more);
     void create_watch(std::uint64_t id, value request);
     store_map keys_at(std::int64_t then, const std::vector<change>& pending) const;
 

@@ -132,6 +132,10 @@ COETCD_DECL void etcd::create_watch(std::uint64_t id, value request) {
         say("mvcc: duplicate watch ID provided on the WatchStream");
         return;
     }
+    if (request["fragment"].flag()) {
+        say("fragments of a large batch take a real member minutes: nobody may ask for them");
+        return;
+    }
     watch w{id,
             from.at,
             watch_id,
@@ -141,7 +145,6 @@ COETCD_DECL void etcd::create_watch(std::uint64_t id, value request) {
             false,
             request["prev_kv"].flag(),
             request["progress_notify"].flag(),
-            request["fragment"].flag(),
             true,
             request["start_revision"].number()};
     if (w.key.empty()) {
@@ -164,18 +167,6 @@ COETCD_DECL void etcd::create_watch(std::uint64_t id, value request) {
 }
 
 COETCD_DECL void etcd::send_events(const watch& w, const std::vector<const change*>& changes) {
-    const change* const* from = changes.data();
-    const change* const* const end = from + changes.size();
-    const std::size_t most = w.takes_pieces && piece != 0 ? piece : changes.size();
-    while (from != end) {
-        const change* const* const to = from + std::min(most, static_cast<std::size_t>(end - from));
-        send_piece(w, from, to, to != end);
-        from = to;
-    }
-}
-
-COETCD_DECL void
-etcd::send_piece(const watch& w, const change* const* first, const change* const* last, bool more) {
     const auto found = streams_.find(w.stream);
     if (found == streams_.end()) {
         return;
@@ -184,10 +175,8 @@ etcd::send_piece(const watch& w, const change* const* first, const change* const
     out.open().name("result").open();
     header(out, found->second.at, applied(found->second.at));
     out.number("watch_id", w.id);
-    out.flag("fragment", more);
     out.name("events").open('[');
-    for (; first != last; ++first) {
-        const change* const c = *first;
+    for (const change* const c : changes) {
         out.item();
         out.open();
         if (c->deleted) {
@@ -320,7 +309,9 @@ COETCD_DECL void etcd::sync() {
             w.synced = true;
             w.next = 0;
         }
-        send_events(w, mine);
+        if (!mine.empty()) {
+            send_events(w, mine);
+        }
         ++i;
     }
 }

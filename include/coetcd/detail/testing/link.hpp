@@ -23,6 +23,7 @@ public:
     // For the server.
     /// Sends a message to the client, after all before it.
     void push(std::string line);
+    /// If it is large, in pieces.
     void push(reply message);
     /// Ends it, in order.
     void drop();
@@ -44,6 +45,7 @@ public:
 private:
     friend class process;
     nanoseconds next(nanoseconds last);
+    void push_whole(reply message);
     void send(std::string messages);
     void close_at_server();
 

@@ -5,6 +5,7 @@
 #include <coetcd/detail/testing/link.hpp>
 #include <coetcd/detail/testing/process.hpp>
 #include <coetcd/detail/testing/world.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
 
 #include <boost/asio/error.hpp>
 
@@ -170,6 +171,19 @@ COETCD_DECL void link::push(std::string line) {
 }
 
 COETCD_DECL void link::push(reply message) {
+    if (message.body.size() <= in_.piece) {
+        push_whole(std::move(message));
+        return;
+    }
+    wire::line_splitter lines(message.body.size(), in_.piece);
+    lines.feed(message.body);
+    for (reply piece = message; lines.finish(piece.body);) {
+        piece.more = lines.more();
+        push_whole(piece);
+    }
+}
+
+COETCD_DECL void link::push_whole(reply message) {
     if (silent_ || over_) {
         return;
     }

@@ -5,6 +5,7 @@
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/etcd.hpp>
 #include <coetcd/detail/testing/process.hpp>
+#include <coetcd/detail/wire/line_splitter.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -118,6 +119,8 @@ public:
     bool step();
     /// The same, for so long.
     void pass(nanoseconds time);
+    /// A stream's messages with more bytes are read in pieces; see `reply::more`.
+    std::size_t piece = wire::line_splitter::usual_piece;
     /// Without time going on; then they go round in circles.
     std::uint64_t most_handlers = 100'000;
     /// Ends all processes where they stand.

@@ -185,7 +185,6 @@ inline void read(const json_value& body, watch_response& response) {
     response.watch_id = read_int64(body, "watch_id");
     response.created = read_bool(body, "created");
     response.canceled = read_bool(body, "canceled");
-    response.fragment = read_bool(body, "fragment");
     response.compact_revision = read_revision(body, "compact_revision");
     response.cancel_reason = printable(read_text(body, "cancel_reason"));
     for (const auto& item : read_array(body, "events")) {
@@ -302,22 +301,34 @@ inline bool begins_message(std::string_view beginning) {
     return true;
 }
 
-/// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id
-/// before the events.
-/// @returns Nothing if it is not there.
-inline std::optional<std::int64_t> find_watch_id(std::string_view beginning) {
-    constexpr std::string_view name = "\"watch_id\"";
-    const auto named = beginning.substr(0, beginning.find("\"events\"")).find(name);
+inline constexpr std::string_view events_field = "\"events\"";
+
+/// Finds the number in the first field of that name, quotes included.
+/// @returns Nothing if it is not there, or not all of it.
+inline std::optional<std::int64_t> find_number(std::string_view beginning, std::string_view name) {
+    const auto named = beginning.find(name);
     if (named == beginning.npos) {
         return std::nullopt;
     }
     beginning.remove_prefix(named + name.size());
     beginning.remove_prefix(std::min(beginning.find_first_not_of(" :\""), beginning.size()));
     const char* const end = beginning.data() + beginning.size();
-    std::int64_t id = 0;
-    const auto [stop, failure] = std::from_chars(beginning.data(), end, id);
+    std::int64_t number = 0;
+    const auto [stop, failure] = std::from_chars(beginning.data(), end, number);
     const bool whole = failure == std::errc() && stop != end; // else there may be more digits
-    return whole ? std::optional(id) : std::nullopt;
+    return whole ? std::optional(number) : std::nullopt;
+}
+
+/// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id
+/// before the events.
+inline std::optional<std::int64_t> find_watch_id(std::string_view beginning) {
+    return find_number(beginning.substr(0, beginning.find(events_field)), "\"watch_id\"");
+}
+
+/// Finds the revision of its first event: etcd writes it before the value, and behind the key.
+inline std::optional<std::int64_t> find_revision(std::string_view beginning) {
+    beginning.remove_prefix(std::min(beginning.find(events_field), beginning.size()));
+    return find_number(beginning, "\"mod_revision\"");
 }
 
 } // namespace coetcd::detail::wire

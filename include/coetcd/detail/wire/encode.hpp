@@ -325,7 +325,6 @@ inline void append(std::string& out, const watch_create_request& request) {
     }
     object.flag("prev_kv", request.prev_kv);
     object.number("watch_id", request.watch_id);
-    object.flag("fragment", request.fragment);
     object.end();
     message.end();
 }

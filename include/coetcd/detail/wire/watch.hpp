@@ -19,7 +19,6 @@ struct watch_create_request {
     std::int64_t start_revision = 0; ///< 0: from now on.
     bool prev_kv = false;
     bool progress_notify = false;
-    bool fragment = false;
     bool no_put = false;
     bool no_delete = false;
 };
@@ -44,7 +43,6 @@ struct watch_response {
     std::int64_t watch_id = 0; ///< -1: a refused create, or the answer to a progress request.
     bool created = false;
     bool canceled = false;
-    bool fragment = false;             ///< More of the same revision follows.
     std::int64_t compact_revision = 0; ///< Not 0: canceled since history before it is gone.
     std::string cancel_reason;
     std::vector<event> events;

@@ -19,7 +19,8 @@ namespace {
 using revisions = std::vector<std::int64_t>;
 
 /// Takes a message with one event for each of these revisions.
-revisions take(watch_history& h, const revisions& message, bool more = false) {
+revisions
+take(watch_history& h, const revisions& message, bool more = false, std::size_t bytes = 100) {
     std::vector<event> events;
     for (const std::int64_t r : message) {
         event e;
@@ -28,7 +29,7 @@ revisions take(watch_history& h, const revisions& message, bool more = false) {
         events.push_back(e);
     }
     revisions out;
-    for (const event& e : h.take(events, more)) {
+    for (const event& e : h.take(events, more, bytes)) {
         CHECK(e.kv.key == std::to_string(e.kv.mod_revision));
         out.push_back(e.kv.mod_revision);
     }
@@ -57,25 +58,52 @@ TEST_CASE("what was told before is not told again", "[logic][watch_history]") {
     CHECK(take(h, {8, 9, 10}) == revisions{10});
 }
 
-TEST_CASE("what waits for the rest of its revision is counted in bytes", "[logic][watch_history]") {
+TEST_CASE("the pieces of one revision are counted in bytes", "[logic][watch_history]") {
+    struct {
+        const char* name;
+        revisions message;
+        std::size_t bytes;
+        bool more;
+        std::size_t held;
+        std::int64_t unfinished;
+    } const rows[] = {
+        {"one that begins with others does not count yet", {4, 5, 6}, 100, true, 0, 6},
+        {"what has nothing else does", {6, 6}, 20, true, 20, 6},
+        {"and what has been told before, too", {4}, 3, true, 23, 6},
+        {"not with the next one", {6, 7}, 100, true, 0, 7},
+        {"of which there is more", {7}, 5, true, 5, 7},
+        {"until its end", {7}, 7, false, 0, 0},
+        {"and from another beginning", {8}, 100, true, 0, 8},
+        {"to another end", {8, 9}, 9, false, 0, 0},
+        {"a message by itself never does", {10, 10, 10}, 1000, false, 0, 0},
+    };
     watch_history h(5);
     CHECK(h.held() == 0);
-    take(h, {4, 5, 6}, true); // 5 is complete with that, and 4 was told
-    const std::size_t one = h.held();
-    CHECK(one > sizeof(event));
-    take(h, {6, 6}, true);
-    CHECK(h.held() == 3 * one);
-    take(h, {7}, true);
-    CHECK(h.held() == one);
+    CHECK(h.unfinished() == 0);
+    for (const auto& row : rows) {
+        INFO(row.name);
+        take(h, row.message, row.more, row.bytes);
+        CHECK(h.held() == row.held);
+        CHECK(h.unfinished() == row.unfinished);
+    }
+    take(h, {11}, true, 1);
+    take(h, {11}, true, 1);
+    CHECK(h.held() == 1);
     h.restart();
     CHECK(h.held() == 0);
-    take(h, {7, 7}, true);
-    CHECK(h.held() == 2 * one);
-    take(h, {7});
-    CHECK(h.held() == 0);
+    CHECK(h.unfinished() == 0);
 
+    // Whatever comes, it is counted.
+    watch_history any(0);
+    take(any, {0}, true, 9);
+    take(any, {0}, true, 8);
+    CHECK(any.held() == 8);
+}
+
+TEST_CASE("an event takes its bytes, and some more", "[logic][watch_history]") {
     event e;
     const std::size_t empty = footprint(e);
+    CHECK(empty >= sizeof(event));
     e.kv.key = "12";
     e.kv.value = "345";
     CHECK(footprint(e) == empty + 5);

@@ -662,6 +662,37 @@ TEST_CASE("messages of many pieces arrive whole", "[net][http_connection][stream
     }
 }
 
+TEST_CASE("a message with many events is given out in pieces as it comes",
+          "[net][http_connection][stream]") {
+    const std::string head = R"({"result":{"header":{},"watch_id":"7","events":[)";
+    const std::string one = R"({"kv":{"key":")" + std::string(500, 'A') + R"("}})";
+    limits most;
+    most.body = 1000; // of one event
+    http_connection_fixture f(most);
+    f.give(chunked + chunk_of(head + one));
+    f.start_read_line();
+    CHECK(f.waits());
+    for (int i = 0; i != 100; ++i) {
+        f.give(chunk_of(',' + one));
+        const reply r = f.result();
+        REQUIRE(r.body == head + one + "]}}");
+        REQUIRE(r.more);
+        f.start_read_line();
+        REQUIRE(f.waits());
+    }
+    f.give(chunk_of("]}}\n"));
+    const reply last = f.result();
+    CHECK(last.body == head + one + "]}}");
+    CHECK_FALSE(last.more);
+    // An event that is larger than the limit is found to be the one.
+    f.give(chunk_of(head + one + ',' + R"({"kv":{"mod_revision":"12","key":")"));
+    CHECK(f.read_line().more);
+    f.give(chunk_of(std::string(1000, 'A')));
+    const reply over = f.read_line();
+    CHECK(over.ec == errc::too_large);
+    CHECK(over.body.starts_with(head + R"({"kv":{"mod_revision":"12")"));
+}
+
 TEST_CASE("sec.limits: a message has a limit", "[net][http_connection][stream][security]") {
     limits most;
     most.body = 1000;

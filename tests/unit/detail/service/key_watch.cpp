@@ -29,8 +29,10 @@ namespace {
 class key_watch_fixture {
 public:
     key_watch_fixture()
-        : hub(std::make_shared<watch_hub>(std::make_shared<router>(
-              w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")})))
+        : hub(std::make_shared<watch_hub>(
+              std::make_shared<router>(
+                  w.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:2379")}),
+              100'000))
         , wake(*w.env)
         , listening_(w.start(listen(*this))) {
         hub->hold();

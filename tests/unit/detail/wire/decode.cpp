@@ -326,8 +326,6 @@ TEST_CASE("watch messages are decoded", "[wire][decode]") {
     CHECK(refused.cancel_reason == "mvcc: watcher range is empty");
 
     CHECK(streamed<watch_response>(watch_progress).watch_id == -1);
-    CHECK(streamed<watch_response>(R"({"result":{"header":{"cluster_id":"5"},"fragment":true}})")
-              .fragment);
 }
 
 TEST_CASE("sec.server_text: a watch's reason is fit for a log", "[wire][decode][security]") {
@@ -626,6 +624,19 @@ TEST_CASE("the watch of a message is found in its beginning", "[wire][decode]") 
                                         "\0\xff"}) {
         CHECK(find_watch_id(none) == id());
     }
+}
+
+TEST_CASE("the beginning of an event tells its revision", "[wire][decode]") {
+    using revision = std::optional<std::int64_t>;
+    const std::string v1 =
+        R"({"result":{"header":{},"watch_id":"7","events":[{"type":"DELETE","kv":{"key":"YQ==","create_revision":"3","mod_revision":"12","val)";
+    for (std::size_t n = 0; n <= v1.size(); ++n) {
+        CAPTURE(n);
+        CHECK(find_revision(v1.substr(0, n)) == (n < 125 ? revision() : revision(12)));
+    }
+    CHECK(find_revision(R"({"mod_revision":"1", "events" : [{"kv":{"mod_revision" : 12, )") ==
+          revision(12));
+    CHECK(find_revision(R"({"result":{"mod_revision":"12"}})") == revision());
 }
 
 TEST_CASE("the beginning of a message of a stream tells whether it may be etcd's",

@@ -204,11 +204,11 @@ TEST_CASE("watch requests are written", "[wire][encode]") {
           R"({"create_request":{"key":"d2wv","range_end":"d2ww","filters":["NOPUT"]}})");
     request.watch_id = 7;
     request.start_revision = 6;
-    request.prev_kv = request.progress_notify = request.fragment = request.no_delete = true;
+    request.prev_kv = request.progress_notify = request.no_delete = true;
     CHECK(encode(request) ==
           R"({"create_request":{"key":"d2wv","range_end":"d2ww","start_revision":6,)"
           R"("progress_notify":true,"filters":["NOPUT","NODELETE"],"prev_kv":true,)"
-          R"("watch_id":7,"fragment":true}})");
+          R"("watch_id":7}})");
     watch_create_request erased("k");
     erased.no_delete = true;
     CHECK(encode(erased) == R"({"create_request":{"key":"aw==","filters":["NODELETE"]}})");
