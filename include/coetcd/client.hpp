@@ -128,7 +128,8 @@ public:
     boost::asio::awaitable<member_status> status() const;
 
     /// Begins to watch keys, and returns when the watch is in force. One round trip, or two without
-    /// a start revision; the first watch of a client opens a connection besides.
+    /// a start revision; the first watch of a client opens a connection besides, and so does each
+    /// that brings much: see `watcher`.
     /// @throws error with a `server_errc` or `errc::watch_canceled` if etcd refuses it.
     boost::asio::awaitable<watcher> watch(key_range keys, watch_options options = {}) const;
 

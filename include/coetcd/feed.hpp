@@ -45,9 +45,9 @@ public:
     /// The first call returns the present state; later ones wait until it differs from the one that
     /// was returned last.
     ///
-    /// To begin, a watch on the client's shared connection and one round trip. Then at most one for
-    /// each change, and one about every 10 s while a call waits, since servers have lost events.
-    /// One call at a time. This object may be destroyed before it completes; it then throws
+    /// To begin, a watch on the client's connection for them and one round trip. Then at most one
+    /// for each change, and one about every 10 s while a call waits, since servers have lost
+    /// events. One call at a time. This object may be destroyed before it completes; it then throws
     /// `operation_aborted`.
     ///
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is

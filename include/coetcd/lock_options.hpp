@@ -36,7 +36,7 @@ struct lock_options {
 
     /// Watch the lock's key while it is held: `force_unlock`, or a deletion by hand, is then
     /// noticed at once rather than with the next renewal. Not of a `multi_lock`. Costs a watch on
-    /// the client's shared stream, and a look, for each time that the lock is taken.
+    /// the client's stream for locks, and a look, for each time that the lock is taken.
     bool watch_while_held = false;
 };
 

@@ -19,15 +19,19 @@ class watcher_impl;
 /// A watch, from `client::watch`. It delivers every change to a key or range exactly once, in
 /// order, and never splits a revision.
 ///
-/// All watches of a client share one connection. When it breaks, or its member of the cluster
-/// stops, the watch resumes elsewhere after the last event that it delivered, without gap or
-/// duplicate. Destroying it ends the watch; nothing is left in etcd.
+/// The watches of a client share one connection; those of its locks and feeds share another. A
+/// watch that brings much, 256 KiB at once or 64 KB a second, or whose reader falls behind, has one
+/// of its own from then on: no reader holds up another. Behind a proxy that buffers requests, each
+/// watch has one.
 ///
-/// It buffers at most `watch_options::buffer` bytes plus one message; delivery then pauses until
-/// you catch up. A slow reader slows neither etcd nor other watches, and misses nothing unless
-/// history is compacted before it gets there.
+/// When its connection breaks, or its member of the cluster stops, the watch resumes elsewhere
+/// after the last event that it delivered, without gap or duplicate. Destroying it ends the watch;
+/// nothing is left in etcd.
 ///
-/// Behind a proxy that buffers requests, each watch has a connection of its own.
+/// It buffers at most `watch_options::buffer` bytes, and besides one revision, or 64 KiB of a
+/// message. Then nothing more is read until you call `next`. If that takes over 10 s, the
+/// connection is given up, and a new one goes on where it was when you do. So a slow reader misses
+/// nothing, unless history is compacted before it gets there.
 ///
 /// @par Thread safety
 /// As `client`.

@@ -22,8 +22,8 @@ struct watch_options {
     /// Report progress while nothing changes: about every ten minutes, unless etcd is configured
     /// otherwise.
     bool progress_notify = false;
-    /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it delivery
-    /// pauses, and resumes there once the buffer was read. Must be positive.
+    /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it nothing is
+    /// read from etcd until `watcher::next` has returned what is there. Must be positive.
     std::size_t buffer = 1024 * 1024;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
 
 #include <nlohmann/json.hpp>
@@ -971,9 +972,12 @@ TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows nob
     CHECK(w.etcd->watches() == 1); // it was told to stop
     read_some();
     CHECK(read < 15);
-    CHECK(w.etcd->watches() == 1); // there was more, and again too much
+    CHECK(w.etcd->watches() == 2); // from now on it has a stream of its own,
+    w.env->pass(9s);
+    CHECK(w.etcd->watches() == 2); // on which it is waited for a while
+    w.env->pass(2s);
+    CHECK(w.etcd->watches() == 1);
     read_some();
-    CHECK(w.etcd->watches() == 2);
     write(30);
     while (read < written) {
         read_some();
@@ -981,7 +985,155 @@ TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows nob
     auto reading = w.start(slow.next());
     write(1);
     CHECK(reading.ended());
+    CHECK(w.env->opened.size() == 3);
+}
+
+TEST_CASE("a stream is kept for a reader who is away for a moment", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 1;
+    coetcd::watcher slow = w.await(client.watch("a", small));
+    int written = 0;
+    const auto write = [&](int n) {
+        for (; n != 0; --n) {
+            w.etcd->write("a", std::to_string(++written));
+        }
+        w.env->pass(10ms);
+    };
+    write(1);
+    CHECK(values(now(w, slow).events) == strings{"1"}); // it was full, and parts from the others
+    write(20);
+    const auto opened = w.env->opened.size();
+    for (int i = 2; i != 22; ++i) {
+        w.env->pass(9s);
+        CHECK(w.etcd->watches() == 1);
+        CHECK(values(now(w, slow).events) == strings{std::to_string(i)});
+    }
+    CHECK(w.env->opened.size() == opened); // nor was it asked whether it is still there
+    w.env->pass(1min);
+    write(2);
+    w.env->pass(10s);
+    CHECK(w.etcd->watches() == 0);
+    write(2);
+    w.env->pass(1h);
+    const auto given_up = w.env->opened.size();
+    for (int i = 22; i != 26; ++i) {
+        CHECK(values(now(w, slow).events) == strings{std::to_string(i)});
+        w.env->pass(10ms);
+    }
+    CHECK(w.env->opened.size() == given_up + 1);
+    CHECK(w.etcd->watches() == 1);
+    auto reading = w.start(slow.next());
+    w.env->pass(1h); // one that waits is not given up
+    CHECK(w.etcd->watches() == 1);
+    write(1);
+    CHECK(values(reading.get().events) == strings{"26"});
+}
+
+TEST_CASE("a watch that brings much has a stream of its own, and is told all, once", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watcher much = w.await(client.watch("a"));
+    coetcd::watcher little = w.await(client.watch("b"));
+    REQUIRE(w.env->opened.size() == 1);
+    int read = 0;
+    const auto write = [&](std::size_t bytes) {
+        static int written = 0;
+        w.etcd->write("a", std::to_string(++written) + std::string(bytes, 'x'));
+        w.etcd->write("b", std::to_string(written));
+        w.env->pass(10ms);
+        CHECK(values(now(w, little).events) == strings{std::to_string(written)});
+        auto reading = w.start(much.next());
+        w.env->pass(200ms);
+        for (const event& e : reading.get().events) {
+            CHECK(std::stoi(e.kv.value) == ++read);
+        }
+        CHECK(read == written);
+    };
+    for (int i = 0; i != 4; ++i) {
+        write(40'000);
+    }
     CHECK(w.env->opened.size() == 1);
+    for (int i = 0; i != 4; ++i) {
+        write(40'000);
+    }
+    CHECK(w.env->opened.size() == 2);
+    CHECK(w.etcd->watching_streams() == 2);
+    w.env->break_streams();
+    w.env->pass(1s);
+    for (int i = 0; i != 30; ++i) {
+        write(40'000);
+    }
+    CHECK(w.env->opened.size() == 4);
+    CHECK(w.etcd->watches() == 2);
+}
+
+TEST_CASE("a large message is told as it comes, and the rest of it is dropped if it comes again",
+          "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    w.etcd->batch = 1000;
+    for (int i = 0; i != 500; ++i) {
+        w.etcd->write("a", std::to_string(i) + std::string(10'000, 'x'));
+    }
+    coetcd::watch_options options = from(2);
+    options.buffer = GENERATE(1U, 100'000U, 100'000'000U);
+    CAPTURE(options.buffer);
+    coetcd::watcher seen = w.await(client.watch("a", options));
+    int read = 0;
+    while (read != 500) {
+        const coetcd::watch_batch batch = w.await(seen.next());
+        std::size_t bytes = 0;
+        for (const event& e : batch.events) {
+            REQUIRE(std::stoi(e.kv.value) == read++);
+            bytes += e.kv.value.size();
+        }
+        REQUIRE(bytes < options.buffer + 80'000); // a piece of the message
+    }
+    auto reading = w.start(seen.next());
+    w.env->pass(10s);
+    CHECK_FALSE(reading.ended());
+    CHECK(w.env->opened.size() == 2);
+    CHECK(w.etcd->watches() == 1);
+}
+
+TEST_CASE("what locks watch shares no stream with watches of users", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watcher seen = w.await(client.watch("a"));
+    CHECK(w.env->opened.size() == 1);
+    const coetcd::value stored(client, "v");
+    coetcd::value_feed changes = stored.changes();
+    (void)w.await(changes.next());
+    CHECK(w.env->opened.size() == 2);
+    CHECK(w.etcd->watching_streams() == 2);
+    coetcd::watcher other = w.await(client.watch("b"));
+    CHECK(w.env->opened.size() == 2);
+    CHECK(w.etcd->watches() == 3);
+}
+
+TEST_CASE("a watch with a stream of its own goes on where something comes in its way",
+          "[watch][proxy]") {
+    world w;
+    const coetcd::client client = w.client();
+    coetcd::watch_options small;
+    small.buffer = 1;
+    coetcd::watcher seen = w.await(client.watch("a", small));
+    w.etcd->write("a", "1");
+    w.env->pass(10ms);
+    CHECK(values(now(w, seen).events) == strings{"1"});
+    w.env->pass(10ms);
+    CHECK(w.etcd->watches() == 1);
+    for (const auto path :
+         {scripted_env::way::buffered, scripted_env::way::direct, scripted_env::way::refused}) {
+        w.env->duplex = path;
+        w.env->break_streams();
+        w.etcd->write("a", "2");
+        w.env->pass(10s);
+        CHECK(values(now(w, seen).events) == strings{"2"});
+        CHECK(w.etcd->watches() == 1);
+    }
 }
 
 TEST_CASE("sec.limits: a watch holds as much as its buffer, to the byte", "[watch][security]") {
@@ -1067,7 +1219,7 @@ TEST_CASE("a watcher may be destroyed at any moment while it is told to stop", "
         REQUIRE(reading.ended());
         told = told || reading.succeeded();
         aborted = aborted || !reading.succeeded();
-        etcd.events(2, 99, {11}); // should there be another
+        etcd.events(1, 99, {11}); // should there be another
         const auto opened = w.env->opened.size();
         w.env->pass(1min);
         REQUIRE(w.env->opened.size() == opened);
@@ -1419,7 +1571,9 @@ TEST_CASE("a slow reader behind a proxy is told to stop, too", "[watch][proxy]")
     for (int i = 0; i < 5; ++i) {
         put(w, client, "a", std::to_string(i));
     }
-    w.env->pass(10ms);
+    w.env->pass(9s);
+    CHECK(w.etcd->watches() == 2); // it is waited for
+    w.env->pass(2s);
     CHECK(w.etcd->watches() == 1);
     for (int i = 0; i < 5; ++i) {
         CHECK(values(now(w, slow).events) == strings{std::to_string(i)});
@@ -1436,19 +1590,19 @@ TEST_CASE("a pause of the only watch is no end", "[watch][proxy]") {
     coetcd::watch_options small;
     small.buffer = 1;
     std::optional<coetcd::watcher> slow = w.await(client.watch("a", small));
-    const auto opened = count(w, sending::duplex);
     for (int i = 0; i < 3; ++i) {
         w.etcd->write("a", "x");
-        w.env->pass(1s);
+        w.env->pass(11s);
         CHECK(w.etcd->watches() == 0);
+        CHECK(w.etcd->streams() == 0);
         CHECK(now(w, *slow).events.size() == 1);
         w.env->pass(10ms);
         CHECK(w.etcd->watches() == 1);
+        CHECK(w.etcd->streams() == 1);
     }
-    CHECK(count(w, sending::duplex) == opened);
     // But its end is, also during a pause: then nothing goes on.
     w.etcd->write("a", "x");
-    w.env->pass(1s);
+    w.env->pass(GENERATE(1s, 20s));
     slow.reset();
     w.env->pass(10s);
     const auto streams = w.env->opened.size();

@@ -88,6 +88,15 @@ public:
     /// Whether etcd has not said a word although it was open.
     bool mute() const { return open_ && !answered_; }
 
+    /// From now on nothing is read, for want of room: silence is no sign.
+    void hold() { held_ = true; }
+    /// It is read again.
+    void go_on(TimePoint now) {
+        held_ = false;
+        due_since_ = now;
+        heard_something(now);
+    }
+
     // What follows.
 
     enum class step {
@@ -110,6 +119,9 @@ public:
         return now - told_ >= silence_of_one ? step::give_up : step::ask_beside;
     }
     TimePoint until() const {
+        if (held_) {
+            return TimePoint::max();
+        }
         if (!unanswered_.empty()) {
             return std::min(heard_ + patience(), due_since_ + longest_patience);
         }
@@ -128,6 +140,8 @@ public:
     static constexpr std::chrono::seconds short_patience{1};
     /// For an answer while other messages come.
     static constexpr std::chrono::seconds longest_patience{10};
+    /// For a reader who does not read. Then the stream is given up, and begun anew for him.
+    static constexpr std::chrono::seconds longest_hold{10};
 
 private:
     static constexpr std::uint64_t sign_of_life = 16 * 1024; // bytes
@@ -147,6 +161,7 @@ private:
     const TimePoint began_;
     bool open_ = false;
     bool answered_ = false;
+    bool held_ = false;
     TimePoint heard_ = TimePoint::min();     // when there was last an answer, or first a question
     TimePoint due_since_ = TimePoint::min(); // when the next answer became due
     TimePoint told_ = TimePoint::min();      // when there was last a message on this very stream

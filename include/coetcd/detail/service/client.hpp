@@ -53,6 +53,7 @@ public:
         : world(std::move(w))
         , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
         , hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
+        , users_hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
         , transactions(std::make_shared<transaction_lane>(
               cluster_router, o.request_timeout, o.attempt_timeout))
         , lease_renewals(std::make_shared<renewals>(cluster_router))
@@ -60,7 +61,8 @@ public:
 
     const std::shared_ptr<env> world;
     const std::shared_ptr<router> cluster_router;
-    const std::shared_ptr<watch_hub> hub;
+    const std::shared_ptr<watch_hub> hub;       ///< Of what the recipes watch.
+    const std::shared_ptr<watch_hub> users_hub; ///< Of the watches of users: nobody else's wait.
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
     const std::shared_ptr<renewals> lease_renewals;       ///< Of all sessions.
     const client_options options;
@@ -145,7 +147,7 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
         request.start_revision = told + 1;
     }
     auto started = make_at_home<watcher_impl>(
-        impl->world, impl->cluster_router, impl->hub, std::move(request), told, of, options);
+        impl->world, impl->cluster_router, impl->users_hub, std::move(request), told, of, options);
     co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }

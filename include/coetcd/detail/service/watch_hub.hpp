@@ -13,6 +13,7 @@
 #include <coetcd/detail/service/watch_streams.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -20,8 +21,12 @@
 
 namespace coetcd::detail {
 
-/// All watches of one client, on one stream to one endpoint. When the stream ends it is opened
-/// anew, elsewhere if need be, and every watch is resumed there.
+/// Watches that have one stream to one endpoint together. When the stream ends it is opened anew,
+/// elsewhere if need be, and every watch is resumed there.
+///
+/// A watch that brings much, or whose user is slow, has streams of its own from then on: no other
+/// one waits for it. While its user takes nothing, nothing is read; after a while its stream is
+/// given up, and begun again when there is room.
 ///
 /// A watch with a start revision is resumed after the last event that it delivered, without gap or
 /// duplicate. One without is resumed from now on: when its sink is told `on_created` again, it has
@@ -56,7 +61,7 @@ public:
             if (path_.alone()) {
                 start_alone(added);
             } else if (link_ && link_->is_for(kind::everybody)) {
-                place(added, link_);
+                added.place(link_);
             }
             start();
         } catch (...) {
@@ -68,19 +73,26 @@ public:
     }
 
     /// Ends a watch without a word to its sink. An unknown id is none.
-    /// @returns What it had told of: for `add`, should it go on.
-    std::int64_t remove(std::int64_t id) noexcept {
-        std::int64_t told = 0;
+    void remove(std::int64_t id) noexcept {
         if (const auto found = watches_.find(id); found != watches_.end()) {
-            told = found->second.history.told();
             const std::shared_ptr<watch_link> on = std::move(found->second.on);
+            const std::shared_ptr<notifier> room = std::move(found->second.room);
             watches_.erase(found);
             if (on) {
                 on->cancel(id);
             }
+            if (room) {
+                room->notify_all();
+            }
         }
         end_if_idle();
-        return told;
+    }
+
+    /// The sink of this watch is not full any more.
+    void go_on(std::int64_t id) {
+        if (const auto found = watches_.find(id); found != watches_.end() && found->second.room) {
+            found->second.room->notify_all();
+        }
     }
 
     /// Keeps the stream open while there are no watches, so that the next one starts at once.
@@ -96,15 +108,23 @@ private:
     }
 
     void on_removed() override { end_if_idle(); }
+    void on_parted(watch& w) override {
+        start_alone(w);
+        end_if_idle();
+    }
 
     bool idle() const { return watches_.empty() && holds_ == 0; }
+    bool any_together() const {
+        return std::any_of(
+            watches_.begin(), watches_.end(), [](const auto& w) { return !w.second.apart; });
+    }
 
     void end_if_idle() {
+        if (holds_ == 0 && link_ && !any_together()) {
+            link_->close();
+        }
         if (idle()) {
             wanted_.notify_all();
-            if (link_) {
-                link_->close();
-            }
         }
     }
 
@@ -156,12 +176,14 @@ private:
         const std::shared_ptr<watch_hub> self = until_the_end->hub;
         unsigned breaks = 0; // of streams that did not last
         while (!self->idle()) {
-            if (self->watches_.empty()) {
-                (void)co_await self->wanted_.wait();
-            } else if (self->path_.alone()) {
-                for (auto& [id, w] : self->watches_) {
+            for (auto& [id, w] : self->watches_) {
+                if (w.apart || self->path_.alone()) {
                     self->start_alone(w);
                 }
+            }
+            if (!self->any_together()) {
+                (void)co_await self->wanted_.wait();
+            } else if (self->path_.alone()) {
                 co_await self->stay_alone();
             } else {
                 co_await self->go_together(breaks);
@@ -225,6 +247,9 @@ private:
     /// Not before the handler that is running has ended: a watch may end as soon as it is tried,
     /// as when the user's password is refused, and the caller may be going through all of them.
     void start_alone(watch& w) {
+        if (!w.room) {
+            w.room = std::make_shared<notifier>(env_);
+        }
         if (!w.runs_alone) {
             auto one = std::make_shared<lone>(shared(), w.request.watch_id);
             defer(env_, [one = std::move(one)] { spawn(one->hub->env_, run_alone(one)); });
@@ -236,32 +261,66 @@ private:
         lone(std::shared_ptr<watch_hub> h, std::int64_t watch)
             : hub(std::move(h))
             , id(watch) {}
-        ~lone() {
-            if (const auto found = hub->watches_.find(id); found != hub->watches_.end()) {
-                found->second.runs_alone = false;
-                hub->wanted_.notify_all(); // it may be started anew
-            }
-        }
+        ~lone() { hub->end_of_lone(id); }
         lone(const lone&) = delete;
         lone& operator=(const lone&) = delete;
         const std::shared_ptr<watch_hub> hub;
         const std::int64_t id;
     };
 
+    /// Starts it again where it has ended for lack of memory; if there is none even for that, the
+    /// watch ends.
+    void end_of_lone(std::int64_t id) noexcept {
+        const auto found = watches_.find(id);
+        if (found == watches_.end()) {
+            return;
+        }
+        found->second.runs_alone = false;
+        try {
+            if (find_lone(id)) {
+                defer(env_, [weak = std::weak_ptr(shared()), id] {
+                    const auto self = weak.lock();
+                    if (watch* const w = self ? self->find_lone(id) : nullptr) {
+                        self->start_alone(*w);
+                    }
+                });
+            }
+        } catch (const std::bad_alloc&) {
+            const auto over = watches_.extract(found);
+            end_if_idle();
+            over.mapped().sink->on_ended(no_memory(), {}, 0);
+        }
+    }
+
     /// Has one watch on streams of its own, for as long as that is necessary.
     static asio::awaitable<void> run_alone(std::shared_ptr<lone> one) {
         const std::shared_ptr<watch_hub> self = one->hub;
         const std::int64_t id = one->id;
         unsigned breaks = 0;
-        while (self->path_.alone() && self->watches_.contains(id)) {
-            const auto own =
-                self->make_link(self->router_->pick(), sending::once, {kind::one_watch, id});
+        sending usual = sending::duplex;
+        for (watch* w = self->find_lone(id); w; w = self->find_lone(id)) {
+            if (w->sink->is_full()) {
+                const std::shared_ptr<notifier> room = w->room;
+                (void)co_await room->wait();
+                continue;
+            }
+            const sending how = self->path_.alone() ? sending::once : usual;
+            const auto own = self->make_link(self->router_->pick(), how, {kind::one_watch, id});
             const bool broke = co_await self->serve(own);
             if (broke) {
+                if (own->state.mute()) { // something may be in the way of one of them
+                    usual = how == sending::duplex ? sending::once : sending::duplex;
+                }
                 self->end_if_refused(*own);
                 co_await self->pause(*own, breaks);
             }
         }
+    }
+    /// The watch, if it is to have a stream of its own; else null.
+    watch* find_lone(std::int64_t id) {
+        const auto found = watches_.find(id);
+        const bool is_lone = found != watches_.end() && (found->second.apart || path_.alone());
+        return is_lone ? &found->second : nullptr;
     }
 
     /// As `serve`; ends when the hub is idle, and takes watches that are added meanwhile.

@@ -64,7 +64,7 @@ struct watch_link {
     /// Ends a watch that is on it.
     void cancel(std::int64_t id) noexcept {
         try {
-            if (how == sending::duplex) {
+            if (is_for(logic::stream_kind::everybody)) {
                 send(wire::encode(wire::watch_cancel_request{id}));
                 return;
             }
@@ -92,6 +92,9 @@ struct watch_link {
             beside->close();
         }
         outgoing.notify_all();
+        if (room) {
+            room->notify_all();
+        }
     }
 
     env& world;
@@ -103,6 +106,7 @@ struct watch_link {
     std::unique_ptr<stream> channel;
     std::deque<std::string> unsent; // requests
     notifier outgoing;
+    std::shared_ptr<notifier> room; // of the watch that has it for itself
 
     std::optional<wire::status> failure; // of the stream as a whole
     std::shared_ptr<watch_link> beside;  // asks for one on which nobody can

@@ -20,6 +20,9 @@ public:
     virtual void on_events(std::vector<event>& events) = 0;
     /// All changes up to `revision` were told.
     virtual void on_progress(std::int64_t /*revision*/) {}
+    /// Whether it can take no more for now. What etcd sends waits on its way then, or in etcd: see
+    /// `watch_hub::go_on`.
+    virtual bool is_full() const { return false; }
     /// The watch is over; it is removed already.
     /// @param revision The one that was too large, or the first that was not compacted; 0: none.
     virtual void on_ended(error_code ec, std::string text, std::int64_t revision) = 0;

@@ -7,11 +7,11 @@
 #include <coetcd/detail/logic/cluster_identity.hpp>
 #include <coetcd/detail/logic/login.hpp>
 #include <coetcd/detail/logic/retry.hpp>
-#include <coetcd/detail/logic/watch_history.hpp>
 #include <coetcd/detail/logic/watch_stream.hpp>
 #include <coetcd/detail/rpc.hpp>
 #include <coetcd/detail/service/look_back.hpp>
 #include <coetcd/detail/service/router.hpp>
+#include <coetcd/detail/service/watch_entry.hpp>
 #include <coetcd/detail/service/watch_link.hpp>
 #include <coetcd/detail/service/watch_sink.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
@@ -50,35 +51,17 @@ protected:
 
     /// A watch has ended.
     virtual void on_removed() = 0;
+    /// A watch is not on the stream of all any more.
+    virtual void on_parted(watch_entry& w) = 0;
 
     /// Why a watch ends that cannot go on.
     static error_code no_memory() {
         return make_error_code(boost::system::errc::not_enough_memory);
     }
 
-    struct watch {
-        watch(wire::watch_create_request r, watch_sink& s, std::int64_t told, std::uint64_t of)
-            : request(std::move(r))
-            , sink(&s)
-            , history(request.start_revision, told)
-            , cluster(of) {}
-        wire::watch_create_request request;
-        watch_sink* sink;
-        logic::watch_history history;
-        std::uint64_t cluster;          // of that history; 0: not known yet
-        std::shared_ptr<watch_link> on; // the last stream that it was created on
-        bool runs_alone = false;
-    };
-    using watch_map = std::map<std::int64_t, watch>;
+    using watch = watch_entry;
     using kind = logic::stream_kind;
     using stream_state = logic::watch_stream<time_point>;
-
-    void place(watch& w, const std::shared_ptr<watch_link>& on) {
-        w.on = on;
-        w.history.restart();
-        w.request.start_revision = w.history.next();
-        on->create(w.request);
-    }
 
     std::shared_ptr<watch_link> make_link(logic::endpoint where, sending how, watch_load whose) {
         return std::make_shared<watch_link>(env_, std::move(where), how, whose);
@@ -94,10 +77,12 @@ protected:
         const closing at_end{*on};
         if (on->is_for(kind::everybody)) {
             for (auto& [id, w] : watches_) {
-                place(w, on);
+                if (!w.apart) {
+                    w.place(on);
+                }
             }
         } else if (const auto one = watches_.find(on->load.watch); one != watches_.end()) {
-            place(one->second, on);
+            one->second.place(on);
         } else {
             on->ask();
         }
@@ -126,6 +111,10 @@ protected:
 
         asio::ip::address by;
         while (!on->closed) {
+            if (is_full(*on)) {
+                co_await until_room(on);
+                continue;
+            }
             reply r = co_await on->channel->read();
             by = r.by;
             on->state.heard_something(env_.now(), on->channel->received());
@@ -145,10 +134,36 @@ protected:
         co_return broke;
     }
 
+    /// Whether the watch that has this stream for itself can take no more.
+    bool is_full(const watch_link& on) {
+        const auto one = find(on.load.watch, on);
+        return !on.is_for(kind::everybody) && one != watches_.end() && one->second.sink->is_full();
+    }
+
+    /// Reads nothing as long as the watch's user does not: so etcd sends nothing. If that takes
+    /// long, the stream is given up, which takes a connection here and a place in etcd.
+    asio::awaitable<void> until_room(std::shared_ptr<watch_link> on) {
+        const std::shared_ptr<notifier> room = on->room;
+        const time_point until = after(env_.now(), stream_state::longest_hold);
+        on->state.hold();
+        while (!on->closed && is_full(*on)) {
+            const bool in_time = co_await room->wait(until);
+            if (!in_time) {
+                on->close();
+            }
+        }
+        on->state.go_on(env_.now());
+        on->outgoing.notify_all();
+    }
+
     void report(const watch_link& of, bool opened) const {
         if (router_->observer() && !of.is_for(kind::question)) {
-            const std::size_t carried = of.is_for(kind::everybody) ? watches_.size() : 1;
-            router_->observer()->on_watch_stream({of.where.text(), opened, carried});
+            const auto carried =
+                std::count_if(watches_.begin(), watches_.end(), [&](const auto& w) {
+                    return w.second.on.get() == &of;
+                });
+            router_->observer()->on_watch_stream(
+                {of.where.text(), opened, static_cast<std::size_t>(carried)});
         }
     }
 
@@ -211,6 +226,9 @@ protected:
         if (r.ec) {
             return false;
         }
+        if (is_rest && is_nobodys(from, r.body)) {
+            return true;
+        }
         wire::stream_message<wire::watch_response> message;
         try {
             if (r.status == 200) {
@@ -234,6 +252,12 @@ protected:
         auto& said = std::get<wire::watch_response>(message);
         const bool is_progress = said.events.empty() && !is_rest && !r.more;
         return dispatch(from, said, is_progress, r);
+    }
+
+    /// Whether the watch that a message is for is not on this stream any more.
+    bool is_nobodys(const watch_link& from, std::string_view message) {
+        const auto id = wire::find_watch_id(message);
+        return id && find(*id, from) == watches_.end();
     }
 
     /// Whether it was the user's token that etcd did not like: a stream with another one may do.
@@ -297,6 +321,7 @@ protected:
                 throw;
             }
             end_if_overfull(m.watch_id, from);
+            part_if_large(m.watch_id, from, whole.body.size());
         } else if (w.request.progress_notify) {
             w.history.reached(m.header.revision);
             w.sink->on_progress(w.history.next() - 1);
@@ -408,6 +433,23 @@ protected:
         }
     }
 
+    /// Takes a watch off the stream of all if others would have to wait for it: it brings much, or
+    /// its user is slow.
+    void part_if_large(std::int64_t id, watch_link& from, std::size_t bytes) {
+        const auto found = find(id, from);
+        if (found == watches_.end() || !from.is_for(kind::everybody)) {
+            return;
+        }
+        watch& w = found->second;
+        w.traffic.add(bytes, env_.now());
+        if (w.traffic.is_much() || w.sink->is_full()) {
+            from.cancel(id);
+            w.on = nullptr;
+            w.apart = true;
+            on_parted(w);
+        }
+    }
+
     static std::string oversized(std::int64_t revision) {
         const std::string what =
             revision > 0 ? "revision " + std::to_string(revision) : std::string("a message");
@@ -423,10 +465,12 @@ protected:
 
     void end_all(const watch_link& on, error_code ec, const std::string& text) {
         watch_map over;
-        if (on.is_for(kind::everybody)) {
-            over.swap(watches_);
-        } else {
-            over.insert(watches_.extract(on.load.watch));
+        for (auto w = watches_.begin(); w != watches_.end();) {
+            const auto next = std::next(w);
+            if (w->second.on.get() == &on) {
+                over.insert(watches_.extract(w));
+            }
+            w = next;
         }
         on_removed();
         for (auto& [id, w] : over) {

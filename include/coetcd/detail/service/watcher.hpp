@@ -45,7 +45,7 @@ public:
 
     /// Waits until the watch is in force. What ends it after that, `next` tells.
     static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
-        self->go_on();
+        self->id_ = self->hub_->add(self->request_, *self, self->told_, self->cluster_);
         while (!self->created_ && !self->over_) {
             const bool in_time = co_await self->changed_.wait(deadline);
             if (!in_time) {
@@ -74,20 +74,13 @@ public:
                               std::make_move_iterator(batch.events.begin()),
                               std::make_move_iterator(batch.events.end()));
         news_ = true;
-        if (held_ > buffer_ && !paused_ && !over_) {
-            pause();
-        }
         changed_.notify_all();
     }
 
     /// Ends the watch; a waiter is told that it was aborted.
     void end() {
         if (!over_) {
-            if (std::exchange(paused_, false)) {
-                hub_->release();
-            } else {
-                hub_->remove(id_);
-            }
+            hub_->remove(id_);
             on_ended(asio::error::operation_aborted, "the watcher was destroyed", 0);
         }
     }
@@ -106,27 +99,14 @@ private:
         }
     }
 
-    /// Has etcd send all from the first revision on that is not told yet.
-    void go_on() {
-        request_.start_revision = unread_.revision + 1;
-        id_ = hub_->add(request_, *this, told_, cluster_);
-    }
-    /// Has it send nothing for now. The hub is kept as it is: this is not the last that it sees of
-    /// us.
-    void pause() {
-        paused_ = true;
-        hub_->hold();
-        told_ = hub_->remove(id_);
-    }
-
     watch_batch take() {
+        const bool was_full = is_full();
         watch_batch taken = std::exchange(unread_, {});
         unread_.revision = taken.revision;
         held_ = 0;
         news_ = false;
-        if (std::exchange(paused_, false)) {
-            go_on();
-            hub_->release();
+        if (was_full) {
+            hub_->go_on(id_);
         }
         return taken;
     }
@@ -142,11 +122,9 @@ private:
             unread_.events.push_back(std::move(e));
         }
         news_ = true;
-        if (held_ > buffer_) {
-            pause();
-        }
         changed_.notify_all();
     }
+    bool is_full() const override { return held_ > buffer_; }
     void on_progress(std::int64_t revision) override {
         unread_.revision = revision;
         if (tells_progress_) {
@@ -163,14 +141,13 @@ private:
 
     const std::shared_ptr<env> world_;
     const std::shared_ptr<watch_hub> hub_;
-    wire::watch_create_request request_;
-    std::int64_t told_; // of what, when the watch was last created
+    const wire::watch_create_request request_;
+    const std::int64_t told_; // of what, when it begins
     const std::uint64_t cluster_;
     const std::size_t buffer_;
     const bool tells_progress_;
     std::int64_t id_ = 0;
     bool created_ = false;
-    bool paused_ = false; // too much is unread
     watch_batch unread_;
     std::size_t held_ = 0; // bytes in `unread_`
     bool news_ = false;    // `unread_` is worth telling

@@ -5,6 +5,7 @@
 #include <coetcd/detail/testing/json.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -52,6 +53,9 @@ public:
     public:
         virtual void changed(const std::vector<change>&, cause) {}
         virtual void lease_ended(lease_id, lease_end) {}
+        /// @param start_revision 0: none was asked for.
+        virtual void
+        watched(std::uint64_t /*stream*/, std::int64_t /*id*/, std::int64_t /*start_revision*/) {}
 
     protected:
         ~witness() = default;
@@ -130,6 +134,11 @@ public:
     std::size_t leases() const { return leases_.size(); }
     std::vector<lease_id> lease_ids() const;
     std::size_t watches() const { return watches_.size(); }
+    /// Of ranges that begin with that key.
+    std::size_t watches_of(std::string_view key) const {
+        return static_cast<std::size_t>(std::count_if(
+            watches_.begin(), watches_.end(), [&](const watch& w) { return w.key == key; }));
+    }
     std::size_t streams() const { return streams_.size(); }
     std::size_t watching_streams() const; ///< Those that have a watch.
 

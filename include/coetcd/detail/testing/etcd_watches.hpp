@@ -162,6 +162,9 @@ COETCD_DECL void etcd::create_watch(std::uint64_t id, value request) {
     });
     w.synced = w.next == 0 || w.next > applied(from.at);
     unsynced_ += w.synced ? 0 : 1;
+    if (told) {
+        told->watched(id, watch_id, w.next);
+    }
     watches_.push_back(std::move(w));
     say(nullptr);
 }

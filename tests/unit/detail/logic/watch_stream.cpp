@@ -265,6 +265,26 @@ TEST_CASE("a stream is asked whether it is alive, and given up if it is not",
     }
 }
 
+TEST_CASE("a stream that nobody reads is not asked, and has time again when it is read",
+          "[logic][watch_stream]") {
+    for (const bool ways : {two_way, !two_way}) {
+        for (const bool unanswered : {false, true}) {
+            CAPTURE(ways, unanswered);
+            watched s(ways ? kind::everybody : kind::one_watch, ways, start);
+            s.opened(start);
+            if (unanswered) {
+                s.asked(1, start);
+            }
+            s.hold();
+            CHECK(s.next(start + 1000h) == step::wait);
+            CHECK(s.until() == time_point::max());
+            const auto now = start + 1000h;
+            s.go_on(now);
+            CHECK(s.until() == now + (unanswered ? 2s : ways ? 10s : 60s));
+        }
+    }
+}
+
 TEST_CASE("what is asked before a stream is open counts from then on", "[logic][watch_stream]") {
     watched s(kind::everybody, two_way, start);
     s.asked(1, start);

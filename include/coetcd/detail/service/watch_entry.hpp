@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/watch_history.hpp>
+#include <coetcd/detail/logic/watch_traffic.hpp>
+#include <coetcd/detail/service/watch_link.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// A watch, whichever stream it is on.
+struct watch_entry {
+    watch_entry(wire::watch_create_request r, watch_sink& s, std::int64_t told, std::uint64_t of)
+        : request(std::move(r))
+        , sink(&s)
+        , history(request.start_revision, told)
+        , cluster(of) {}
+
+    /// Begins it on a stream, after what it has told of.
+    void place(const std::shared_ptr<watch_link>& link) {
+        on = link;
+        on->room = on->is_for(logic::stream_kind::everybody) ? nullptr : room;
+        history.restart();
+        request.start_revision = history.next();
+        on->create(request);
+    }
+
+    wire::watch_create_request request;
+    watch_sink* sink;
+    logic::watch_history history;
+    std::uint64_t cluster;          ///< Of that history; 0: not known yet.
+    std::shared_ptr<watch_link> on; ///< The last stream that it was created on.
+    logic::watch_traffic<time_point> traffic;
+    bool apart = false;             ///< It has streams of its own, from now on.
+    bool runs_alone = false;        ///< It has them now.
+    std::shared_ptr<notifier> room; ///< Of one that has, or had: tells that there may be some.
+};
+using watch_map = std::map<std::int64_t, watch_entry>;
+
+} // namespace coetcd::detail
