@@ -203,8 +203,36 @@ std::list<watching>::iterator referee::watches(watching v) {
     return watches_.insert(watches_.end(), std::move(v));
 }
 
+/// Users ask for history, what the library watches for itself does not.
+void referee::watched(std::uint64_t stream, std::int64_t id, std::int64_t start_revision) {
+    constexpr std::int64_t first_question = std::int64_t{1} << 62;
+    if (id >= first_question) {
+        return;
+    }
+    const bool users = start_revision != 0;
+    if (streams_.emplace(stream, users).first->second != users) {
+        world_.fail("a stream has watches of users and of locks");
+    }
+}
+
+void referee::look_at_sleeper(const watching& v, nanoseconds since) {
+    const std::size_t i = first_untold(v);
+    if (v.how.buffer == 1 && i != changed_at_.size() && changed_at_[i] < since &&
+        world_.store.watches_of(v.key) != 0) {
+        world_.fail("a stream is kept for one who does not read: " + v.key);
+    }
+}
+
 void referee::told(watching& v, const coetcd::watch_batch& batch) {
     v.told = world_.now();
+    std::set<std::int64_t> revisions;
+    for (const coetcd::event& e : batch.events) {
+        revisions.insert(e.kv.mod_revision);
+    }
+    if (v.how.buffer == 1 && revisions.size() > world_.store.batch) {
+        world_.fail("a watch holds " + std::to_string(revisions.size()) +
+                    " revisions, and has room for one message");
+    }
     const std::vector<etcd::change>& all = world_.store.history();
     for (const coetcd::event& e : batch.events) {
         ++told_changes;
@@ -265,6 +293,9 @@ void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
         return;
     }
     for (const watching& v : watches_) {
+        if (v.sleeps) {
+            continue;
+        }
         const std::size_t i = first_untold(v);
         // What has happened before is told little by little.
         if (i != changed_at_.size() &&

@@ -89,6 +89,7 @@ struct watching {
     bool begun = false;
     std::size_t at = 0;     ///< The first change that he was not told; an index of the history.
     std::int64_t up_to = 0; ///< He was told all changes until then.
+    bool sleeps = false;    ///< He reads nothing now.
 };
 
 /// Watches over everything that must be true.
@@ -149,6 +150,7 @@ public:
 
     void changed(const std::vector<etcd::change>& changes, etcd::cause why) override;
     void lease_ended(lease_id id, etcd::lease_end how) override;
+    void watched(std::uint64_t stream, std::int64_t id, std::int64_t start_revision) override;
 
     /// Once; a request to grant it that is repeated on the way may bring it back.
     bool has_ended(lease_id id) const { return ended_.contains(id); }
@@ -182,6 +184,8 @@ public:
     std::list<watching>::iterator watches(watching v);
     void watches_no_more(std::list<watching>::iterator v) { watches_.erase(v); }
     void told(watching& v, const coetcd::watch_batch& batch);
+    /// He has read nothing for longer than a stream is kept for that. Where nothing goes wrong.
+    void look_at_sleeper(const watching& v, nanoseconds since);
     void told_of_compaction(const watching& v, std::int64_t compact_revision);
     /// Whether somebody was not told yet what happened.
     bool owes_changes() const;
@@ -343,7 +347,8 @@ private:
     std::map<lease_id, nanoseconds> crashed_;
     std::set<lease_id> orphans_; // and those whose successor may have given up
     std::list<watching> watches_;
-    std::vector<nanoseconds> changed_at_; // of each change in etcd's history
+    std::map<std::uint64_t, bool> streams_; // of watches: whether of users
+    std::vector<nanoseconds> changed_at_;   // of each change in etcd's history
 };
 
 } // namespace sim

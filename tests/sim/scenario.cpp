@@ -171,12 +171,18 @@ outcome run(const plan& p) {
     };
     chance keeping(chance::derive(p.seed, 10));
     chance crowding(chance::derive(p.seed, 12));
+    chance lagging(chance::derive(p.seed, 27));
     const bool crowds = random && !s.crowded && crowding.one_in(clear ? 8 : 256);
     const bool keeps = random && !s.crowded && !s.delay; // its locks have no options
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
-        if (luck.one_in(6) && takes_part()) {
+        const bool lags = random && !s.crowded && lagging.one_in(clear ? 4 : 12);
+        const bool watches = luck.one_in(6) || lags; // beside who lags another one is told
+        if (watches && takes_part()) {
             added.start_watch();
+        }
+        if (lags && takes_part()) {
+            added.start_lagging(lagging.next());
         }
         if (luck.one_in(6) && takes_part()) {
             added.start_observing();

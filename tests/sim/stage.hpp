@@ -109,6 +109,7 @@ struct stage {
     std::uint64_t writes = 0;
     std::uint64_t crashes = 0;
     std::uint64_t tasks = 0; ///< That groups have run.
+    int laggards = 0;        ///< Who watch, and read rarely.
 };
 
 } // namespace sim

@@ -43,7 +43,11 @@ void actor::start_besides(const char* who, asio::awaitable<void> work) {
 }
 
 void actor::start_watch() {
-    start_besides("a watcher", watch());
+    start_besides("a watcher", watch(watcher_, s_.taste.next(), false));
+}
+
+void actor::start_lagging(std::uint64_t seed) {
+    start_besides("a slow watcher", watch(laggard_, seed, true));
 }
 
 void actor::start_observing() {
@@ -87,6 +91,7 @@ bool actor::has_live_session(lease_id id) const {
 void actor::drop() {
     session_.reset();
     watcher_.reset();
+    laggard_.reset();
     feed_.reset();
     value_feed_.reset();
     keeper_.reset();
@@ -347,11 +352,31 @@ private:
     const std::list<watching>::iterator place_;
 };
 
-asio::awaitable<void> actor::watch() {
-    chance taste(s_.taste.next());
+asio::awaitable<void> actor::sleep_on(watching& v, nanoseconds time) {
+    const nanoseconds began = s_.w.now();
+    const nanoseconds first = std::min<nanoseconds>(time, 14s);
+    v.sleeps = true;
+    (void)co_await p_->sleep(first);
+    if (client_ && first != time && s_.calm_since == 0s) {
+        s_.judge.look_at_sleeper(v, began);
+    }
+    (void)co_await p_->sleep(time - first);
+    v.sleeps = false;
+    v.told = s_.w.now();
+}
+
+asio::awaitable<void>
+actor::watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags) {
+    chance taste(seed);
+    const std::string own_key = "data." + std::to_string(lags ? ++s_.laggards : 0); // before all
     std::int64_t start = -1;
     while (client_) {
         watching v = draw_watch(taste, s_.w.store.revision);
+        if (lags) {
+            v.key = own_key;
+            v.range_end = "data0";
+            v.how.buffer = taste.one_in(4) ? 3000 : 1;
+        }
         if (start >= 0) {
             v.how.start_revision = start;
         }
@@ -366,16 +391,22 @@ asio::awaitable<void> actor::watch() {
             if (!client_) {
                 co_return;
             }
-            watcher_.emplace(std::move(began));
+            seat.emplace(std::move(began));
             seen.emplace(s_.judge, v);
             for (;;) {
-                const coetcd::watch_batch batch = co_await watcher_->next();
+                const coetcd::watch_batch batch = co_await seat->next();
                 s_.judge.told(**seen, batch);
                 if (naps > 0 && taste.one_in(2)) {
                     --naps;
-                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
+                    const nanoseconds longest = lags ? 25s : 200ms;
+                    const nanoseconds nap = taste.skewed(0ms, longest);
+                    if (lags) {
+                        co_await sleep_on(**seen, nap);
+                    } else {
+                        (void)co_await p_->sleep(nap);
+                    }
                 }
-                if (!watcher_) {
+                if (!seat) {
                     break;
                 }
             }
@@ -396,7 +427,7 @@ asio::awaitable<void> actor::watch() {
             }
         }
         seen.reset();
-        watcher_.reset();
+        seat.reset();
         if (again) {
             (void)co_await p_->sleep(200ms);
         }

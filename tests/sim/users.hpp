@@ -71,6 +71,8 @@ public:
 
     /// Watches something, besides, until the end.
     void start_watch();
+    /// Likewise, and now and then takes nothing for long.
+    void start_lagging(std::uint64_t seed);
     /// Observes an election likewise.
     void start_observing();
 
@@ -138,7 +140,11 @@ private:
     class watch_entry;
     class observer_entry;
     /// Watches, and starts anew if history was compacted.
-    asio::awaitable<void> watch();
+    /// @param seat Where its watcher is.
+    asio::awaitable<void>
+    watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags);
+    /// What one who lags does instead of reading.
+    asio::awaitable<void> sleep_on(watching& v, nanoseconds time);
     asio::awaitable<void> observe();
 
     /// One of the following.
@@ -273,6 +279,7 @@ private:
     bool sound_clock_ = true;
     int jobs_;
     std::optional<coetcd::watcher> watcher_;
+    std::optional<coetcd::watcher> laggard_;
     std::optional<coetcd::leader_feed> feed_;
     std::optional<coetcd::value_feed> value_feed_;
     std::optional<coetcd::session_keeper> keeper_;
