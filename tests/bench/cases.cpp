@@ -135,6 +135,47 @@ void add_scale(std::vector<bench_case>& all, bool in_short) {
     }
 }
 
+void add_watches(std::vector<bench_case>& all, bool in_short) {
+    bench_case flood;
+    flood.kind = "flood";
+    flood.count = in_short ? 64000 : 192000;
+    flood.subjects = {"coetcd", "go", "raw"};
+    const std::string events = in_short ? "64,000 events" : "192,000 events";
+    if (in_short) {
+        flood.subjects = {"coetcd", "raw"};
+    } else {
+        flood.id = "flood";
+        flood.title = events + ", reader keeps up";
+        all.push_back(flood);
+    }
+    flood.id = "flood-stall";
+    flood.stall = in_short ? 2 : 4;
+    flood.title = events + ", reader stalls " + (in_short ? "2 s" : "4 s");
+    all.push_back(flood);
+
+    if (!in_short) {
+        bench_case locks;
+        locks.id = "hand-over-flooded";
+        locks.title = "hand-over beside 96,000 events";
+        locks.kind = "beside";
+        locks.subjects = {"coetcd", "alone"};
+        locks.count = 96000;
+        locks.seconds = 8;
+        locks.ttl = 60;
+        all.push_back(locks);
+    }
+
+    bench_case small;
+    small.id = "watches-1000";
+    small.title = "1,000 watches of a key each";
+    small.kind = "watches";
+    small.subjects =
+        in_short ? std::vector<std::string>{"coetcd"} : std::vector<std::string>{"coetcd", "go"};
+    small.count = 1000;
+    small.seconds = in_short ? 0.4 : 2;
+    all.push_back(small);
+}
+
 json task_of(const bench_case& c, const std::string& subject, servers& with, int number) {
     json task;
     task["case"] = c.kind;
@@ -144,6 +185,7 @@ json task_of(const bench_case& c, const std::string& subject, servers& with, int
     task["limit"] = c.limit;
     task["slice"] = c.slice;
     task["ttl"] = c.ttl;
+    task["stall"] = c.stall;
     task["name"] = "bench/" + c.id + "/" + std::to_string(number);
     if (subject == "redis") {
         task["url"] = std::to_string(with.redis().port());
@@ -161,6 +203,16 @@ json task_of(const bench_case& c, const std::string& subject, servers& with, int
 
 seconds patience(const bench_case& c) {
     return seconds(static_cast<long>(c.seconds + 3 * c.limit) + 60);
+}
+
+sample numbers_of(const json& result) {
+    sample s;
+    for (const auto& [name, value] : result.items()) {
+        if (value.is_number()) {
+            s[name] = value.get<double>();
+        }
+    }
+    return s;
 }
 
 struct ownership {
@@ -232,6 +284,41 @@ sample run_hand_over(const bench_case& c, const programs& all, servers& with, js
     return s;
 }
 
+/// Measures a subject while another process makes events, once the subject is ready.
+sample run_flooded(const bench_case& c, const programs& all, json task) {
+    start_gate gate;
+    task["gate"] = gate.path();
+    worker_process subject(all, task);
+    task["subject"] = "flood";
+    worker_process flood(all, task);
+    (void)subject.next(patience(c));
+    (void)flood.next(patience(c));
+    const stretch measured(task.at("server"));
+    const auto began = static_cast<double>(microseconds(clock::now()));
+    gate.open();
+    const json result = subject.next(patience(c));
+    const double server_cpu = measured.server_cpu();
+    const json made = flood.next(patience(c));
+    sample s = numbers_of(result);
+    s["put_s"] = made.at("put_s");
+    if (c.kind != "flood") {
+        return s;
+    }
+    if (result.contains("revision") && result.at("revision") != made.at("revision")) {
+        throw std::runtime_error("that many events, and not the last one: some came twice");
+    }
+    const auto events = static_cast<double>(c.count);
+    const double ended = s.at("ended");
+    s["all_s"] = (ended - began) * 1e-6;
+    s["late_ms"] = (ended - made.at("ended").get<double>()) * 1e-3;
+    s["rate"] = events / s["all_s"];
+    s["client_us"] = s.at("cpu") * 1e6 / events;
+    s["server_us"] = server_cpu * 1e6 / events;
+    s.erase("ended");
+    s.erase("revision");
+    return s;
+}
+
 } // namespace
 
 std::vector<bench_case> all_cases(bool in_short) {
@@ -239,6 +326,7 @@ std::vector<bench_case> all_cases(bool in_short) {
     add_pairs(all, in_short);
     add_hand_overs(all, in_short);
     add_scale(all, in_short);
+    add_watches(all, in_short);
     return all;
 }
 
@@ -252,16 +340,13 @@ sample run_case(const bench_case& c,
     if (c.kind == "hand-over") {
         return run_hand_over(c, all, with, task);
     }
+    if (c.kind == "flood" || c.kind == "beside") {
+        return run_flooded(c, all, task);
+    }
     worker_process worker(all, task);
     const json result = worker.next(patience(c));
-    sample s;
-    for (const auto& [name, value] : result.items()) {
-        if (value.is_number()) {
-            s[name] = value.get<double>();
-        }
-    }
     remark = result.value("failure", "");
-    return s;
+    return numbers_of(result);
 }
 
 } // namespace bench

@@ -23,6 +23,7 @@ struct bench_case {
     double limit = 60;                 ///< See `task`.
     long ttl = 10;                     ///< See `task`.
     std::size_t slice = 0;             ///< See `task`.
+    double stall = 0;                  ///< See `task`.
     std::size_t writes = 0;            ///< Other writes a second, meanwhile.
     int delay_ms = 0;                  ///< Added to each round trip.
     int turns = 1;                     ///< Measurements in each round. Several short ones spread

@@ -2,12 +2,14 @@
 #include "bench/measure.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <malloc.h>
 #include <sstream>
 #include <stdexcept>
 #include <sys/resource.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace bench {
@@ -60,6 +62,34 @@ std::size_t resident() {
     std::size_t in_memory = 0;
     std::ifstream("/proc/self/statm") >> all >> in_memory;
     return in_memory * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::size_t most_resident() {
+    // Not getrusage, which counts what this process was before exec.
+    std::ifstream status("/proc/self/status");
+    std::string field;
+    std::size_t kib = 0;
+    while (status >> field) {
+        if (field == "VmHWM:" && status >> kib) {
+            break;
+        }
+    }
+    return kib * 1024;
+}
+
+double per_item_kib(std::size_t before, std::size_t count) {
+    const auto more = static_cast<double>(resident()) - static_cast<double>(before);
+    return more / 1024 / static_cast<double>(count);
+}
+
+std::size_t open_sockets() {
+    std::size_t count = 0;
+    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone; // the directory's own
+        const auto target = std::filesystem::read_symlink(file, gone).string();
+        count += target.starts_with("socket:") ? 1U : 0U;
+    }
+    return count;
 }
 
 void raise_file_limit() {

@@ -27,6 +27,13 @@ double cpu_of(pid_t process);
 
 /// Bytes of memory that this process occupies. Gives free memory back to the system first.
 std::size_t resident();
+/// The most that it has ever occupied.
+std::size_t most_resident();
+/// KiB for each of `count` items, since `resident` was `before`.
+double per_item_kib(std::size_t before, std::size_t count);
+
+/// How many sockets this process has open.
+std::size_t open_sockets();
 
 /// Raises the limit of open files as far as the system allows.
 void raise_file_limit();

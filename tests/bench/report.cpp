@@ -63,6 +63,32 @@ std::vector<column> columns_of(const std::string& kind) {
                 {"failed", "failed", 0},
                 {"lost", "lost", 0}};
     }
+    if (kind == "flood") {
+        return {{"all_s", "all s", 2},
+                {"late_ms", "late ms", 0},
+                {"rate", "events/s", 0},
+                {"more_mib", "more MiB", 1},
+                {"client_us", "client us", 1},
+                {"server_us", "server us", 1}};
+    }
+    if (kind == "beside") {
+        return {{"operations", "made", 0},
+                {"p50_ms", "p50 ms", 2},
+                {"p99_ms", "p99 ms", 2},
+                {"longest_ms", "longest ms", 0},
+                {"events", "events", 0},
+                {"put_s", "put s", 2}};
+    }
+    if (kind == "watches") {
+        return {{"open_s", "opened s", 2},
+                {"watch_kib", "KiB each", 1},
+                {"sockets", "sockets", 0},
+                {"rate", "rate/s", 0},
+                {"p50_ms", "p50 ms", 2},
+                {"p99_ms", "p99 ms", 2},
+                {"client_us", "client us", 0},
+                {"server_us", "server us", 0}};
+    }
     return {{"rate", "rate/s", 0},
             {"p50_ms", "p50 ms", 2},
             {"p99_ms", "p99 ms", 2},
@@ -85,6 +111,18 @@ const char* legend_of(const std::string& kind) {
     if (kind == "names" || kind == "crowd") {
         return "Hand-overs at scale, and the longest unlock; missed: waiters that never had it, "
                "failed: locks lost and calls failed, lost: sessions";
+    }
+    if (kind == "flood") {
+        return "A watch of events that 64 connections make, 50 in a transaction, as fast as etcd "
+               "takes them: time until the last one came, how long after the last transaction, "
+               "and the most memory above that before; processor time for each";
+    }
+    if (kind == "beside") {
+        return "A lock that two sessions of a client hand to each other, held for 5 ms, while "
+               "etcd takes those events; its client watches them, or is alone";
+    }
+    if (kind == "watches") {
+        return "Small watches; a key of one is put, and its watch tells, by 8 at a time";
     }
     return "Lock and unlock by that many coroutines; hand-overs between that many processes. "
            "Processor time is per operation";
@@ -121,17 +159,26 @@ public:
     explicit bound_list(const results& r)
         : results_(r) {}
 
-    /// coetcd's rate, as a multiple of somebody else's.
-    void ratio(const std::string& id, const std::string& other, double limit) {
+    /// A number of coetcd's, as a multiple of somebody else's.
+    void multiple(const std::string& id,
+                  const std::string& other,
+                  const std::string& name,
+                  const std::string& text,
+                  double limit,
+                  bool at_least = false) {
         const row* ours = results_.find(id, "coetcd");
         const row* theirs = results_.find(id, other);
-        if (ours != nullptr && theirs != nullptr && theirs->median_of("rate") > 0) {
-            all_.push_back({ours->what.title + ": rate, against " + other,
-                            ours->median_of("rate") / theirs->median_of("rate"),
+        if (ours != nullptr && theirs != nullptr && theirs->median_of(name) > 0) {
+            all_.push_back({ours->what.title + ": " + text + ", against " + other,
+                            ours->median_of(name) / theirs->median_of(name),
                             limit,
-                            true,
+                            at_least,
                             false});
         }
+    }
+    /// coetcd's rate, as a multiple of somebody else's.
+    void ratio(const std::string& id, const std::string& other, double limit) {
+        multiple(id, other, "rate", "rate", limit, true);
     }
     /// A number of coetcd's own.
     void own(const std::string& id,
@@ -214,6 +261,13 @@ std::vector<bound> bounds_of(const results& r) {
     for (const std::string id : {"names-0ms", "names-20ms"}) {
         all.own(id, "longest_at_once_ms", "longest of all at once, s", 1, false, 1e-3);
     }
+    for (const std::string id : {"flood", "flood-stall"}) {
+        all.multiple(id, "raw", "all_s", "time", id == "flood" ? 1.3 : 1.5);
+        all.multiple(id, "raw", "server_us", "etcd's processor time", 1.2);
+        all.own(id, "more_mib", "memory above that before, MiB", 16);
+    }
+    all.multiple("hand-over-flooded", "alone", "longest_ms", "longest", 3);
+    all.multiple("hand-over-flooded", "alone", "operations", "number", 0.6, true);
     return all.take();
 }
 

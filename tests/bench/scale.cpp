@@ -25,14 +25,6 @@ using coetcd::client;
 using coetcd::mutex;
 using coetcd::session;
 
-/// Lets time pass that is being measured; nobody waits for anything here.
-awaitable<void> let_pass(double seconds) {
-    asio::steady_timer timer(co_await asio::this_coro::executor);
-    timer.expires_after(
-        std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds)));
-    co_await timer.async_wait(asio::use_awaitable);
-}
-
 /// Lets all coroutines go on until each of them waits for something.
 awaitable<void> let_others_run() {
     co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
@@ -110,11 +102,6 @@ void add_ending(json& result, const stretch& draining, std::size_t count, std::s
     result["client_us"] = draining.client_cpu() * 1e6 / n;
     result["server_us"] = draining.server_cpu() * 1e6 / n;
     result["missed"] = count - had_it;
-}
-
-double per_item_kib(std::size_t before, std::size_t count) {
-    const auto more = static_cast<double>(resident()) - static_cast<double>(before);
-    return more / 1024 / static_cast<double>(count);
 }
 
 awaitable<void> measure_waiting(const task& t, json& result) {

@@ -21,7 +21,7 @@ Measures coetcd beside others. Prints tables, and what is asked of it.
   --go PATH      the program of the Go client, built from tests/bench/go
   --only CASE    only cases whose name begins so; may be repeated
   --rounds N     how often each is measured, by turns: the median counts. Default: 3
-  --short        fewer and smaller cases, one round: less than a minute
+  --short        fewer and smaller cases, one round: about a minute
   --check        fail if a bound does not hold
   --list         print the names of the cases
   --json FILE    write all numbers there

@@ -34,7 +34,8 @@ task::task(const json& object)
     , slice(object.value("slice", std::size_t(0)))
     , seconds(object.value("seconds", 1.0))
     , limit(object.value("limit", 60.0))
-    , ttl(object.value("ttl", 10L)) {}
+    , ttl(object.value("ttl", 10L))
+    , stall(object.value("stall", 0.0)) {}
 
 void tell(const json& line) {
     std::cout << line.dump() << std::endl;
@@ -56,6 +57,13 @@ awaitable<void> pass_gate(std::string gate) {
     char byte = 0;
     (void)co_await end.async_read_some(asio::buffer(&byte, 1),
                                        asio::redirect_error(asio::use_awaitable, ec));
+}
+
+awaitable<void> let_pass(double seconds) {
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    timer.expires_after(
+        std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds)));
+    co_await timer.async_wait(asio::use_awaitable);
 }
 
 struct crew::state {
@@ -148,11 +156,32 @@ void ownerships::leaving() {
     list_.emplace_back(std::move(one));
 }
 
+awaitable<void> consumption::pause_once(const task& t, std::size_t events) {
+    constexpr std::size_t some = 3000;
+    if (!paused_ && events > some) {
+        paused_ = true;
+        co_await let_pass(t.stall);
+    }
+}
+
+json consumption::to_json(std::size_t events) const {
+    const auto more = static_cast<double>(most_resident()) - static_cast<double>(before_);
+    json result;
+    result["ended"] = microseconds(clock::now());
+    result["cpu"] = own_cpu() - cpu_;
+    result["more_mib"] = more / 1024 / 1024;
+    result["events"] = events;
+    return result;
+}
+
 namespace {
 
 awaitable<json> start(task t) {
+    if (t.subject == "flood") {
+        return run_flood(std::move(t));
+    }
     if (t.subject == "raw") {
-        return run_raw(std::move(t));
+        return t.kind == "flood" ? run_raw_watch(std::move(t)) : run_raw(std::move(t));
     }
 #ifdef COETCD_BENCH_REDIS
     if (t.subject == "redis") {
@@ -168,6 +197,11 @@ awaitable<json> start(task t) {
     for (const char* locks : {"uncontended", "one-name", "hand-over", "million"}) {
         if (t.kind == locks) {
             return run_coetcd(std::move(t));
+        }
+    }
+    for (const char* watches : {"flood", "beside", "watches"}) {
+        if (t.kind == watches) {
+            return run_watches(std::move(t));
         }
     }
     return run_scale(std::move(t));

@@ -24,26 +24,30 @@ struct task {
     explicit task(const json& object);
 
     std::string kind;    ///< Such as `uncontended`.
-    std::string subject; ///< `coetcd`, `raw` or `redis`.
+    std::string subject; ///< `coetcd`, `raw` or `redis`; or a part, as `flood`.
     std::string url;     ///< Of the server; of Redis the port.
     std::string direct;  ///< As `url`, without the delay.
     std::string name;    ///< Prefix of all locks' names; unique to each task.
     std::string gate;    ///< See `pass_gate`.
     pid_t server = 0;    ///< Its processor time is measured.
-    std::size_t count;   ///< Of coroutines, waiters, sessions or acquisitions.
+    std::size_t count;   ///< Of coroutines, waiters, sessions, acquisitions, events or watches.
     std::size_t slice;   ///< Size of a sample of `count`.
     double seconds;      ///< How long to measure.
     double limit;        ///< Of all that waits for others, in seconds.
     long ttl;            ///< Of sessions, in seconds.
+    double stall;        ///< For how long a watch is not read, once, in seconds.
 };
 
 /// Each returns what it has measured.
-awaitable<json> run_coetcd(task t); // locks.cpp
-awaitable<json> run_scale(task t);  // scale.cpp: thousands of waiters, sessions, names
-awaitable<json> run_raw(task t);    // raw.cpp
-awaitable<json> run_redis(task t);  // redis.cpp
-awaitable<json> run_writer(task t); // raw.cpp: other writes, `count` a second, for ever
-awaitable<json> run_delay(task t);  // delay.cpp: a proxy that delays, for ever
+awaitable<json> run_coetcd(task t);    // locks.cpp
+awaitable<json> run_scale(task t);     // scale.cpp: thousands of waiters, sessions, names
+awaitable<json> run_watches(task t);   // watches.cpp
+awaitable<json> run_raw(task t);       // raw.cpp
+awaitable<json> run_raw_watch(task t); // flood.cpp
+awaitable<json> run_flood(task t);     // flood.cpp: `count` events as fast as etcd takes them
+awaitable<json> run_redis(task t);     // redis.cpp
+awaitable<json> run_writer(task t);    // raw.cpp: other writes, `count` a second, for ever
+awaitable<json> run_delay(task t);     // delay.cpp: a proxy that delays, for ever
 
 /// Runs the program as a worker: does the task and prints the result as a line of JSON.
 int work(const std::string& text);
@@ -54,6 +58,9 @@ void tell(const json& line);
 /// Reports that this process is ready and waits at the gate, a FIFO, until its writer closes it:
 /// that starts all processes at once. Without a gate it returns at once.
 awaitable<void> pass_gate(std::string gate);
+
+/// Lets time pass that is being measured; nobody waits for anything here.
+awaitable<void> let_pass(double seconds);
 
 /// A group of coroutines to wait for. They may outlive it.
 class crew {
@@ -88,6 +95,19 @@ public:
 private:
     std::int64_t taken_ = 0;
     json::array_t list_;
+};
+
+/// What it takes to read a watch that is flooded.
+class consumption {
+public:
+    /// Reads no further for `stall`, once, when some events are there.
+    awaitable<void> pause_once(const task& t, std::size_t events);
+    json to_json(std::size_t events) const;
+
+private:
+    std::size_t before_ = resident();
+    double cpu_ = own_cpu();
+    bool paused_ = false;
 };
 
 } // namespace bench

@@ -26,6 +26,7 @@ type task struct {
 	Count   int
 	Seconds float64
 	TTL     int
+	Stall   float64
 }
 
 type result map[string]any
@@ -42,6 +43,8 @@ var cases = map[string]func(*clientv3.Client, task) (result, error){
 	"hand-over":   handOver,
 	"waiters":     waiters,
 	"sessions":    sessions,
+	"flood":       flood,
+	"watches":     watches,
 }
 
 func work(text string) (result, error) {
