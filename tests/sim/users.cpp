@@ -381,7 +381,7 @@ actor::watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags
             v.how.start_revision = start;
         }
         start = -1;
-        int naps = taste.one_in(2) ? 8 : 0;
+        int naps = lags || taste.one_in(2) ? 8 : 0;
         std::optional<watch_entry> seen;
         bool again = false;
         try {
@@ -398,12 +398,12 @@ actor::watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags
                 s_.judge.told(**seen, batch);
                 if (naps > 0 && taste.one_in(2)) {
                     --naps;
-                    const nanoseconds longest = lags ? 25s : 200ms;
-                    const nanoseconds nap = taste.skewed(0ms, longest);
                     if (lags) {
-                        co_await sleep_on(**seen, nap);
+                        const bool is_long = taste.one_in(2); // its stream is given up
+                        co_await sleep_on(**seen,
+                                          is_long ? taste.within(11s, 25s) : taste.skewed(0s, 9s));
                     } else {
-                        (void)co_await p_->sleep(nap);
+                        (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
                     }
                 }
                 if (!seat) {
