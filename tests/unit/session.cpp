@@ -759,7 +759,7 @@ TEST_CASE("a grant that a proxy repeats by itself is made anew", "[session]") {
     // Whose it is cannot be told, and so is not asked for ever.
     copies = 100;
     auto opening = w.start(coetcd::session::open(client, {5s}));
-    w.env->pass(1s);
+    w.env->pass(3s);
     REQUIRE(opening.code() == coetcd::server_errc::failed_precondition);
     // An id that the caller chose may be somebody else's.
     REQUIRE_THROWS_WITH(w.await(client.lease_grant(5s, 7)), support::contains("already exists"));
@@ -772,7 +772,7 @@ TEST_CASE("sec.random: two sessions never share a lease, even if chance is broke
     w.env->always = ~std::uint64_t{0};
     const coetcd::session first = w.await(coetcd::session::open(client));
     auto second = w.start(coetcd::session::open(client));
-    w.env->pass(1s);
+    w.env->pass(3s);
     REQUIRE(second.code() == coetcd::server_errc::failed_precondition);
     w.env->pass(60s);
     REQUIRE(first.state() == session_state::active); // nobody has revoked it

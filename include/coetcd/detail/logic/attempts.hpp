@@ -53,7 +53,11 @@ public:
             code_ = no_token;
             text_ = text;
         }
-        if (now >= deadline_) {
+        const bool late = now >= deadline_;
+        if (logged_in_anew_ && (late || no_token)) {
+            left_ = std::max(left_, effect::settled); // that nothing was done is one member's word
+        }
+        if (late) {
             return end_late();
         }
         return no_token ? end(may_be_applied()) : step::go;
@@ -85,7 +89,7 @@ public:
             stranger_.clear();
         }
         if (how.wants_token && logs_in_ && !logged_in_anew_) {
-            logged_in_anew_ = true; // nothing was done: it counts for nothing
+            logged_in_anew_ = true; // it counts for nothing, unless there is no other attempt
             return step::log_in;
         }
         note_strange(is_strange(how.code), where);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/retry.hpp>
@@ -114,10 +115,19 @@ inline void check_grant(const outcome<lease_grant_response>& granted) {
 inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
     std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id& drawn) {
     // A proxy that repeats a request by itself takes a number from us; and what was granted may
-    // have ended before we learn of it.
+    // have ended before we learn of it. Where the cluster was replaced, all numbers seem to be
+    // taken until that is known, some seconds at most.
     constexpr int draws = 10;
+    constexpr std::chrono::milliseconds first_pause{5};
+    constexpr std::chrono::milliseconds longest_pause{1000};
     outcome<lease_grant_response> granted;
     for (int i = 0; i != draws; ++i) {
+        if (i != 0) {
+            const auto moment = logic::backoff(
+                static_cast<unsigned>(i - 1), impl->world->random(), first_pause, longest_pause);
+            notifier pause(*impl->world);
+            (void)co_await pause.wait(std::min(after(impl->world->now(), moment), how.deadline));
+        }
         drawn = draw_lease(*impl->world);
         granted = co_await try_to_grant(impl, how, ttl, drawn);
         if (!is_taken(granted)) {

@@ -288,6 +288,23 @@ TEST_CASE("a token that is refused is replaced once", "[logic][attempts]") {
     CHECK(t.text() == "why, on http://h:1; etcd wants a user: set client_options::credentials");
 }
 
+TEST_CASE("that nothing was done is the word of who refuses a token", "[logic][attempts]") {
+    tries late(impact::idempotent, start + 5s, true);
+    CHECK((late.begin(start, {}, "") == step::go));
+    CHECK((late.ended(no_token(), "http://h:1", 1, 1) == step::log_in));
+    CHECK((late.left() == effect::none));
+    CHECK((late.begin(start + 5s, {}, "") == step::give_up));
+    CHECK(late.code() == errc::unavailable);
+    CHECK((late.left() == effect::settled));
+
+    tries locked_out(impact::idempotent, start + 5s, true);
+    CHECK((locked_out.begin(start, {}, "") == step::go));
+    CHECK((locked_out.ended(no_token(), "http://h:1", 1, 1) == step::log_in));
+    CHECK((locked_out.begin(start, errc::unavailable, "why") == step::give_up));
+    CHECK(locked_out.code() == errc::unavailable);
+    CHECK((locked_out.left() == effect::settled));
+}
+
 TEST_CASE("a call ends with its deadline", "[logic][attempts]") {
     struct {
         const char* what;
