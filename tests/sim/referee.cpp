@@ -219,7 +219,7 @@ void referee::look_at_sleeper(const watching& v, nanoseconds since) {
     const std::size_t i = first_untold(v);
     if (v.how.buffer == 1 && i != changed_at_.size() && changed_at_[i] < since &&
         world_.store.watches_of(v.key) != 0) {
-        world_.fail("a stream is kept for one who does not read: " + v.key);
+        world_.fail("a stream is kept although nobody reads it: " + v.key);
     }
 }
 

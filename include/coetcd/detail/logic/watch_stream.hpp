@@ -140,7 +140,8 @@ public:
     static constexpr std::chrono::seconds short_patience{1};
     /// For an answer while other messages come.
     static constexpr std::chrono::seconds longest_patience{10};
-    /// For a reader who does not read. Then the stream is given up, and begun anew for him.
+    /// How long a stream is kept while its user takes nothing. Then it is given up, and another one
+    /// is opened when there is room.
     static constexpr std::chrono::seconds longest_hold{10};
 
 private:

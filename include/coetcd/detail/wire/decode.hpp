@@ -319,8 +319,7 @@ inline std::optional<std::int64_t> find_number(std::string_view beginning, std::
     return whole ? std::optional(number) : std::nullopt;
 }
 
-/// Finds the watch that a message is for, of which there is only the beginning: etcd writes the id
-/// before the events.
+/// Finds the id of the watch in the beginning of a message: etcd writes it before the events.
 inline std::optional<std::int64_t> find_watch_id(std::string_view beginning) {
     return find_number(beginning.substr(0, beginning.find(events_field)), "\"watch_id\"");
 }
