@@ -400,8 +400,9 @@ actor::watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags
                     --naps;
                     if (lags) {
                         const bool is_long = taste.one_in(2); // its stream is given up
-                        co_await sleep_on(**seen,
-                                          is_long ? taste.within(11s, 25s) : taste.skewed(0s, 9s));
+                        const nanoseconds nap =
+                            is_long ? taste.within(11s, 25s) : taste.skewed(0s, 9s);
+                        co_await sleep_on(**seen, nap);
                     } else {
                         (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
                     }
