@@ -27,6 +27,7 @@ struct options {
     std::vector<std::string> names;
     long from = 0;
     long to = 100'000;
+    long then = 0;
     bool trace = false;
 };
 
@@ -50,10 +51,11 @@ bool traces = false;
     leave(terminated);
 }
 
-[[noreturn]] void try_one(const scenario& what, memory::stage& s, long number, int output) {
+[[noreturn]] void
+try_one(const scenario& what, memory::stage& s, long number, long then, int output) {
     std::set_terminate(on_terminate);
     ::alarm(60);
-    scarce::fail_after(number);
+    scarce::fail_after(number, then);
     memory::verdict said = what.run(s);
     scarce::enough();
     if (!scarce::has_failed()) {
@@ -70,7 +72,7 @@ bool traces = false;
     leave(said.empty() ? well : wrong);
 }
 
-trial begin(const scenario& what, memory::stage& s, long number) {
+trial begin(const scenario& what, memory::stage& s, long number, long then) {
     int ends[2] = {-1, -1};
     if (::pipe(ends) != 0) {
         std::perror("pipe");
@@ -80,7 +82,7 @@ trial begin(const scenario& what, memory::stage& s, long number) {
     const pid_t child = ::fork();
     if (child == 0) {
         ::close(ends[0]);
-        try_one(what, s, number, ends[1]);
+        try_one(what, s, number, then, ends[1]);
     }
     ::close(ends[1]);
     return {child, number, ends[0]};
@@ -137,7 +139,7 @@ std::pair<long, long> run(const scenario& what, const options& how) {
         }
     };
     for (long n = how.from; n <= how.to && reached; ++n) {
-        running.push_back(begin(what, s, n));
+        running.push_back(begin(what, s, n, how.then));
         if (running.size() == side_by_side) {
             finish_first();
         }
@@ -151,9 +153,10 @@ std::pair<long, long> run(const scenario& what, const options& how) {
 }
 
 int usage() {
-    std::cout << "memory [SCENARIO]... [--from N] [--to N] [--trace]\n"
-                 "For each N, the N-th allocation of a scenario fails. --trace: shows where, if\n"
-                 "something is wrong.\n";
+    std::cout
+        << "memory [SCENARIO]... [--from N] [--to N] [--then K] [--trace]\n"
+           "For each N, the N-th allocation of a scenario fails, and another one once K were made\n"
+           "after it, if K is not 0. --trace: shows where the first was, if something is wrong.\n";
     for (const scenario& each : memory::scenarios()) {
         std::cout << "  " << each.name << "\n";
     }
@@ -172,6 +175,8 @@ int main(int argc, char** argv) {
             how.from = std::atol(argv[++i]);
         } else if (word == "--to" && i + 1 < argc) {
             how.to = std::atol(argv[++i]);
+        } else if (word == "--then" && i + 1 < argc) {
+            how.then = std::atol(argv[++i]);
         } else if (word.substr(0, 1) == "-") {
             return usage();
         } else {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <execinfo.h>
 #include <new>
+#include <utility>
 
 namespace scarce {
 
@@ -14,15 +15,23 @@ namespace {
 bool armed = false;
 bool failed = false;
 long left = 0;
+long next = 0; // how many are made then before another one fails
 void* trace[60];
 int traced = 0;
 
 bool fails() {
-    if (!armed || !counts || !counts() || left-- != 0) {
+    if (!armed || !counts || !counts()) {
         return false;
     }
-    armed = false;
-    failed = true;
+    if (left != 0) {
+        --left;
+        return false;
+    }
+    left = std::exchange(next, 0);
+    armed = left != 0;
+    if (std::exchange(failed, true)) {
+        return true;
+    }
     traced = backtrace(trace, static_cast<int>(std::size(trace)));
     return true;
 }
@@ -48,10 +57,11 @@ void* take_or_throw(std::size_t size, std::size_t alignment = sizeof(void*)) {
 
 bool (*counts)() = nullptr;
 
-void fail_after(long n) {
+void fail_after(long n, long then) {
     void* once[1];
     (void)backtrace(once, 1); // what it needs, it loads now
     left = n;
+    next = then;
     failed = false;
     armed = true;
 }

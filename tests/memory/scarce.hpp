@@ -3,11 +3,13 @@
 
 #include <functional>
 
-/// Memory of which one allocation fails: everything that a program allocates, Asio's own included.
+/// Memory of which an allocation fails, or two: everything that a program allocates, Asio's own
+/// included.
 namespace scarce {
 
-/// The next one that counts fails, once `n` have been made.
-void fail_after(long n);
+/// The next one that counts fails, once `n` have been made; and another one after `then` more, if
+/// that is not 0.
+void fail_after(long n, long then);
 /// None fails any more.
 void enough();
 /// Whether one has failed.
@@ -15,7 +17,7 @@ bool has_failed();
 /// Which ones count. It must not allocate.
 extern bool (*counts)();
 
-/// Prints to standard error where the one was that failed.
+/// Prints to standard error where the first one was that failed.
 void show();
 
 } // namespace scarce

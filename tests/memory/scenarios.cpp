@@ -71,12 +71,14 @@ asio::awaitable<void> go_on_reading(coetcd::shared_mutex* of) {
     co_await held.downgrade();
     (void)co_await held.unlock();
 }
-asio::awaitable<void> watch(coetcd::client* of) {
-    more.watcher.emplace(co_await of->watch(coetcd::key_range::prefix("news/")));
+asio::awaitable<void> watch(coetcd::client* of, std::size_t buffer) {
+    coetcd::watch_options options;
+    options.buffer = buffer;
+    more.watcher.emplace(co_await of->watch(coetcd::key_range::prefix("news/"), options));
 }
 /// Each event once, and in order.
-asio::awaitable<void> read_news() {
-    while (more.told != 3) {
+asio::awaitable<void> read_news(int last) {
+    while (more.told != last) {
         const coetcd::watch_batch batch = co_await more.watcher->next();
         for (const coetcd::event& e : batch.events) {
             if (e.kv.key != "news/" + std::to_string(++more.told)) {
@@ -280,40 +282,51 @@ std::vector<scenario> make() {
                        more.shared.reset();
                        return wrong;
                    }});
-    all.push_back({"watch",
-                   [](stage& s) { s.must([&] { return watch(&s.client); }); },
-                   [](stage& s) {
-                       const auto op = s.start(&read_news);
-                       for (const char* key : {"news/1", "news/2", "news/3"}) {
-                           s.put(key);
-                           s.pass(20ms);
-                       }
-                       s.until([&] { return op->ended(); }, 30s);
-                       scarce::enough();
-                       // Whoever was not told reads on.
-                       if (!op->succeeded()) {
-                           more.running = s.start(&read_news);
-                           s.until([&] { return more.running->ended(); }, 30s);
-                       }
-                       const auto& last = op->succeeded() ? op : more.running;
-                       if (!last->ended()) {
-                           return verdict("the watch is silent");
-                       }
-                       try {
-                           if (last->failure) {
-                               std::rethrow_exception(last->failure);
+    // Its user is slow at first: so it has streams of its own.
+    for (const bool apart : {false, true}) {
+        const int last = apart ? 4 : 3;
+        all.push_back({apart ? "watch_apart" : "watch",
+                       [apart](stage& s) {
+                           const std::size_t buffer = apart ? 1 : coetcd::watch_options().buffer;
+                           s.must([&] { return watch(&s.client, buffer); });
+                           if (apart) {
+                               s.put("news/1");
+                               s.pass(20ms);
                            }
-                       } catch (const std::logic_error& e) {
-                           return verdict(e.what());
-                       } catch (const std::exception&) {
-                           // It was told.
-                       }
-                       return verdict();
-                   },
-                   [](stage&) {
-                       more.watcher.reset();
-                       return verdict();
-                   }});
+                       },
+                       [last](stage& s) {
+                           const auto op = s.start([last] { return read_news(last); });
+                           for (int i = last - 2; i <= last; ++i) {
+                               s.put("news/" + std::to_string(i));
+                               s.pass(20ms);
+                           }
+                           s.until([&] { return op->ended(); }, 30s);
+                           scarce::enough();
+                           // Whoever was not told reads on.
+                           if (!op->succeeded()) {
+                               more.running = s.start([last] { return read_news(last); });
+                               s.until([&] { return more.running->ended(); }, 30s);
+                           }
+                           const auto& reads = op->succeeded() ? op : more.running;
+                           if (!reads->ended()) {
+                               return verdict("the watch is silent");
+                           }
+                           try {
+                               if (reads->failure) {
+                                   std::rethrow_exception(reads->failure);
+                               }
+                           } catch (const std::logic_error& e) {
+                               return verdict(e.what());
+                           } catch (const std::exception&) {
+                               // It was told.
+                           }
+                           return verdict();
+                       },
+                       [](stage&) {
+                           more.watcher.reset();
+                           return verdict();
+                       }});
+    }
     all.push_back({"open",
                    [](stage&) {},
                    [](stage& s) {

@@ -13,7 +13,6 @@
 #include <coetcd/detail/service/watch_streams.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -65,7 +64,7 @@ public:
             }
             start();
         } catch (...) {
-            (void)remove(id); // nobody is there to be told of it
+            remove(id); // nobody is there to be told of it
             throw;
         }
         wanted_.notify_all();
@@ -77,7 +76,7 @@ public:
         if (const auto found = watches_.find(id); found != watches_.end()) {
             const std::shared_ptr<watch_link> on = std::move(found->second.on);
             const std::shared_ptr<notifier> room = std::move(found->second.room);
-            watches_.erase(found);
+            take_out(found);
             if (on) {
                 on->cancel(id);
             }
@@ -114,11 +113,6 @@ private:
     }
 
     bool idle() const { return watches_.empty() && holds_ == 0; }
-    bool any_together() const {
-        return std::any_of(
-            watches_.begin(), watches_.end(), [](const auto& w) { return !w.second.apart; });
-    }
-
     void end_if_idle() {
         if (holds_ == 0 && link_ && !any_together()) {
             link_->close();
@@ -159,16 +153,32 @@ private:
             defer(env_, [weak = std::weak_ptr(shared())] {
                 const auto self = weak.lock();
                 if (self && !self->idle()) {
-                    self->start();
+                    self->start_or_end();
                 }
             });
         } catch (const std::bad_alloc&) {
-            watch_map over;
-            over.swap(watches_);
-            for (auto& [id, w] : over) {
-                w.sink->on_ended(no_memory(), {}, 0);
-            }
+            end_for_want_of_memory();
         }
+    }
+    void start_or_end() noexcept {
+        try {
+            start();
+        } catch (const std::bad_alloc&) {
+            end_for_want_of_memory();
+        }
+    }
+    void end_for_want_of_memory() noexcept {
+        while (!watches_.empty()) {
+            end_for_want_of_memory(watches_.begin());
+        }
+    }
+    void end_for_want_of_memory(watch_map::iterator one) noexcept {
+        const auto over = take_out(one);
+        if (over.mapped().on) {
+            over.mapped().on->cancel(over.key());
+        }
+        end_if_idle();
+        over.mapped().sink->on_ended(no_memory(), {}, 0);
     }
 
     /// Lives as long as there are watches, or somebody holds the hub.
@@ -279,16 +289,24 @@ private:
         try {
             if (find_lone(id)) {
                 defer(env_, [weak = std::weak_ptr(shared()), id] {
-                    const auto self = weak.lock();
-                    if (watch* const w = self ? self->find_lone(id) : nullptr) {
-                        self->start_alone(*w);
+                    if (const auto self = weak.lock()) {
+                        self->start_alone_or_end(id);
                     }
                 });
             }
         } catch (const std::bad_alloc&) {
-            const auto over = watches_.extract(found);
-            end_if_idle();
-            over.mapped().sink->on_ended(no_memory(), {}, 0);
+            end_for_want_of_memory(found);
+        }
+    }
+    void start_alone_or_end(std::int64_t id) noexcept {
+        try {
+            if (watch* const w = find_lone(id)) {
+                start_alone(*w);
+            }
+        } catch (const std::bad_alloc&) {
+            if (const auto found = watches_.find(id); found != watches_.end()) {
+                end_for_want_of_memory(found);
+            }
         }
     }
 

@@ -136,8 +136,11 @@ protected:
 
     /// Whether the watch that has this stream for itself can take no more.
     bool is_full(const watch_link& on) {
+        if (!on.is_for(kind::one_watch)) {
+            return false;
+        }
         const auto one = find(on.load.watch, on);
-        return !on.is_for(kind::everybody) && one != watches_.end() && one->second.sink->is_full();
+        return one != watches_.end() && one->second.sink->is_full();
     }
 
     /// Reads nothing as long as the watch's user does not: so etcd sends nothing. If that takes
@@ -158,13 +161,17 @@ protected:
 
     void report(const watch_link& of, bool opened) const {
         if (router_->observer() && !of.is_for(kind::question)) {
-            const auto carried =
-                std::count_if(watches_.begin(), watches_.end(), [&](const auto& w) {
-                    return w.second.on.get() == &of;
-                });
-            router_->observer()->on_watch_stream(
-                {of.where.text(), opened, static_cast<std::size_t>(carried)});
+            router_->observer()->on_watch_stream({of.where.text(), opened, carried_by(of)});
         }
+    }
+
+    std::size_t carried_by(const watch_link& on) const {
+        const auto is_on = [&](const auto& w) { return w.second.on.get() == &on; };
+        if (on.is_for(kind::one_watch)) { // there may be thousands of these
+            const auto one = watches_.find(on.load.watch);
+            return one != watches_.end() && is_on(*one) ? 1 : 0;
+        }
+        return static_cast<std::size_t>(std::count_if(watches_.begin(), watches_.end(), is_on));
     }
 
     /// Sends what there is to send; ends a stream on which etcd does not answer.
@@ -399,11 +406,18 @@ protected:
         const auto found = watches_.find(id);
         return found != watches_.end() && found->second.on.get() == &on ? found : watches_.end();
     }
+    /// Each one goes this way, since some are counted.
+    watch_map::node_type take_out(watch_map::iterator one) noexcept {
+        apart_ -= one->second.apart ? 1U : 0U;
+        return watches_.extract(one);
+    }
+    /// Whether there is one that has no streams of its own for good.
+    bool any_together() const { return watches_.size() != apart_; }
 
     void end(watch_map::iterator one, error_code ec, std::string text, std::int64_t revision = 0) {
         watch_sink& sink = *one->second.sink;
         const std::shared_ptr<watch_link> on = std::move(one->second.on);
-        watches_.erase(one);
+        take_out(one);
         if (!on->is_for(kind::everybody)) {
             on->close();
         }
@@ -446,6 +460,7 @@ protected:
             from.cancel(id);
             w.on = nullptr;
             w.apart = true;
+            ++apart_;
             on_parted(w);
         }
     }
@@ -468,7 +483,7 @@ protected:
         for (auto w = watches_.begin(); w != watches_.end();) {
             const auto next = std::next(w);
             if (w->second.on.get() == &on) {
-                over.insert(watches_.extract(w));
+                over.insert(take_out(w));
             }
             w = next;
         }
@@ -484,6 +499,7 @@ protected:
     watch_map watches_;
 
 private:
+    std::size_t apart_ = 0;   // of those, that have streams of their own for good
     bool doubted_ = false;    // since etcd was last asked how far it has got
     bool looks_back_ = false; // it is being asked
 };
