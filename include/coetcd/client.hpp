@@ -106,7 +106,7 @@ public:
     boost::asio::awaitable<lease_grant_response> lease_grant(std::chrono::seconds ttl,
                                                              lease_id id = 0) const;
 
-    /// Ends a lease, and deletes its keys. One round trip.
+    /// Ends a lease, and deletes its keys. One round trip; two if there is no such lease.
     /// @returns Nothing if there is no such lease.
     boost::asio::awaitable<std::optional<lease_revoke_response>> lease_revoke(lease_id id) const;
 

@@ -3,11 +3,13 @@
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/timed_claim.hpp>
 #include <coetcd/watch.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -309,6 +311,48 @@ TEST_CASE("a cluster that refuses all that it is asked for is asked which one it
     w.env->pass(4s);
     REQUIRE(revoking.succeeded());
     CHECK_FALSE(revoking.get());
+}
+
+TEST_CASE("a lease that another cluster does not know is revoked", "[other_cluster][lease]") {
+    two_clusters c;
+    world& w = c.w;
+    const coetcd::client client = c.make_client();
+    const coetcd::lease_id lease = w.await(client.lease_grant(60s)).id;
+    c.stray(c.where());
+    CHECK(w.await(client.lease_revoke(lease)));
+    CHECK(w.etcd->leases() == 0);
+    CHECK_FALSE(w.await(client.lease_revoke(lease)));
+    c.come_back();
+    w.env->pass(1min);
+    // Neither is what is given back: a session, and a claim.
+    coetcd::session session = w.await(coetcd::session::open(client, {60s}));
+    std::optional<coetcd::timed_claim> claim = w.await(coetcd::try_claim(client, "job", 60s));
+    REQUIRE(claim);
+    CHECK(w.etcd->leases() == 2);
+    c.stray(c.where());
+    CHECK(w.await(claim->release()));
+    w.await(session.close());
+    CHECK(w.etcd->leases() == 0);
+}
+
+TEST_CASE("a lease whose end nobody can confirm may be there", "[other_cluster][lease]") {
+    two_clusters c;
+    world& w = c.w;
+    const coetcd::client client = c.make_client();
+    const coetcd::lease_id lease = w.await(client.lease_grant(60s)).id;
+    c.stray(c.where());
+    const std::string bad = c.where();
+    w.env->decide = [&](const call_request& q) {
+        support::scripted_env::fate f;
+        f.refused = q.to.host != bad;
+        return f;
+    };
+    auto revoking = w.start(client.lease_revoke(lease));
+    w.env->pass(30s);
+    const coetcd::error e = failure_of(revoking);
+    CAPTURE(e.what());
+    CHECK(w.etcd->leases() == 1);
+    CHECK(e.code() != coetcd::server_errc::not_found);
 }
 
 TEST_CASE("a cluster that wants a new token before it says who it is gets one",

@@ -188,6 +188,27 @@ TEST_CASE("a watch tells of changes from its start on", "[watch]") {
     REQUIRE(values(waiting.get().events) == strings{"2"});
 }
 
+TEST_CASE("a watch reads no more than one key, however many it is for", "[watch]") {
+    world w;
+    const coetcd::client client = w.client();
+    std::string read;
+    w.env->decide = [&](const call_request& r) {
+        if (r.what == coetcd::detail::rpc::range) {
+            read = r.body;
+        }
+        return scripted_env::fate();
+    };
+    for (const coetcd::key_range& keys : {coetcd::key_range::prefix("p/"),
+                                          coetcd::key_range::from("p/"),
+                                          coetcd::key_range("p/")}) {
+        read.clear();
+        (void)w.await(client.watch(keys));
+        CHECK(read == R"({"key":"cC8=","keys_only":true})");
+    }
+    (void)w.await(client.watch(coetcd::key_range::all()));
+    CHECK(read == R"({"key":"AA==","keys_only":true})");
+}
+
 TEST_CASE("a watch tells of history from its start revision on", "[watch]") {
     world w;
     const coetcd::client client = w.client();

@@ -82,9 +82,9 @@ private:
     enum class state { there, leaving, gone };
 
     static asio::awaitable<void> revoke(std::shared_ptr<claim_impl> self) {
-        const wire::lease_revoke_request request{self->lease};
         const when how = self->owner->within(self->timeout);
-        const outcome<lease_revoke_response> revoked = co_await call(self->owner, request, how);
+        auto revoking = try_to_revoke(self->owner, how, self->lease);
+        const outcome<lease_revoke_response> revoked = co_await std::move(revoking);
         self->trouble_ = revoked;
         if (revoked.ec == server_errc::not_found) {
             self->trouble_.ec.clear();

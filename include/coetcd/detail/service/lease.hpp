@@ -157,11 +157,28 @@ lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds tt
     co_return std::move(granted.response);
 }
 
+/// Has etcd end a lease. That there is none is an error, `server_errc::not_found`. A refusal does
+/// not tell which cluster it is of, so that another answer has to say the same.
+inline asio::awaitable<outcome<lease_revoke_response>>
+try_to_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+    const wire::lease_revoke_request request{id};
+    outcome<lease_revoke_response> revoked = co_await call(impl, request, how);
+    if (revoked.ec == server_errc::not_found) {
+        const wire::lease_time_to_live_request question{id, false};
+        const outcome<lease_time_to_live_response> asked = co_await call(impl, question, how);
+        if (asked.ec && asked.ec != server_errc::not_found) {
+            static_cast<answer&>(revoked) = asked;
+        } else if (!asked.ec && is_there(asked.response)) {
+            revoked = co_await call(std::move(impl), request, how);
+        }
+    }
+    co_return revoked;
+}
+
 /// @returns Nothing if there is no such lease. Throws the rest.
 inline asio::awaitable<std::optional<lease_revoke_response>>
 lease_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
-    const wire::lease_revoke_request request{id};
-    const outcome<lease_revoke_response> revoked = co_await call(std::move(impl), request, how);
+    const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
     std::optional<lease_revoke_response> there;
     if (revoked.ec != server_errc::not_found) {
         revoked.check();
@@ -186,9 +203,8 @@ asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> aski
 /// Has etcd end a lease. That there is none is as good.
 inline asio::awaitable<answer>
 end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
-    const wire::lease_revoke_request request{id};
     const when how = impl->within(patience);
-    const outcome<lease_revoke_response> revoked = co_await call(std::move(impl), request, how);
+    const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
     answer result = revoked;
     if (result.ec == server_errc::not_found) {
         result.ec.clear();

@@ -28,13 +28,13 @@ struct watch_cancel_request {
     std::int64_t watch_id = 0;
 };
 
-/// The least that can be read of the very keys that a watch is for, and that its user may read:
-/// for the revision in the answer's header.
+/// The least that can be read of the keys that a watch is for, since its user may read no others:
+/// for the revision in the answer's header. Only the first one: etcd counts all keys of a range,
+/// whatever its limit.
 inline range_request least_of(const watch_create_request& watched) {
     range_options least;
     least.keys_only = true;
-    least.limit = 1;
-    return range_request(watched.range, least);
+    return range_request(watched.range.key, least);
 }
 
 /// Any message that etcd sends on a watch stream.
