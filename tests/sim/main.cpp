@@ -20,7 +20,7 @@
 
 namespace {
 
-/// Ends the program if one history takes ten seconds of the processor's time, which is a thousand
+/// Ends the program if one history takes a minute of the processor's time, which is a hundred
 /// times what the longest take: code that goes round in circles comes to no check.
 class watchdog {
 public:
@@ -34,7 +34,7 @@ public:
             (void)!::write(STDOUT_FILENO, text_, size_);
             ::_exit(1);
         });
-        set(10);
+        set(60);
     }
     ~watchdog() { set(0); }
     watchdog(const watchdog&) = delete;
