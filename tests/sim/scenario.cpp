@@ -200,7 +200,7 @@ outcome run(const plan& p) {
             added.start_serving(besides.next());
         }
         if (crowds && i == 0 && takes_part()) {
-            added.start_crowding(crowding.next(), 50 * s.latency);
+            added.start_crowding(crowding.next(), (crowding.one_in(4) ? 400 : 50) * s.latency);
         }
     }
     if (forces && takes_part()) {
