@@ -42,6 +42,7 @@ struct actor::crowd {
 };
 
 void actor::start_crowding(std::uint64_t seed, nanoseconds until) {
+    s_.busy = true;
     start_besides("who keeps the lane busy", begin_crowd(seed, until));
 }
 

@@ -241,19 +241,21 @@ outcome run(const plan& p) {
     const nanoseconds storm = luck.within(500ms, 8s);
     bool more = true;
     const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
-    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends.
-    // Where nothing went wrong at all, a lock is handed over by an event, not by a look.
+    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends. Where
+    // nobody is robbed, a lock is handed over by an event, not by a look: two ways there and back.
+    const nanoseconds at_once = 8 * s.latency + 100ms;
     const nanoseconds bound = !prompt ? 2 * nanoseconds(s.ttl) + 2s + recheck + 15s
                               : p.what == plan::kind::crash_at ? nanoseconds(s.ttl) + 2s
-                              : calm                           ? nanoseconds(1s)
+                              : calm                           ? at_once
                                                                : recheck * 17 / 16 + 1500ms;
-    // A watch whose stream fell silent asks after 10 s.
-    const nanoseconds patience = calm ? 3s : 40s;
+    // A watch whose stream fell silent asks after 10 s. Where none does, etcd looks for those who
+    // are behind each 100 ms.
+    const nanoseconds patience = calm ? at_once + 2 * etcd::sync_interval : 40s;
     nanoseconds next_look = w.now();
     nanoseconds healed_at{0};
     const auto look = [&] {
         if (w.now() >= next_look) {
-            next_look = w.now() + 250ms;
+            next_look = w.now() + (calm ? 20ms : 250ms);
             s.judge.look_for_stuck(prompt ? 0s : healed_at, bound);
             s.judge.look_for_untold(healed_at, patience);
             s.judge.tenure.look_for_unheard(healed_at, patience);

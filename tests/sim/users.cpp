@@ -700,7 +700,9 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
 }
 
 asio::awaitable<void> actor::wait_together(std::string name, chance& taste) {
-    const nanoseconds patience = taste.skewed(100ms, 1500ms);
+    // Beside those who keep the lane busy an answer takes longer; see `look_at_lane`.
+    const nanoseconds busy = s_.busy ? 60 * s_.latency : nanoseconds(0);
+    const nanoseconds patience = busy + taste.skewed(100ms, 1500ms);
     const nanoseconds apart = taste.one_in(2) ? nanoseconds(0) : taste.skewed(1us, 10ms);
     const auto left = std::make_shared<int>(taste.between(2, 5));
     for (int i = *left; i != 0; --i) {
