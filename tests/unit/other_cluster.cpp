@@ -335,6 +335,23 @@ TEST_CASE("a lease that another cluster does not know is revoked", "[other_clust
     CHECK(w.etcd->leases() == 0);
 }
 
+TEST_CASE("a session opens while its cluster is replaced", "[other_cluster][session]") {
+    // What is granted there is not believed, until it is known that all endpoints lead there.
+    two_clusters c;
+    world& w = c.w;
+    const coetcd::client client = c.make_client();
+    (void)w.await(client.get("x"));
+    c.stray("abc");
+    auto opening = w.start(coetcd::session::open(client, {60s}));
+    w.env->pass(20s);
+    REQUIRE(opening.succeeded());
+    const coetcd::session session = opening.get();
+    CHECK(session.state() == session_state::active);
+    w.env->pass(2min); // what was drawn in vain ends by itself
+    CHECK(c.other.leases() == 1);
+    CHECK(w.etcd->leases() == 0);
+}
+
 TEST_CASE("a lease whose end nobody can confirm may be there", "[other_cluster][lease]") {
     two_clusters c;
     world& w = c.w;
