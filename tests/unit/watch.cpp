@@ -321,6 +321,29 @@ TEST_CASE("a watch goes on after a break, without gap or duplicate", "[watch]") 
     }
 }
 
+TEST_CASE("a stream that lasted is begun again at once, however many broke before", "[watch]") {
+    world w;
+    script etcd(w);
+    const coetcd::client client = w.client();
+    coetcd::watcher seen = w.await(client.watch("a", from(10)));
+    const auto break_it = [&] {
+        const std::size_t before = etcd.starts.size();
+        const auto began = w.env->now();
+        w.env->break_streams();
+        while (etcd.starts.size() == before) {
+            w.env->pass(1ms);
+        }
+        return w.env->now() - began;
+    };
+    std::chrono::nanoseconds last{0};
+    for (int i = 0; i != 8; ++i) {
+        last = break_it();
+    }
+    CHECK(last > 400ms); // it is in no hurry where they break at once
+    w.env->pass(2s);
+    CHECK(break_it() < 60ms);
+}
+
 TEST_CASE("many watches are created again piece by piece", "[watch]") {
     world w;
     const coetcd::client client = w.client();

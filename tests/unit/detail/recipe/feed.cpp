@@ -398,6 +398,41 @@ TEST_CASE("a refusal is thrown, and asked for again by the next call", "[feed]")
     CHECK(f.told() == "none");
 }
 
+TEST_CASE("after an answer the next refusal is the first one again", "[feed]") {
+    feed_fixture f(looked_up());
+    bool refuses = true;
+    f.env->on_call = [&, serve = f.env->on_call](const call_request& r,
+                                                 coetcd::detail::reply& answer) {
+        serve(r, answer);
+        if (r.what == rpc::range && refuses) {
+            answer.status = 403;
+            answer.body = R"({"error":"etcdserver: permission denied","code":7,)"
+                          R"("message":"etcdserver: permission denied"})";
+        }
+    };
+    const auto be_refused = [&] {
+        const auto began = f.env->now();
+        auto next = f.next();
+        while (!next.ended()) {
+            f.env->pass(1ms);
+        }
+        CHECK(next.code() == coetcd::server_errc::permission_denied);
+        return f.env->now() - began;
+    };
+    std::chrono::nanoseconds last{0};
+    for (int i = 0; i != 8; ++i) {
+        last = be_refused();
+    }
+    CHECK(last > 400ms);
+    refuses = false;
+    CHECK(f.told() == "none");
+    refuses = true;
+    f.put("a");
+    f.env->pass(10ms);
+    (void)be_refused();
+    CHECK(be_refused() < 60ms);
+}
+
 TEST_CASE("an answer that is not etcd's is none", "[feed]") {
     feed_fixture f;
     int bad = 2;
