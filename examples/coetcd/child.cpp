@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -35,10 +36,21 @@ using boost::system::system_error;
 
 namespace {
 
-constexpr std::initializer_list<int> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::initializer_list<int> passed_on{
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
 /// What this program or a library handles or ignores.
-constexpr std::initializer_list<int> touched{
-    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGCONT, SIGPIPE, SIGTTOU};
+constexpr std::initializer_list<int> touched{SIGINT,
+                                             SIGTERM,
+                                             SIGHUP,
+                                             SIGQUIT,
+                                             SIGUSR1,
+                                             SIGUSR2,
+                                             SIGTSTP,
+                                             SIGCHLD,
+                                             SIGCONT,
+                                             SIGPIPE,
+                                             SIGTTIN,
+                                             SIGTTOU};
 
 /// The signals that were ignored when the program began, and those that were blocked.
 std::vector<int> ignored;
@@ -80,6 +92,7 @@ become(const std::vector<std::string>& command, const child::variables& changes,
 
 struct group_member {
     pid_t pid;
+    pid_t parent;
     bool has_ended; ///< Nobody has taken note of it yet.
 };
 
@@ -99,11 +112,28 @@ std::vector<group_member> members_of(pid_t group) {
         char state = 0;
         pid_t parent = 0, its_group = 0;
         if (rest >> state >> parent >> its_group && its_group == group) {
-            found.push_back(
-                {static_cast<pid_t>(std::atoi(text.c_str())), state == 'Z' || state == 'X'});
+            found.push_back({static_cast<pid_t>(std::atoi(text.c_str())),
+                             parent,
+                             state == 'Z' || state == 'X'});
         }
     }
     return found;
+}
+
+std::vector<group_member>::const_iterator find(const std::vector<group_member>& all, pid_t pid) {
+    return std::find_if(
+        all.begin(), all.end(), [pid](const group_member& m) { return m.pid == pid; });
+}
+
+/// Whether our process group is none but us and what has called us: it is no pipeline.
+bool is_alone() {
+    const std::vector<group_member> all = members_of(::getpgrp());
+    auto others =
+        std::count_if(all.begin(), all.end(), [](const group_member& m) { return !m.has_ended; });
+    for (auto m = find(all, ::getpid()); m != all.end(); m = find(all, m->parent)) {
+        --others;
+    }
+    return others <= 0;
 }
 
 std::string list_of(const std::vector<pid_t>& processes) {
@@ -140,11 +170,16 @@ std::vector<int> child::heeded(std::initializer_list<int> signals) {
 child::child(asio::any_io_executor executor,
              const std::vector<std::string>& command,
              const variables& changes)
-    : signals_(std::move(executor), SIGCHLD, SIGCONT) {
+    : signals_(std::move(executor), SIGCHLD, SIGCONT)
+    , terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
     for (const int number : heeded(passed_on)) {
         signals_.add(number);
     }
-    has_terminal_ = ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+    for (const int number : {SIGTTIN, SIGTTOU}) { // others of our group may be stopped by these
+        ::signal(number, SIG_IGN);
+    }
+    const bool gets_terminal =
+        ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(terminal_) == ::getpgrp() && is_alone();
     const pid_t parent = ::getpid();
     sigset_t all, before; // until the child has handlers of its own, it must not run ours
     ::sigfillset(&all);
@@ -160,7 +195,9 @@ child::child(asio::any_io_executor executor,
     }
     ::setpgid(pid_, pid_); // whoever comes first
     ++running_;
-    give_terminal(pid_);
+    if (gets_terminal) {
+        give_terminal();
+    }
 }
 
 child::~child() {
@@ -171,15 +208,20 @@ child::~child() {
         while (ends && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
         }
     }
-    give_terminal(::getpgrp());
+    take_terminal();
+    ::close(terminal_);
     --running_;
 }
 
-void child::give_terminal(pid_t group) const {
-    if (has_terminal_) {
-        ::signal(SIGTTOU, SIG_IGN); // else it would stop us, in the background
-        ::tcsetpgrp(STDIN_FILENO, group);
+bool child::give_terminal() const {
+    if (::tcgetpgrp(terminal_) == ::getpgrp()) {
+        ::tcsetpgrp(terminal_, pid_);
     }
+    return ::tcgetpgrp(terminal_) == pid_;
+}
+
+bool child::take_terminal() const {
+    return ::tcgetpgrp(terminal_) == pid_ && ::tcsetpgrp(terminal_, ::getpgrp()) == 0;
 }
 
 void child::signal(int number) const {
@@ -205,7 +247,7 @@ bool child::reap() {
     int how = 0;
     while (status_ < 0 && ::waitpid(pid_, &how, WNOHANG | WUNTRACED) == pid_) {
         if (WIFSTOPPED(how)) {
-            stand_still();
+            stand_still(WSTOPSIG(how));
         } else {
             status_ = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
         }
@@ -213,11 +255,23 @@ bool child::reap() {
     return status_ >= 0;
 }
 
-void child::stand_still() {
-    if (has_terminal_) { // the shell that waits for us is to notice
-        give_terminal(::getpgrp());
-        ::kill(0, SIGTSTP); // all of our group, as if it were in it: a script waits for us, too
-        give_terminal(pid_);
+void child::stand_still(int why) {
+    const bool wants_terminal = why == SIGTTIN || why == SIGTTOU;
+    if (terminal_ < 0) {
+        return;
+    }
+    if (!wants_terminal || !give_terminal()) { // the shell that waits for us is to notice
+        const bool had_terminal = take_terminal();
+        for (const int number : heeded({SIGTSTP})) {
+            signals_.remove(number);
+            ::kill(0, number); // all of our group, as if it were in it: a script waits for us, too
+            signals_.add(number);
+        }
+        if (had_terminal) {
+            give_terminal();
+        }
+    }
+    if (!wants_terminal || ::tcgetpgrp(terminal_) == pid_) { // else it would ask again at once
         signal(SIGCONT);
     }
 }
@@ -227,6 +281,11 @@ asio::awaitable<int> child::wait() {
         const int number = co_await signals_.async_wait(asio::use_awaitable);
         if (number != SIGCHLD) {
             signal(number);
+            for (const int end : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+                if (number == end) {
+                    signal(SIGCONT); // should it stand still
+                }
+            }
             if (const std::vector<pid_t> deaf = out_of_reach();
                 number != SIGCONT && !deaf.empty()) {
                 note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +

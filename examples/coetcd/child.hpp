@@ -15,8 +15,8 @@
 
 namespace tool {
 
-/// A program that runs in a process group of its own, with our terminal if we have one. Signals
-/// that we get are passed on to it.
+/// A program that runs in a process group of its own, with our terminal if we have one: at once if
+/// none but us could need it, else when it asks for it. Signals that we get are passed on to it.
 ///
 /// On Linux the kernel kills it if we are killed, unless it has changed its user. Elsewhere it goes
 /// on then.
@@ -63,14 +63,20 @@ private:
     /// Those of its group that we may not signal.
     std::vector<pid_t> out_of_reach() const;
     bool reap();
-    void give_terminal(pid_t group) const;
-    /// Stops with it, and goes on with it.
-    void stand_still();
+    /// From us to its group; nothing if it is somebody else's.
+    /// @returns Whether its group has it now.
+    bool give_terminal() const;
+    /// From its group.
+    /// @returns Whether that had it.
+    bool take_terminal() const;
+    /// Gives it the terminal if it has stopped for that, and we have it. Else stops with it, and
+    /// goes on with it.
+    void stand_still(int why);
 
     boost::asio::signal_set signals_;
     pid_t pid_ = -1;
-    int status_ = -1; ///< -1: it still runs.
-    bool has_terminal_ = false;
+    int status_ = -1;    ///< -1: it still runs.
+    const int terminal_; ///< -1: we have none.
     static inline int running_ = 0;
     static inline bool escaped_ = false;
 };

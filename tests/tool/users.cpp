@@ -98,6 +98,27 @@ std::string content(const fs::path& file) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// A shell with job control.
+typed_session interactive_bash() {
+    return typed_session({"bash", "--norc", "--noprofile", "-i"},
+                         {"PS1=$ ", "TERM=dumb", "ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+}
+
+/// The process that a command tells of as `PID 123.`
+int told_pid(typed_session& shell) {
+    (void)shell.read_until("PID ");
+    return std::stoi(shell.read_until("."));
+}
+
+/// As the kernel tells it: `T` is stopped.
+char state_of(int pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, program;
+    char state = 'X';
+    in >> number >> program >> state;
+    return state;
+}
+
 } // namespace
 
 TEST_CASE("A command that may not be stopped is told of at once, and by the status",
@@ -195,6 +216,105 @@ TEST_CASE("Ctrl-Z stops a script with its command, and fg continues both", "[too
     (void)alone.read_until("^Z");
     alone.type("word\n");
     (void)alone.read_until("got word");
+}
+
+TEST_CASE("A pipeline keeps its terminal, and its lock", "[tool][terminal]") {
+    const std::string name = unique_name("users"), lock = COETCD_TOOL + (" lock " + name);
+    typed_session bash = interactive_bash();
+    bash.type(lock + " -- sh -c 'echo P\"\"ID $$.; exec sleep 300' | "
+                     "sh -c 'read x; echo \"$x\"; read word </dev/tty; echo g\"\"ot $word'\n");
+    const int pid = told_pid(bash);
+    bash.type("this\n"); // is for the other end of the pipe
+    (void)bash.read_until("got this");
+    CHECK(who(name)["holders"].size() == 1);
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    CHECK(state_of(pid) == 'T');
+    bash.type("fg\n");
+    until("it goes on", [&] { return state_of(pid) != 'T'; });
+    bash.type("\x03");
+    until("it is given back", [&] { return run({"who", name}).exit_code == 1; });
+    // Whichever of a pipeline asks for the terminal gets it.
+    bash.type(lock + " -- sh -c 'read word; echo g\"\"ot $word' | cat\n");
+    bash.type("that\n");
+    (void)bash.read_until("got that");
+    bash.type("seq 3 | " + lock + " -- sh -c 'read word </dev/tty; echo g\"\"ot $word'\n");
+    bash.type("more\n");
+    (void)bash.read_until("got more");
+    bash.type("echo ba\"\"ck\n");
+    (void)bash.read_until("back");
+}
+
+TEST_CASE("Ctrl-Z stops a command whose input is no terminal, too", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock " + name +
+              " -- sh -c 'echo P\"\"ID $$.; exec sleep 300' </dev/null\n");
+    const int pid = told_pid(bash);
+    for (int i = 0; i != 2; ++i) {
+        bash.type("\x1a");
+        (void)bash.read_until("Stopped");
+        CHECK(state_of(pid) == 'T');
+        bash.type("fg\n");
+        until("it goes on", [&] { return state_of(pid) != 'T'; });
+    }
+    bash.type("\x03");
+    until("it ends", [&] { return has_ended(pid); });
+    bash.type("echo sta\"\"tus $?\n");
+    (void)bash.read_until("status 130");
+}
+
+TEST_CASE("After Ctrl-Z and bg the terminal is the shell's", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock " + name +
+              " -- sh -c 'echo P\"\"ID $$.; exec sleep 300'\n");
+    const int pid = told_pid(bash);
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    bash.type("bg\n");
+    until("it goes on", [&] { return state_of(pid) != 'T'; });
+    bash.type("echo ba\"\"ck\n");
+    (void)bash.read_until("back");
+    CHECK(state_of(pid) == 'S');
+    bash.type("fg\n");
+    (void)bash.read_until("lock");
+    until("it ends", [&] {
+        bash.type("\x03");
+        return run({"who", name}).exit_code == 1;
+    });
+}
+
+TEST_CASE("A command that is started in the background reads after fg", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock " + name +
+              " -- sh -c 'echo P\"\"ID $$.; read word; echo g\"\"ot $word' &\n");
+    const int pid = told_pid(bash);
+    until("it stops", [&] { return state_of(pid) == 'T'; });
+    until("the shell notices", [&] {
+        bash.type("jobs\n");
+        return bash.read_until("lock").find("Stopped") != std::string::npos;
+    });
+    bash.type("fg\n");
+    (void)bash.read_until("lock");
+    bash.type("word\n");
+    (void)bash.read_until("got word");
+    bash.type("echo ba\"\"ck\n");
+    (void)bash.read_until("back");
+}
+
+TEST_CASE("A signal ends a command that stands still", "[tool]") {
+    const std::string name = unique_name("users");
+    words line = command({"lock", name, "--", "sh", "-c", "echo $$; kill -STOP $$"});
+    line.insert(line.begin(), "setsid"); // without a terminal
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+        background_process p(line, with_etcd());
+        const int pid = std::stoi(next_line(p));
+        until("it stops", [&] { return state_of(pid) == 'T'; });
+        p.signal(number);
+        CHECK(p.wait_for(15s) == 128 + number);
+    }
 }
 
 TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal]") {
