@@ -226,6 +226,9 @@ bool child::take_terminal() const {
 
 void child::signal(int number) const {
     ::kill(-pid_, number); // nobody, if all of its group have ended
+    if (status_ < 0 && ::getpgid(pid_) != pid_) {
+        ::kill(pid_, number);
+    }
 }
 
 std::vector<pid_t> child::out_of_reach() const {
@@ -237,7 +240,8 @@ std::vector<pid_t> child::out_of_reach() const {
             found.push_back(m.pid);
         }
     }
-    if (all.empty() && ::kill(-pid_, 0) != 0 && errno == EPERM) {
+    const bool has_left = status_ < 0 && ::getpgid(pid_) != pid_;
+    if ((all.empty() || has_left) && ::kill(has_left ? pid_ : -pid_, 0) != 0 && errno == EPERM) {
         found.push_back(pid_);
     }
     return found;

@@ -317,6 +317,26 @@ TEST_CASE("A signal ends a command that stands still", "[tool]") {
     }
 }
 
+TEST_CASE("A command that leaves its process group is stopped at a loss", "[tool]") {
+    const std::string name = unique_name("users");
+    auto p = start({"lock",
+                    name,
+                    "--grace",
+                    "1s",
+                    "--",
+                    "perl",
+                    "-e",
+                    "$SIG{TERM} = sub { print \"term\\n\" }; $| = 1; "
+                    "setpgrp(0, getpgrp(getppid())) or die; print \"$$\\n\"; sleep 300 while 1"});
+    const int pid = std::stoi(next_line(p));
+    const std::string token = who(name)["holders"][0]["token"].dump();
+    CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
+    CHECK(p.wait_for(15s) == 75);
+    CHECK(p.read_line(10s) == "term");
+    CHECK(has_ended(pid));
+    ::kill(pid, SIGKILL);
+}
+
 TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal]") {
     const std::string prefix = unique_name("users"), tool = COETCD_TOOL;
     const std::string environment = "ETCDCTL_ENDPOINTS=" + shared_etcd().url();
