@@ -336,6 +336,16 @@ taker time(std::optional<double>& into) {
     return [&into](const std::string& value) { into = seconds_in(value); };
 }
 
+taker some_time(double& into) {
+    return [&into](const std::string& value) {
+        const double seconds = seconds_in(value);
+        if (milliseconds(seconds).count() <= 0) {
+            throw usage_error("must be longer than 0");
+        }
+        into = seconds;
+    };
+}
+
 taker yes(bool& into) {
     return [&into](const std::string& value) {
         static const std::set<std::string_view> good{"1", "t", "T", "true", "TRUE", "True"};

@@ -43,6 +43,8 @@ taker count(std::optional<std::int64_t>& into, std::int64_t least);
 /// `90`, `90s`, `1.5m`, `250ms`, `1h30m`: a time, in seconds.
 taker time(double& into);
 taker time(std::optional<double>& into);
+/// The same, but no less than a millisecond.
+taker some_time(double& into);
 inline std::chrono::milliseconds milliseconds(double seconds) {
     return std::chrono::milliseconds(std::llround(seconds * 1000));
 }

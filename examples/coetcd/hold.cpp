@@ -15,6 +15,8 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -24,6 +26,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <unistd.h>
 #include <utility>
@@ -96,6 +99,11 @@ private:
         std::make_shared<asio::cancellation_signal>();
 };
 
+int over(const std::string& name) {
+    note(coetcd::printable(name) + ": --max-hold is over");
+    return child::has_escaped() ? lost_and_runs : lost;
+}
+
 /// Runs the command; or shows the key, and waits to be cancelled.
 awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, grip what) {
     const auto executor = co_await asio::this_coro::executor;
@@ -103,11 +111,14 @@ awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, gr
     held.lease = lease;
     held.token = what.token;
     const since_now storing(c, executor, how.name, held);
+    asio::steady_timer limit(executor, asio::steady_timer::time_point::max());
+    if (how.max_hold > 0) {
+        limit.expires_after(milliseconds(how.max_hold));
+    }
     if (how.command.empty()) {
         say(what.key);
-        asio::steady_timer never(executor, asio::steady_timer::time_point::max());
-        (void)co_await never.async_wait(asio::as_tuple(asio::use_awaitable)); // a signal, or a loss
-        co_return well;
+        const auto [unlimited] = co_await limit.async_wait(asio::as_tuple(asio::use_awaitable));
+        co_return unlimited ? well : over(how.name); // a signal, or a loss
     }
     child::variables more{{"COETCD_LOCK_KEY", what.key},
                           {"COETCD_FENCING_TOKEN", std::to_string(what.token)},
@@ -116,7 +127,18 @@ awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, gr
         hide_password(more);
     }
     child running(executor, how.command, more);
-    co_return co_await child::run(running, milliseconds(how.grace));
+    auto to_its_end = child::run(running, milliseconds(how.grace));
+    // The limit stops the command as a loss does: what is held is not given back before.
+    auto both = asio::experimental::make_parallel_group(
+        asio::co_spawn(executor, std::move(to_its_end), asio::deferred),
+        limit.async_wait(asio::deferred));
+    const auto how_it_ended =
+        co_await both.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+    const auto& [order, failure, status, unlimited] = how_it_ended;
+    if (failure) {
+        std::rethrow_exception(failure);
+    }
+    co_return order[0] == 0 || unlimited ? status : over(how.name);
 }
 
 /// Tells who is before us, if it is to be known.
@@ -169,9 +191,6 @@ awaitable<int> lock(client c, lock_flags how) {
     };
     coetcd::lock_options options;
     options.watch_while_held = true; // `coetcd unlock` is to end it at once
-    if (how.max_hold) {
-        options.max_hold = milliseconds(*how.max_hold);
-    }
     coetcd::shared_mutex m(s, how.name, options);
     std::optional<int> status;
     if (how.shared && how.timeout) {

@@ -23,11 +23,11 @@ struct hold_options {
     std::optional<double> timeout; ///< 0: do not wait.
     bool verbose = false;
     bool keep_password = false; ///< In the command's environment.
+    double max_hold = 0;        ///< 0: without a limit.
 };
 
 struct lock_flags : hold_options {
     bool shared = false;
-    std::optional<double> max_hold;
 };
 
 struct elect_flags : hold_options {

@@ -48,8 +48,9 @@ Exit status: that of COMMAND; 128 and the number of the signal that ended it; or
   69  etcd cannot be asked, or refuses
   70  something else
   74  the output cannot be written
-  75  what was held was lost, and COMMAND stopped; or the place in the queue was
-  76  what was held was lost, and COMMAND could not be stopped: it still runs
+  75  what was held was lost, or --max-hold is over, and COMMAND stopped; or the place in the
+      queue was lost
+  76  the same, but COMMAND could not be stopped: it still runs
  126  COMMAND cannot be run
  127  there is no such COMMAND
 )";
@@ -152,7 +153,7 @@ private:
                              "Together with others that say so, too; without, alone",
                              yes(lock_.shared)});
         s.options.push_back(
-            {"--max-hold", "TIME", "Stop COMMAND after so long", time(lock_.max_hold)});
+            {"--max-hold", "TIME", "Stop COMMAND after so long", some_time(lock_.max_hold)});
         append(s.options, command_flags(lock_));
         s.command = &lock_.command;
         s.check = [this] { settle_patience(lock_, tries_); };

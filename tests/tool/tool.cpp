@@ -284,6 +284,28 @@ TEST_CASE("--max-hold stops the command in time", "[tool]") {
     }
 }
 
+TEST_CASE("--max-hold gives nothing back before the command has stopped", "[tool]") {
+    const std::string name = unique_name("tool");
+    const temporary_file file("coetcd-tool");
+    const std::string said = file.path().string();
+    const std::string script = "trap 'sleep 1; echo first >>" + said +
+                               "; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    auto first = start({"lock", name, "--max-hold", "500ms", "--", "sh", "-c", script});
+    CHECK(next_line(first) == "ready");
+    auto second = start({"lock", name, "--", "sh", "-c", "echo second >>" + said});
+    CHECK(first.wait() == 75);
+    CHECK(second.wait() == 0);
+    std::ifstream in(said);
+    std::string one, two;
+    in >> one >> two;
+    CHECK(one == "first");
+    CHECK(two == "second");
+    const auto alone = run_all("lock " + name + " --max-hold 300ms");
+    CHECK(alone.exit_code == 75);
+    CHECK(alone.output.find(name + ": --max-hold is over") != std::string::npos);
+    CHECK(run({"lock", name, "--max-hold", "10s", "--", "sh", "-c", "exit 3"}).exit_code == 3);
+}
+
 TEST_CASE("An output that cannot be written is an error, and holds nothing", "[tool]") {
     const std::string name = unique_name("tool");
     CHECK(run_all("lock " + name + " >/dev/full").exit_code == 74);
