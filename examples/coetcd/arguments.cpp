@@ -75,10 +75,17 @@ std::int64_t count_in(const std::string& text, std::int64_t least) {
     return *number;
 }
 
-constexpr const char* for_help = "--help";
+bool is_true(const std::string& value) {
+    static const std::set<std::string_view> good{"1", "t", "T", "true", "TRUE", "True"};
+    static const std::set<std::string_view> bad{"0", "f", "F", "false", "FALSE", "False"};
+    if (!good.contains(value) && !bad.contains(value)) {
+        throw usage_error("neither true nor false: " + quoted(value));
+    }
+    return good.contains(value);
+}
 
 bool asks_for_help(const std::string& word) {
-    return word == for_help || word == "-h";
+    return word == "--help" || word == "-h";
 }
 
 /// Puts two columns of text beside each other, the second one in lines of its own.
@@ -148,10 +155,15 @@ public:
         , end_(line.end()) {}
 
     meaning read(const std::function<const char*(const char*)>& variable) {
-        if (std::any_of(at_, cut_, asks_for_help)) {
-            const auto named = std::find_if(
-                at_, cut_, [&](const std::string& w) { return subcommand_called(w) != nullptr; });
-            const subcommand* s = named != cut_ ? subcommand_called(*named) : nullptr;
+        const auto help = std::find_if(at_, cut_, asks_for_help);
+        const auto named = std::find_if(
+            at_, cut_, [&](const std::string& w) { return subcommand_called(w) != nullptr; });
+        const subcommand* s = named != cut_ ? subcommand_called(*named) : nullptr;
+        const option* before = help != at_ ? option_called(help[-1], s) : nullptr;
+        if (help != cut_ && (before == nullptr || before->value.empty())) { // no flag's value
+            if (cut_ != end_) {
+                throw usage_error(*help + ": stands alone, without a -- behind it");
+            }
             return {nullptr, help_of(grammar_, s)};
         }
         while (at_ != cut_) {
@@ -191,8 +203,9 @@ private:
         return nullptr;
     }
 
-    const option* option_called(std::string_view name) const {
-        for (const auto* list : {&grammar_.options, found_ ? &found_->options : nullptr}) {
+    /// One of all subcommands, or of this one.
+    const option* option_called(std::string_view name, const subcommand* of) const {
+        for (const auto* list : {&grammar_.options, of != nullptr ? &of->options : nullptr}) {
             for (std::size_t i = 0; list != nullptr && i != list->size(); ++i) {
                 const option& o = (*list)[i];
                 if (o.name == name || (!o.letter.empty() && o.letter == name)) {
@@ -213,25 +226,31 @@ private:
 
     void take_option(const std::string& word) {
         const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
-        const option* const o = option_called(std::string_view(word).substr(0, equals));
+        const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
         if (o == nullptr) {
             throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
                               quoted(word) + (found_ ? "" : ", before a subcommand"));
         }
-        if (!given_.insert(o->name).second && !o->value.empty()) {
-            throw usage_error(o->name + ": is given twice");
-        }
+        std::string value = "true";
         if (equals != word.npos) {
-            take(o->take, word.substr(equals + 1), o->name);
+            value = word.substr(equals + 1);
         } else if (o->value.empty()) {
-            take(o->take, "true", o->name);
+            // It says all.
         } else if (at_ == cut_) {
             throw usage_error(o->name + ": has no value");
         } else if (at_->size() > 1 && at_->front() == '-') {
             throw usage_error(o->name + ": has no value; one that begins with a dash is written " +
                               o->name + "=" + coetcd::printable(*at_));
         } else {
-            take(o->take, *at_++, o->name);
+            value = *at_++;
+        }
+        const auto [earlier, is_first] = given_.emplace(o->name, value);
+        if (!is_first && !o->value.empty()) {
+            throw usage_error(o->name + ": is given twice");
+        }
+        take(o->take, value, o->name);
+        if (!is_first && is_true(earlier->second) != is_true(value)) {
+            throw usage_error(o->name + ": is given as true and as false");
         }
     }
 
@@ -270,7 +289,7 @@ private:
     const words::const_iterator end_;
     const subcommand* found_ = nullptr;
     std::size_t operands_ = 0;
-    std::set<std::string> given_;
+    std::map<std::string, std::string> given_; ///< The flags, with the first value of each.
 };
 
 } // namespace
@@ -347,14 +366,7 @@ taker some_time(double& into) {
 }
 
 taker yes(bool& into) {
-    return [&into](const std::string& value) {
-        static const std::set<std::string_view> good{"1", "t", "T", "true", "TRUE", "True"};
-        static const std::set<std::string_view> bad{"0", "f", "F", "false", "FALSE", "False"};
-        if (!good.contains(value) && !bad.contains(value)) {
-            throw usage_error("neither true nor false: " + quoted(value));
-        }
-        into = good.contains(value);
-    };
+    return [&into](const std::string& value) { into = is_true(value); };
 }
 
 taker one_of(std::string& into, words choices) {

@@ -104,7 +104,7 @@ TEST_CASE("Names and values are taken as they are", "[arguments]") {
             CHECK(d.name == word);
             CHECK(d.label == word);
             CHECK(d.value == word);
-        } else if (word != "--help") {
+        } else {
             CHECK(wrong({"run", "n", "--label", word}) != "");
         }
         some_command e;
@@ -165,6 +165,9 @@ TEST_CASE("What is before -- is read strictly", "[arguments]") {
     CHECK(wrong({"run", "--where", "u", "n", "v", "w"}) != "");
     CHECK(wrong({"run", "n", "--label", "a", "--label", "b"}) == "--label: is given twice");
     CHECK(wrong({"run", "n", "--try", "-t", "--try=true"}).empty());
+    CHECK(wrong({"run", "n", "--try=false", "--try=0"}).empty());
+    CHECK(wrong({"run", "n", "--try=false", "--try"}) == "--try: is given as true and as false");
+    CHECK(wrong({"run", "n", "-t", "--try=f"}) == "--try: is given as true and as false");
     CHECK(wrong({"run", "n", "--try=perhaps"}) == "--try: neither true nor false: 'perhaps'");
     CHECK(wrong({"run", "n", "--wh\x1b[31m"}) == "no such flag of run: '--wh?[31m'");
 }
@@ -242,4 +245,13 @@ TEST_CASE("Help is asked for in front of --, and not behind it", "[arguments]") 
     some_command c;
     CHECK(c.read({"run", "n", "--", "--help"}).help == "run");
     CHECK(c.read({"run", "n", "--label=--help"}).help == "run");
+    for (const std::string word : {"-h", "--help"}) { // as the value of a variable of a script
+        CHECK(wrong({"run", "n", "--label", word}) ==
+              "--label: has no value; one that begins with a dash is written --label=" + word);
+        for (const words& line : {words{"run", word}, {"run", "n", word}, {word}}) {
+            words runs = line;
+            runs.insert(runs.end(), {"--", "true"});
+            CHECK(wrong(runs) == word + ": stands alone, without a -- behind it");
+        }
+    }
 }
