@@ -76,6 +76,15 @@ since(const all_keys& keys, const std::string& name, const entry& e) {
     return std::chrono::system_clock::time_point(std::chrono::milliseconds(*time));
 }
 
+/// Of a number of permits, in two hexadecimal digits: there are sixteen.
+std::optional<int> bit_in(std::string_view digits) {
+    constexpr std::string_view all = "0123456789abcdef";
+    if (digits.size() != 2 || digits[0] != '0' || all.find(digits[1]) == all.npos) {
+        return std::nullopt;
+    }
+    return static_cast<int>(all.find(digits[1]));
+}
+
 std::optional<position> position_of(const coetcd::key_value& kv) {
     std::string_view path = kv.key;
     position found;
@@ -88,12 +97,10 @@ std::optional<position> position_of(const coetcd::key_value& kv) {
                    : parent == "write" ? kind::writes
                    : parent == "keep"  ? kind::keeps
                                        : kind::waits;
-    } else if (parent.size() == 2 && split(path) == "hold") {
-        int bit = 0;
-        std::from_chars(parent.data(), parent.data() + 2, bit, 16);
+    } else if (const std::optional<int> bit = bit_in(parent); bit && split(path) == "hold") {
         found.name = path;
         found.of = kind::holds;
-        found.permits = std::int64_t{1} << bit;
+        found.permits = std::int64_t{1} << *bit;
     }
     const bool may_be_go = (found.of == kind::reads || found.of == kind::writes) && kv.lease != 0;
     if (found.name.empty() || !(is_place(found.id, kv.lease) || (may_be_go && is_time(found.id)))) {

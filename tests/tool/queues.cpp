@@ -109,6 +109,10 @@ TEST_CASE("permits of one place are added up", "[queues]") {
     CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/wait/a-1-0", 3}}) == lines{"n: 4*1 |"});
     // All of it is taken, or none is for anybody.
     CHECK(told_by({{"n/wait/a-1-0", 3}, {"n/wait/a-1-1", 2}}) == lines{"n: | 2 3"});
+    // No permits: locks, whose names are odd.
+    for (const std::string name : {"n/hold/ff", "n/hold/-1", "n/hold/10", "n/hold/0F"}) {
+        CHECK(told_by({{name + "/a-1-0", 7}}) == lines{name + ": 7 |"});
+    }
     // Two of one revision.
     CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/hold/00/b-1-0", 4, 0xb}}) == lines{"n: 4*1 4*1 |"});
 }
