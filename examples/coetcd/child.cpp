@@ -73,10 +73,9 @@ become(const std::vector<std::string>& command, const child::variables& changes,
     }
     ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
     for (const auto& [name, value] : changes) {
+        ::unsetenv(name.c_str()); // also one that is there twice
         if (value) {
             ::setenv(name.c_str(), value->c_str(), 1);
-        } else {
-            ::unsetenv(name.c_str());
         }
     }
     std::vector<char*> words;

@@ -71,8 +71,8 @@ struct grip {
 /// The password is not the command's, if it is not asked to be.
 void hide_password(child::variables& environment) {
     environment.emplace_back("ETCDCTL_PASSWORD", std::nullopt);
-    const char* const user = std::getenv("ETCDCTL_USER"); // `name`, or `name:password`
-    if (const std::string both = user != nullptr ? user : ""; both.find(':') != both.npos) {
+    if (const char* const user = std::getenv("ETCDCTL_USER"); user != nullptr) {
+        const std::string both = user; // `name`, or `name:password`
         environment.emplace_back("ETCDCTL_USER", both.substr(0, both.find(':')));
     }
 }

@@ -452,6 +452,12 @@ TEST_CASE("The password is not the command's", "[tool][secrets]") {
     CHECK(run_process(command(line), how).output == "none there\n");
     const words keeps{"lock", "--keep-password", name, "--", "sh", "-c", script};
     CHECK(run_process(command(keeps), how).output == "secret there\n");
+    // A variable that is there twice.
+    typed_session twice({COETCD_TOOL, "lock", name, "--", "cat", "/proc/self/environ"},
+                        {"ETCDCTL_USER=", "ETCDCTL_USER=somebody:secret", how.environment[0]});
+    const std::string all = twice.read_until("COETCD_LEASE=");
+    CHECK(all.find("COETCD_LOCK_KEY=") != std::string::npos);
+    CHECK(all.find("secret") == std::string::npos);
 }
 
 TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
