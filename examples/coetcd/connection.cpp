@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "connection.hpp"
 
+#include <coetcd/printable.hpp>
 #include <coetcd/tls.hpp>
 
 #include <algorithm>
@@ -40,26 +41,26 @@ bool is_secret(const struct stat& file) {
 
 /// @throws std::runtime_error if it cannot be read, or if others can read it.
 std::string first_line(const std::string& file) {
-    const std::string flag = "--password-file: ";
+    const std::string flag = "--password-file: ", name = coetcd::printable(file);
     std::FILE* const in = std::fopen(file.c_str(), "re");
     if (in == nullptr) {
-        throw std::runtime_error(flag + "cannot read " + file + ": " + std::strerror(errno));
+        throw std::runtime_error(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(in, std::fclose);
     struct stat about {};
     if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
-        throw std::runtime_error(flag + "others can read or write " + file + ": chmod 600 it");
+        throw std::runtime_error(flag + "others can read or write " + name + ": chmod 600 it");
     }
     std::string line;
     constexpr std::size_t longest = 4096;
     for (int c = std::fgetc(in); c != EOF && c != '\n'; c = std::fgetc(in)) {
         if (line.size() == longest) {
-            throw std::runtime_error(flag + "the first line of " + file + " is no password");
+            throw std::runtime_error(flag + "the first line of " + name + " is no password");
         }
         line += static_cast<char>(c);
     }
     if (std::ferror(in) != 0) {
-        throw std::runtime_error(flag + "cannot read " + file + ": " + std::strerror(errno));
+        throw std::runtime_error(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     return line;
 }
@@ -123,18 +124,28 @@ std::vector<option> connection::flags() {
         {"--dial-timeout",
          "TIME",
          "How long to wait for a connection",
-         time(dial_timeout_),
+         some_time(dial_timeout_),
          "",
          "1s",
          "ETCDCTL_DIAL_TIMEOUT"},
         {"--command-timeout",
          "TIME",
          "How long to wait for an answer",
-         time(command_timeout_),
+         some_time(command_timeout_),
          "",
          "5s",
          "ETCDCTL_COMMAND_TIMEOUT"},
     };
+}
+
+void connection::check() const {
+    if (certificate_file_.empty() != key_file_.empty()) {
+        throw usage_error("--cert and --key go together");
+    }
+    const char* const user = std::getenv("ETCDCTL_USER");
+    if (!password_file_.empty() && user_.empty() && (user == nullptr || *user == '\0')) {
+        throw usage_error("--password-file: there is no --user");
+    }
 }
 
 bool connection::is_encrypted() const {
@@ -163,7 +174,7 @@ std::optional<coetcd::credentials> connection::credentials() const {
         password = known;
     }
     if (!password) {
-        password = ask_on_terminal("Password of " + user + ": ");
+        password = ask_on_terminal("Password of " + coetcd::printable(user) + ": ");
     }
     return coetcd::credentials(user, *password);
 }

@@ -19,6 +19,9 @@ public:
     connection() {}
 
     std::vector<option> flags();
+    /// Whether they make sense together.
+    /// @throws usage_error
+    void check() const;
 
     /// Asks for the password on the terminal, if there is a user and none is known.
     /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.

@@ -135,6 +135,7 @@ public:
             say(std::string_view(found.help).substr(0, found.help.size() - 1));
             return std::nullopt;
         }
+        where_.check();
         return jobs_.at(found.wanted->name);
     }
 
@@ -342,7 +343,7 @@ int run(const job& work) {
         if (e.code() == asio::error::operation_aborted && interrupted != 0) {
             return 128 + interrupted;
         }
-        note(e.what());
+        note(in_flags(e.what()));
         return status_of(e.code());
     }
     return status;
@@ -372,7 +373,7 @@ int main(int argc, char** argv) {
         note(std::string(e.what()) + "\nRun coetcd --help, or coetcd SUBCOMMAND --help, for more.");
         return wrong_usage;
     } catch (const std::invalid_argument& e) {
-        note(e.what());
+        note(in_flags(e.what()));
         return wrong_usage;
     } catch (const output_error& e) {
         note(e.what());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -40,6 +41,32 @@ std::string printed(std::string_view untrusted) {
         untrusted.remove_prefix(size);
     }
     return all;
+}
+
+std::string in_flags(std::string text) {
+    constexpr std::array<std::array<std::string_view, 2>, 4> anywhere{{
+        {", or set tls_options::server_name", ""},
+        {"tls_options::ca_file", "--cacert"},
+        {"tls_options::certificate_file and key_file", "--cert and --key"},
+        {"set insecure_plain_text_credentials", "set --plain-text-password"},
+    }};
+    for (const auto& [option, flag] : anywhere) {
+        if (const std::size_t at = text.find(option); at != text.npos) {
+            text.replace(at, option.size(), flag);
+        }
+    }
+    constexpr std::array<std::array<std::string_view, 2>, 4> in_front{{
+        {"ca_file:", "--cacert:"},
+        {"certificate_file:", "--cert:"},
+        {"key_file:", "--key:"},
+        {"ttl:", "--ttl:"},
+    }};
+    for (const auto& [option, flag] : in_front) {
+        if (text.starts_with(option)) {
+            text.replace(0, option.size(), flag);
+        }
+    }
+    return text;
 }
 
 std::string hex(std::int64_t lease) {

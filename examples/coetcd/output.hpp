@@ -38,6 +38,9 @@ void note(std::string_view line);
 /// Text of others, fit for a terminal, as `coetcd::printable` makes it, and all of it.
 std::string printed(std::string_view untrusted);
 
+/// What the library says of its options, said of the command's flags.
+std::string in_flags(std::string text);
+
 /// A lease, as etcdctl shows it: 16 digits.
 std::string hex(std::int64_t lease);
 

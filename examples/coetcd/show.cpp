@@ -346,7 +346,7 @@ awaitable<void> keep_up(std::shared_ptr<live> l, client c) {
             }
             l->trouble.clear();
         } catch (const coetcd::error& e) {
-            l->trouble = e.what();
+            l->trouble = in_flags(e.what());
             l->filled = false;
             l->shown.forget();
         }
@@ -489,7 +489,7 @@ awaitable<report> ask(connection::member m) {
     try {
         r.status = co_await m.client.status();
     } catch (const coetcd::error& e) {
-        r.failure = e.what();
+        r.failure = in_flags(e.what());
     }
     r.took = clock::now() - began;
     co_return r;
@@ -508,8 +508,8 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
                           const std::string& size,
                           const std::string& latency,
                           const std::string& trouble) {
-        std::string text = column(endpoint, longest) + "  " + column(version, 8) + "  " +
-                           column(role, 8) + "  " + column(size, 9) + "  " + column(latency, 8) +
+        std::string text = column(endpoint, longest) + "  " + uncut(version, 8) + "  " +
+                           column(role, 8) + "  " + uncut(size, 9) + "  " + uncut(latency, 8) +
                            "  " + trouble;
         text.erase(text.find_last_not_of(' ') + 1);
         say(text);
@@ -577,7 +577,9 @@ awaitable<int> unlock(client c, std::string name, std::int64_t token, bool witho
             ask("End the ownership of " + coetcd::printable(name) + " with token " +
                     std::to_string(token) + "? Its holder goes on until it notices. [y/N] ",
                 echo::on);
-        if (answer != "y" && answer != "yes") {
+        const std::set<std::string> agreed{"y", "Y", "yes", "Yes", "YES"};
+        if (!agreed.contains(answer)) {
+            note("nothing was done");
             co_return not_had;
         }
     }

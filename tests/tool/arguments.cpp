@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "coetcd/output.hpp"
 #include "support/catch.hpp"
 
 // What a line means, whatever words it has.
@@ -254,4 +255,16 @@ TEST_CASE("Help is asked for in front of --, and not behind it", "[arguments]") 
             CHECK(wrong(runs) == word + ": stands alone, without a -- behind it");
         }
     }
+}
+
+TEST_CASE("A library's option is told of as the command's flag", "[arguments]") {
+    CHECK(tool::in_flags("if that is to be trusted, set tls_options::ca_file") ==
+          "if that is to be trusted, set --cacert");
+    CHECK(tool::in_flags("wants one: set tls_options::certificate_file and key_file") ==
+          "wants one: set --cert and --key");
+    CHECK(tool::in_flags("use such a name in the endpoint, or set tls_options::server_name") ==
+          "use such a name in the endpoint");
+    CHECK(tool::in_flags("key_file: \"x\" is odd") == "--key: \"x\" is odd");
+    CHECK(tool::in_flags("lock \"ca_file\" is lost") == "lock \"ca_file\" is lost");
+    CHECK(tool::in_flags("").empty());
 }

@@ -63,6 +63,34 @@ TEST_CASE("No flag eats a name, a command or the -- in front of it", "[tool][lin
     CHECK(run({"sem", name, "--set-limit", "3", "--", "true"}).exit_code == 2);
 }
 
+TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[tool][line]") {
+    const std::string odd = "/nowhere/\033[31mx";
+    const std::vector<std::pair<words, std::string>> all{
+        {{"--key", "x"}, "--cert and --key go together"},
+        {{"--cert", "x"}, "--cert and --key go together"},
+        {{"--password-file", "x"}, "--password-file: there is no --user"},
+        {{"--command-timeout", "0"}, "--command-timeout: must be longer than 0"},
+        {{"--dial-timeout", "0.1ms"}, "--dial-timeout: must be longer than 0"},
+        {{"--cacert", odd}, "--cacert: \"/nowhere/?[31mx\""},
+        {{"--user", "u", "--endpoints", "http://192.0.2.1:1"}, "or set --plain-text-password"},
+        {{"--user", "u", "--password-file", odd}, "cannot read /nowhere/?[31mx: "},
+    };
+    for (const auto& [flags, why] : all) {
+        CAPTURE(flags);
+        words line{"sh", "-c", "exec \"$@\" 2>&1", "sh", COETCD_TOOL, "who", "n"};
+        line.insert(line.end(), flags.begin(), flags.end());
+        process_options how = with_etcd();
+        how.environment.push_back("ETCDCTL_PASSWORD=secret");
+        const auto r = run_process(line, how);
+        CHECK(r.exit_code == (flags.size() == 4 && flags[2] == "--password-file" ? 70 : 2));
+        CHECK(r.output.find(why) != std::string::npos);
+        CHECK(r.output.find('\033') == std::string::npos);
+    }
+    const auto r = run_all("lock n --max-hold 0 -- true");
+    CHECK(r.exit_code == 2);
+    CHECK(r.output.find("--max-hold: must be longer than 0") != std::string::npos);
+}
+
 TEST_CASE("Each subcommand takes its flags and names in any order", "[tool][line]") {
     const std::string name = unique_name("line"), url = shared_etcd().url();
     const words endpoints{"--endpoints", url};

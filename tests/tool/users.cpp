@@ -396,6 +396,7 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
                 {environment});
             (void)sh.read_until("[y/N] ");
             sh.type(answer);
+            (void)sh.read_until("nothing was done");
             (void)sh.read_until("status 1");
         }
         CHECK(holder.running());
@@ -411,6 +412,16 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
     sh.type("y\n");
     (void)sh.read_until("status 0");
     CHECK(holder.wait() == 75);
+    for (const std::string answer : {"Y", "yes", "Yes", "YES"}) {
+        auto next = start({"lock", name});
+        (void)next_line(next);
+        typed_session one(
+            {COETCD_TOOL, "unlock", name, "--token", who(name)["holders"][0]["token"].dump()},
+            {environment});
+        (void)one.read_until("[y/N] ");
+        one.type(answer + "\n");
+        CHECK(next.wait_for(15s) == 75);
+    }
 }
 
 TEST_CASE("A password is not shown, and Ctrl-C leaves the terminal as it was", "[tool][terminal]") {
