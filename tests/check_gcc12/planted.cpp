@@ -57,7 +57,7 @@ awaitable<std::string> conditionals(bool c) {
     const auto x = c ? co_await a() : co_await b(); // expect: conditional
     const auto y = co_await f(c ? 1 : 2);
     const auto z = c ? a() : b();
-    const auto v = co_await f(c ? short_nap() : 2); // expect: branches
+    const auto v = co_await f(c ? short_nap() : 2);                      // expect: branches
     const auto w = co_await f(1, taste(2, is(c) ? 1 : 2), c ? 3 : g(4)); // expect: branches
     co_return c ? x : y;
 }

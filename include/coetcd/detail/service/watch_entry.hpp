@@ -33,6 +33,16 @@ struct watch_entry {
         on->create(request);
     }
 
+    /// Whether the history that it has told of is that of another cluster than the one that
+    /// answers.
+    bool is_of_another(std::uint64_t now) {
+        const bool tells_history = request.start_revision != 0;
+        if (cluster == 0 || !tells_history) {
+            cluster = now;
+        }
+        return cluster != now;
+    }
+
     wire::watch_create_request request;
     watch_sink* sink;
     logic::watch_history history;

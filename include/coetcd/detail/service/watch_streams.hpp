@@ -303,7 +303,7 @@ protected:
                                   : refusal               ? logic::code_of(*refusal)
                                                           : errc::watch_canceled;
             end(found, ec, std::move(m.cancel_reason), m.compact_revision);
-        } else if (m.created && is_of_another(w, m.header)) {
+        } else if (m.created && w.is_of_another(m.header.cluster_id)) {
             from.cancel(m.watch_id);
             end(found,
                 errc::revision_regressed,
@@ -334,15 +334,6 @@ protected:
             w.sink->on_progress(w.history.next() - 1);
         }
         return true;
-    }
-
-    /// Whether the history that a watch has told of is that of another cluster.
-    static bool is_of_another(watch& w, const response_header& now) {
-        const bool tells_history = w.request.start_revision != 0;
-        if (w.cluster == 0 || !tells_history) {
-            w.cluster = now.cluster_id;
-        }
-        return w.cluster != now.cluster_id;
     }
 
     /// The member where this watch was created has not got as far as it has told.
