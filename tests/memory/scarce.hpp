@@ -3,8 +3,7 @@
 
 #include <functional>
 
-/// Memory of which an allocation fails, or two: everything that a program allocates, Asio's own
-/// included.
+/// Makes allocations fail: one or two of all that a program makes, those of Asio included.
 namespace scarce {
 
 /// The next one that counts fails, once `n` have been made; and another one after `then` more, if
