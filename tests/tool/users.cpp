@@ -110,6 +110,13 @@ int told_pid(typed_session& shell) {
     return std::stoi(shell.read_until("."));
 }
 
+/// Types a command that sleeps under a lock. @returns The process that sleeps.
+int sleep_under(typed_session& shell, const std::string& name, const std::string& input = "") {
+    shell.type(std::string(COETCD_TOOL) + " lock " + name +
+               " -- sh -c 'echo P\"\"ID $$.; exec sleep 300'" + input + "\n");
+    return told_pid(shell);
+}
+
 /// As the kernel tells it: `T` is stopped.
 char state_of(int pid) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
@@ -248,9 +255,7 @@ TEST_CASE("A pipeline keeps its terminal, and its lock", "[tool][terminal]") {
 TEST_CASE("Ctrl-Z stops a command whose input is no terminal, too", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash = interactive_bash();
-    bash.type(std::string(COETCD_TOOL) + " lock " + name +
-              " -- sh -c 'echo P\"\"ID $$.; exec sleep 300' </dev/null\n");
-    const int pid = told_pid(bash);
+    const int pid = sleep_under(bash, name, " </dev/null");
     for (int i = 0; i != 2; ++i) {
         bash.type("\x1a");
         (void)bash.read_until("Stopped");
@@ -267,9 +272,7 @@ TEST_CASE("Ctrl-Z stops a command whose input is no terminal, too", "[tool][term
 TEST_CASE("After Ctrl-Z and bg the terminal is the shell's", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash = interactive_bash();
-    bash.type(std::string(COETCD_TOOL) + " lock " + name +
-              " -- sh -c 'echo P\"\"ID $$.; exec sleep 300'\n");
-    const int pid = told_pid(bash);
+    const int pid = sleep_under(bash, name);
     bash.type("\x1a");
     (void)bash.read_until("Stopped");
     bash.type("bg\n");
