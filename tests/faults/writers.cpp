@@ -197,6 +197,14 @@ std::size_t added_by(const writers& all) {
     return n;
 }
 
+std::size_t refused_by(const writers& all) {
+    std::size_t n = 0;
+    for (const auto& w : all) {
+        n += w->refused;
+    }
+    return n;
+}
+
 awaitable<int>
 torment(nemesis& strikes, writers& all, std::chrono::seconds time, std::function<bool()> enough) {
     bool stop = false;

@@ -112,6 +112,9 @@ awaitable<int> torment(
 /// How many elements, lines or turns went well so far.
 std::size_t added_by(const writers& all);
 
+/// How many were refused since a later owner had the lock.
+std::size_t refused_by(const writers& all);
+
 /// For a test that torments writers for so long.
 support::run_options for_seconds(std::chrono::seconds time);
 

@@ -200,7 +200,8 @@ outcome run(const plan& p) {
             added.start_serving(besides.next());
         }
         if (crowds && i == 0 && takes_part()) {
-            added.start_crowding(crowding.next(), (crowding.one_in(4) ? 400 : 50) * s.latency);
+            const std::uint64_t how = crowding.next();
+            added.start_crowding(how, (crowding.one_in(4) ? 400 : 50) * s.latency);
         }
     }
     if (forces && takes_part()) {
