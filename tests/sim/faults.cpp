@@ -88,6 +88,9 @@ weather draw_weather(chance& c, sky s) {
         w[fault::ttl_overstated] = 300'000;
         w[fault::client_crashed] = 500; // and nobody renews what it had
         break;
+    case sky::replaced:
+        w[fault::cluster_replaced] = 100'000;
+        break;
     case sky::mixed:
         w = draw_weather(c);
         break;

@@ -19,7 +19,8 @@ enum class sky {
     belated,  ///< Answers come late or never, and then perhaps nothing gets through.
     sluggish, ///< Who has lost a lock is long in letting go of it.
     refusing, ///< One member after the other refuses what the others do.
-    lying     ///< Leases end before their time is over, by what some answers say.
+    lying,    ///< Leases end before their time is over, by what some answers say.
+    replaced  ///< All endpoints lead to another cluster, for good.
 };
 sky draw_sky(chance& c);
 weather draw_weather(chance& c, sky s);

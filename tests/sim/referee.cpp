@@ -217,7 +217,7 @@ void referee::watched(std::uint64_t stream, std::int64_t id, std::int64_t start_
 
 void referee::look_at_sleeper(const watching& v, nanoseconds since) {
     const std::size_t i = first_untold(v);
-    if (v.how.buffer == 1 && i != changed_at_.size() && changed_at_[i] < since &&
+    if (v.how.buffer == 1 && i != changed_at_.size() && changed_at_[i] < since + 2s &&
         world_.store.watches_of(v.key) != 0) {
         world_.fail("a stream is kept although nobody reads it: " + v.key);
     }
@@ -537,8 +537,13 @@ void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
 
 bool referee::has_unnoticed() const {
     return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& s) {
-        return !world_.store.has_lease(s.first) && is_alive(s.second);
+        return (!world_.store.has_lease(s.first) || was_replaced(s.second)) && is_alive(s.second);
     });
+}
+
+bool referee::was_replaced(const known_session& known) const {
+    const std::optional<nanoseconds> replaced = world_.replaced_at();
+    return replaced && known.opened_at < *replaced;
 }
 
 bool referee::excused(const hold& h) const {
@@ -591,9 +596,8 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
             known.sound_clock && is_late(gone->second.when, known.impl.lock()->ttl())) {
             world_.fail("a session does not notice that its lease is gone");
         }
-        const std::optional<nanoseconds> replaced = world_.replaced_at();
-        if (replaced && known.opened_at < *replaced && is_alive(known) && known.sound_clock &&
-            is_late(*replaced, known.impl.lock()->ttl())) {
+        if (was_replaced(known) && is_alive(known) && known.sound_clock &&
+            is_late(*world_.replaced_at(), known.impl.lock()->ttl())) {
             world_.fail("a session lives on in a cluster that did not grant its lease");
         }
     }

@@ -290,6 +290,8 @@ private:
     void look_for_untold_loss(lease_id id, going_on which);
 
     static bool is_alive(const known_session& known);
+    /// Whether it is from before the cluster was replaced.
+    bool was_replaced(const known_session& known) const;
 
     /// With the next round of renewal, every session knows what is gone.
     void look_for_unnoticed(nanoseconds healed_at);

@@ -62,6 +62,9 @@ outcome run(const plan& p) {
     if (s.crowded && above != sky::clear) {
         above = sky::mixed;
     }
+    if (above == sky::mixed && !s.crowded && chance(chance::derive(p.seed, 28)).one_in(24)) {
+        above = sky::replaced;
+    }
     weather faults = draw_weather(luck, above);
     if (above == sky::mixed) {
         chance wrong(chance::derive(p.seed, 21));
@@ -94,7 +97,7 @@ outcome run(const plan& p) {
     s.calm_since = clear ? nanoseconds(0) : nanoseconds::max();
     s.judge.only_refused = above == sky::refusing && o.members > 1;
     s.sluggish = above == sky::sluggish;
-    s.lingering = above == sky::deaf || above == sky::robbed;
+    s.lingering = above == sky::deaf || above == sky::robbed || above == sky::replaced;
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
     s.elects = luck.one_in(3);
     if (s.elects) {

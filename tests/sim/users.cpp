@@ -48,6 +48,10 @@ void actor::start_watch() {
 
 void actor::start_lagging(std::uint64_t seed) {
     start_besides("a slow watcher", watch(laggard_, seed, true));
+    chance taste(chance::derive(seed, 1));
+    if (taste.one_in(2)) {
+        start_besides("who writes what the slow watch", write_steadily(taste.next()));
+    }
 }
 
 void actor::start_observing() {
@@ -363,6 +367,16 @@ asio::awaitable<void> actor::sleep_on(watching& v, nanoseconds time) {
     (void)co_await p_->sleep(time - first);
     v.sleeps = false;
     v.told = s_.w.now();
+}
+
+/// Some other program, of which nothing else is known.
+asio::awaitable<void> actor::write_steadily(std::uint64_t seed) {
+    chance taste(seed);
+    const auto longest = std::chrono::milliseconds(taste.between(20, 800));
+    for (int n = taste.between(50, 200); n != 0 && client_; --n) {
+        s_.w.store.write("data.~", std::to_string(++s_.writes));
+        (void)co_await p_->sleep(taste.within(1ms, longest));
+    }
 }
 
 asio::awaitable<void>

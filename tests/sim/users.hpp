@@ -145,6 +145,7 @@ private:
     watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags);
     /// What one who lags does instead of reading.
     asio::awaitable<void> sleep_on(watching& v, nanoseconds time);
+    asio::awaitable<void> write_steadily(std::uint64_t seed);
     asio::awaitable<void> observe();
 
     /// One of the following.
