@@ -215,7 +215,7 @@ void referee::watched(std::uint64_t stream, std::int64_t id, std::int64_t start_
     }
 }
 
-void referee::look_at_sleeper(const watching& v, nanoseconds since) {
+void referee::look_at_sleeper(watching& v, nanoseconds since) {
     const std::size_t i = first_untold(v);
     if (v.how.buffer == 1 && i != changed_at_.size() && changed_at_[i] < since + 2s &&
         world_.store.watches_of(v.key) != 0) {
@@ -278,9 +278,9 @@ void referee::told_of_compaction(const watching& v, std::int64_t compact_revisio
     }
 }
 
-bool referee::owes_changes() const {
+bool referee::owes_changes() {
     const bool owes_events = !world_.had_lost_events() &&
-                             std::any_of(watches_.begin(), watches_.end(), [&](const auto& v) {
+                             std::any_of(watches_.begin(), watches_.end(), [&](watching& v) {
                                  return first_untold(v) != world_.store.history().size();
                              });
     return owes_events || leaders.owes_states() || values.owes_states();
@@ -292,7 +292,7 @@ void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
     if (world_.had_lost_events()) {
         return;
     }
-    for (const watching& v : watches_) {
+    for (watching& v : watches_) {
         if (v.sleeps) {
             continue;
         }
@@ -679,13 +679,12 @@ bool referee::concerns(const watching& v, const etcd::change& c) {
     return wanted && (v.range_end.empty() ? c.key == v.key : c.key >= v.key && c.key < v.range_end);
 }
 
-std::size_t referee::first_untold(const watching& v) const {
+std::size_t referee::first_untold(watching& v) const {
     const std::vector<etcd::change>& all = world_.store.history();
-    std::size_t i = v.at;
-    while (i != all.size() && !concerns(v, all[i])) {
-        ++i;
+    while (v.at != all.size() && !concerns(v, all[v.at])) {
+        ++v.at;
     }
-    return i;
+    return v.at;
 }
 
 bool referee::is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r) {

@@ -185,10 +185,10 @@ public:
     void watches_no_more(std::list<watching>::iterator v) { watches_.erase(v); }
     void told(watching& v, const coetcd::watch_batch& batch);
     /// He has read nothing for longer than a stream is kept for that. Where nothing goes wrong.
-    void look_at_sleeper(const watching& v, nanoseconds since);
+    void look_at_sleeper(watching& v, nanoseconds since);
     void told_of_compaction(const watching& v, std::int64_t compact_revision);
     /// Whether somebody was not told yet what happened.
-    bool owes_changes() const;
+    bool owes_changes();
     void look_for_untold(nanoseconds healed_at, nanoseconds bound);
 
     std::list<request>::iterator wants(request r);
@@ -302,7 +302,7 @@ private:
     /// The first change of a later revision.
     std::size_t first_after(std::int64_t revision) const;
     static bool concerns(const watching& v, const etcd::change& c);
-    std::size_t first_untold(const watching& v) const;
+    std::size_t first_untold(watching& v) const;
     static bool is(const coetcd::key_value& kv, const std::string& key, const etcd::record& r);
     static bool is(const coetcd::event& e, const etcd::change& c, const coetcd::watch_options& how);
 

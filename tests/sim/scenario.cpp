@@ -204,7 +204,7 @@ outcome run(const plan& p) {
         }
         if (crowds && i == 0 && takes_part()) {
             const std::uint64_t how = crowding.next();
-            added.start_crowding(how, (crowding.one_in(4) ? 400 : 50) * s.latency);
+            added.start_crowding(how, (crowding.one_in(2) ? 400 : 50) * s.latency);
         }
     }
     if (forces && takes_part()) {
