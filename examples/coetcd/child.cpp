@@ -101,6 +101,10 @@ std::vector<group_member> members_of(pid_t group) {
     std::error_code ec;
     for (std::filesystem::directory_iterator at("/proc", ec), end; !ec && at != end;
          at.increment(ec)) {
+        const std::string name = at->path().filename().string();
+        if (name.find_first_not_of("0123456789") != name.npos) {
+            continue; // `self` is one of the others once more
+        }
         std::ifstream in(at->path() / "stat");
         std::string text;
         if (!std::getline(in, text, '\0')) {
@@ -284,13 +288,13 @@ asio::awaitable<int> child::wait() {
         const int number = co_await signals_.async_wait(asio::use_awaitable);
         if (number != SIGCHLD) {
             signal(number);
+            const std::vector<pid_t> deaf = out_of_reach();
             for (const int end : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-                if (number == end) {
+                if (number == end && deaf.empty()) {
                     signal(SIGCONT); // should it stand still
                 }
             }
-            if (const std::vector<pid_t> deaf = out_of_reach();
-                number != SIGCONT && !deaf.empty()) {
+            if (number != SIGCONT && !deaf.empty()) {
                 note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +
                      ": another user's");
             }
@@ -302,8 +306,9 @@ asio::awaitable<int> child::wait() {
 asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
     using namespace asio::experimental::awaitable_operators;
     signal(SIGTERM);
-    signal(SIGCONT); // should it stand still
-    if (const std::vector<pid_t> deaf = out_of_reach(); !deaf.empty()) {
+    if (const std::vector<pid_t> deaf = out_of_reach(); deaf.empty()) {
+        signal(SIGCONT); // should it stand still
+    } else {             // that would be permitted, and it would go on without the lock
         note("LOST, AND COMMAND CANNOT BE STOPPED: " + list_of(deaf) +
              " runs as another user, which we may not signal, beside the next owner");
     }
@@ -335,6 +340,7 @@ asio::awaitable<int> child::run(child& self, std::chrono::milliseconds grace) {
         }
     }
     if (status < 0) {
+        self.was_stopped_ = true;
         co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
         status = co_await self.stop(grace);
     }

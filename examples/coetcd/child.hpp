@@ -54,6 +54,8 @@ public:
     /// @returns The exit status as a shell tells it: 128 and the signal that ended it, 127 if there
     ///   is no such program, 126 if it cannot be run.
     static boost::asio::awaitable<int> run(child& self, std::chrono::milliseconds grace);
+    /// Whether it has not ended by itself.
+    bool was_stopped() const { return was_stopped_; }
 
 private:
     boost::asio::awaitable<int> wait();
@@ -75,7 +77,8 @@ private:
 
     boost::asio::signal_set signals_;
     pid_t pid_ = -1;
-    int status_ = -1;    ///< -1: it still runs.
+    int status_ = -1; ///< -1: it still runs.
+    bool was_stopped_ = false;
     const int terminal_; ///< -1: we have none.
     static inline int running_ = 0;
     static inline bool escaped_ = false;

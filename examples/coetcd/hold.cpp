@@ -105,7 +105,13 @@ int over(const std::string& name) {
 }
 
 /// Runs the command; or shows the key, and waits to be cancelled.
-awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, grip what) {
+/// @param ended The status of the command, if it has ended by itself: what fails then changes
+///   nothing about it.
+awaitable<int> use(client c,
+                   const hold_options& how,
+                   coetcd::lease_id lease,
+                   grip what,
+                   std::optional<int>& ended) {
     const auto executor = co_await asio::this_coro::executor;
     entry held;
     held.lease = lease;
@@ -138,6 +144,9 @@ awaitable<int> use(client c, const hold_options& how, coetcd::lease_id lease, gr
     if (failure) {
         std::rethrow_exception(failure);
     }
+    if (!running.was_stopped()) {
+        ended = status;
+    }
     co_return order[0] == 0 || unlimited ? status : over(how.name);
 }
 
@@ -159,6 +168,21 @@ awaitable<void> tell_queue(client c, const hold_options& how) {
     for (const entry& e : q.waiters) {
         note(name + ": " + describe(e) + " waits");
     }
+}
+
+/// Where what was held could not be given back. To be called by a handler of exceptions.
+/// @returns The status of the command, if it has ended by itself.
+int status_in_spite(const std::string& name, const std::optional<int>& ended) {
+    try {
+        throw;
+    } catch (const coetcd::error& e) {
+        if (!ended) {
+            throw;
+        }
+        note(coetcd::printable(name) +
+             ": is not given back, and lasts for its ttl at most: " + e.what());
+    }
+    return *ended;
 }
 
 /// Ends a session in the end. All is done then: that this fails is told, and changes no status.
@@ -185,22 +209,27 @@ awaitable<int> lock(client c, lock_flags how) {
     co_await tell_queue(c, how);
     session s = co_await open(c, how);
     const coetcd::lease_id lease = s.lease();
+    std::optional<int> ended;
     auto body = [&](const coetcd::held_lock& held) -> awaitable<int> {
         grip what{held.key(), held.fencing_token()};
-        return use(c, how, lease, std::move(what));
+        return use(c, how, lease, std::move(what), ended);
     };
     coetcd::lock_options options;
     options.watch_while_held = true; // `coetcd unlock` is to end it at once
     coetcd::shared_mutex m(s, how.name, options);
     std::optional<int> status;
-    if (how.shared && how.timeout) {
-        status = co_await coetcd::with_lock_shared_for(m, milliseconds(*how.timeout), body);
-    } else if (how.shared) {
-        status = co_await coetcd::with_lock_shared(m, body);
-    } else if (how.timeout) {
-        status = co_await coetcd::with_lock_for(m, milliseconds(*how.timeout), body);
-    } else {
-        status = co_await coetcd::with_lock(m, body);
+    try {
+        if (how.shared && how.timeout) {
+            status = co_await coetcd::with_lock_shared_for(m, milliseconds(*how.timeout), body);
+        } else if (how.shared) {
+            status = co_await coetcd::with_lock_shared(m, body);
+        } else if (how.timeout) {
+            status = co_await coetcd::with_lock_for(m, milliseconds(*how.timeout), body);
+        } else {
+            status = co_await coetcd::with_lock(m, body);
+        }
+    } catch (const coetcd::error&) {
+        status = status_in_spite(how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal
@@ -211,12 +240,18 @@ awaitable<int> elect(client c, elect_flags how) {
     co_await tell_queue(c, how);
     session s = co_await open(c, how);
     const coetcd::lease_id lease = s.lease();
+    std::optional<int> ended;
     auto body = [&](const coetcd::leadership& term) -> awaitable<int> {
         grip what{term.key(), term.term()};
-        return use(c, how, lease, std::move(what));
+        return use(c, how, lease, std::move(what), ended);
     };
     coetcd::election e(s, how.name);
-    const int status = co_await coetcd::lead(e, how.value, body);
+    int status = 0;
+    try {
+        status = co_await coetcd::lead(e, how.value, body);
+    } catch (const coetcd::error&) {
+        status = status_in_spite(how.name, ended);
+    }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal
     co_return status;
@@ -226,17 +261,22 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     co_await tell_queue(c, how);
     session s = co_await open(c, how);
     const coetcd::lease_id lease = s.lease();
+    std::optional<int> ended;
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {
         grip what{held.key(), held.token()};
-        return use(c, how, lease, std::move(what));
+        return use(c, how, lease, std::move(what), ended);
     };
     coetcd::semaphore permits(s, how.name, how.limit);
     std::optional<int> status;
-    if (how.timeout) {
-        const auto patience = milliseconds(*how.timeout);
-        status = co_await coetcd::with_permits_for(permits, how.permits, patience, body);
-    } else {
-        status = co_await coetcd::with_permits(permits, how.permits, body);
+    try {
+        if (how.timeout) {
+            const auto patience = milliseconds(*how.timeout);
+            status = co_await coetcd::with_permits_for(permits, how.permits, patience, body);
+        } else {
+            status = co_await coetcd::with_permits(permits, how.permits, body);
+        }
+    } catch (const coetcd::error&) {
+        status = status_in_spite(how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal

@@ -69,11 +69,13 @@ since(const all_keys& keys, const std::string& name, const entry& e) {
     const std::optional<std::int64_t> token = number_in(text.substr(0, space));
     const std::optional<std::int64_t> time =
         number_in(text.substr(std::min(space + 1, text.size())));
-    constexpr std::int64_t latest = 253'402'300'799'000; // the end of the year 9999
+    using moment = std::chrono::system_clock::time_point;
+    constexpr std::int64_t latest = // of what the clock can tell
+        std::chrono::floor<std::chrono::milliseconds>(moment::max()).time_since_epoch().count();
     if (token != e.token || !time || *time < 0 || *time > latest) {
         return std::nullopt;
     }
-    return std::chrono::system_clock::time_point(std::chrono::milliseconds(*time));
+    return moment(std::chrono::milliseconds(*time));
 }
 
 /// Of a number of permits, in two hexadecimal digits: there are sixteen.

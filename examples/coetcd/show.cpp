@@ -10,7 +10,6 @@
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/multiple_exceptions.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -396,28 +395,18 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
     }
 }
 
-/// Of what several coroutines have failed with, and of theirs.
-[[noreturn]] void rethrow_first(std::exception_ptr failure) {
-    try {
-        std::rethrow_exception(std::move(failure));
-    } catch (const asio::multiple_exceptions& e) {
-        rethrow_first(e.first_exception());
-    }
-}
-
 } // namespace
 
 awaitable<int> top(client c, top_flags how) {
-    using namespace asio::experimental::awaitable_operators;
     if (how.once || how.as_json || !terminal::is_there()) {
         co_return co_await top_once(c, how);
     }
     const auto executor = co_await asio::this_coro::executor;
     const auto l = std::make_shared<live>(executor, how);
     const auto keys = [l]() -> awaitable<void> {
-        for (char typed = 0; typed != 'q';) {
-            typed = co_await l->screen.key();
-            if (typed == 0) {
+        for (;;) {
+            const std::optional<char> typed = co_await l->screen.key();
+            if (!typed || typed == 'q') {
                 co_return;
             }
             std::string& order = l->how.order;
@@ -428,10 +417,16 @@ awaitable<int> top(client c, top_flags how) {
             l->changed.cancel();
         }
     };
-    try {
-        co_await (keys() || keep_up(l, c) || draw(l, c));
-    } catch (const asio::multiple_exceptions&) { // a signal ends all of them
-        rethrow_first(std::current_exception());
+    // Whichever ends first, by a key or by what fails, ends the others.
+    auto all = asio::experimental::make_parallel_group(
+        asio::co_spawn(executor, keys(), asio::deferred),
+        asio::co_spawn(executor, keep_up(l, c), asio::deferred),
+        asio::co_spawn(executor, draw(l, c), asio::deferred));
+    const auto [order, typing, keeping_up, drawing] =
+        co_await all.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+    const std::exception_ptr failures[] = {typing, keeping_up, drawing};
+    if (failures[order[0]]) {
+        std::rethrow_exception(failures[order[0]]);
     }
     co_return well;
 }

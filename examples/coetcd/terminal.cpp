@@ -68,8 +68,13 @@ character first_of(std::string_view text) {
 constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 volatile std::sig_atomic_t ended_by = 0;
 
+volatile std::sig_atomic_t stood_still = 0;
+
 extern "C" void coetcd_end_the_question(int number) {
     ended_by = number;
+}
+extern "C" void coetcd_ask_again(int) {
+    stood_still = 1;
 }
 
 /// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
@@ -77,6 +82,7 @@ class answering {
 public:
     explicit answering(echo shown) {
         ended_by = 0;
+        stood_still = 0;
         sigset_t blocked;
         ::sigemptyset(&blocked);
         struct sigaction how {};
@@ -84,6 +90,7 @@ public:
         for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
             ::sigaddset(&blocked, ends_the_question[i]);
         }
+        ::sigaddset(&blocked, SIGCONT);
         ::sigprocmask(SIG_BLOCK, &blocked, &unblocked);
         for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
             ::sigaction(ends_the_question[i], nullptr, &before_[i]);
@@ -91,7 +98,13 @@ public:
                 ::sigaction(ends_the_question[i], &how, nullptr);
             }
         }
+        how.sa_handler = coetcd_ask_again;
+        ::sigaction(SIGCONT, &how, &continued_before_);
         is_hidden_ = shown == echo::off && ::tcgetattr(STDIN_FILENO, &modes_) == 0;
+        hide();
+    }
+    /// Also after it stood still, when the terminal was the shell's, which shows what is typed.
+    void hide() const {
         if (is_hidden_) {
             termios hidden = modes_;
             hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
@@ -105,6 +118,7 @@ public:
         for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
             ::sigaction(ends_the_question[i], &before_[i], nullptr);
         }
+        ::sigaction(SIGCONT, &continued_before_, nullptr);
         ::sigprocmask(SIG_SETMASK, &unblocked, nullptr);
     }
     answering(const answering&) = delete;
@@ -114,6 +128,7 @@ public:
 
 private:
     std::array<struct sigaction, ends_the_question.size()> before_{};
+    struct sigaction continued_before_ {};
     termios modes_{};
     bool is_hidden_ = false;
 };
@@ -131,6 +146,13 @@ std::string ask(const std::string& prompt, echo shown) {
             FD_SET(STDIN_FILENO, &input);
             const int there =
                 ::pselect(STDIN_FILENO + 1, &input, nullptr, nullptr, nullptr, &now.unblocked);
+            if (stood_still != 0) {
+                stood_still = 0;
+                line.clear(); // it is thrown away
+                now.hide();
+                std::cerr << prompt << std::flush;
+                continue;
+            }
             if (there > 0 && ::read(STDIN_FILENO, &c, 1) != 1) {
                 break;
             }
@@ -174,12 +196,12 @@ terminal::~terminal() {
 }
 
 void terminal::enter() {
-    write_all(begin_pages);
     ::tcgetattr(STDIN_FILENO, &before_);
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     raw.c_cc[VQUIT] = raw.c_cc[VSUSP] = _POSIX_VDISABLE; // these would leave it as it is now
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);          // in the background, it stops us here
+    write_all(begin_pages);
     flags_ = ::fcntl(STDIN_FILENO, F_GETFL);
     input_.native_non_blocking(true);
 }
@@ -215,7 +237,7 @@ void terminal::show(const std::vector<std::string>& lines) {
     write_all(page);
 }
 
-asio::awaitable<char> terminal::key() {
+asio::awaitable<std::optional<char>> terminal::key() {
     for (;;) {
         char typed = 0;
         boost::system::error_code ec;
@@ -224,7 +246,10 @@ asio::awaitable<char> terminal::key() {
         if (ec && ec != asio::error::eof) {
             throw boost::system::system_error(ec);
         }
-        if (typed == 0 || static_cast<cc_t>(typed) != before_.c_cc[VSUSP]) {
+        if (ec) {
+            co_return std::nullopt;
+        }
+        if (static_cast<cc_t>(typed) != before_.c_cc[VSUSP]) {
             co_return typed;
         }
         leave();

@@ -6,6 +6,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <termios.h>
@@ -31,8 +32,8 @@ public:
     /// Lines are cut off at the right margin. The first one is a heading.
     void show(const std::vector<std::string>& lines);
 
-    /// The next key; 0 at the end of the input.
-    boost::asio::awaitable<char> key();
+    /// The next key; none at the end of the input.
+    boost::asio::awaitable<std::optional<char>> key();
 
     /// Whether there is one, at both ends.
     static bool is_there();

@@ -161,8 +161,16 @@ TEST_CASE("since when it is held is believed of this ownership alone", "[queues]
     CHECK(seconds_of(tool::since_value(7, then), 0xa) == 1000);
     CHECK(seconds_of(tool::since_value(6, then), 0xa) == -1); // an earlier one's
     CHECK(seconds_of(tool::since_value(7, then), 0xb) == -1); // somebody else's
-    for (const char* odd :
-         {"", "7", "7 ", "7 x", "7 -1", "7 1000 ", "7 9223372036854775807", "7 1e3", " 7 1"}) {
+    for (const char* odd : {"",
+                            "7",
+                            "7 ",
+                            "7 x",
+                            "7 -1",
+                            "7 1000 ",
+                            "7 9223372036854775807",
+                            "7 253402300799000",
+                            "7 1e3",
+                            " 7 1"}) {
         CHECK(seconds_of(odd, 0xa) == -1);
     }
 }

@@ -126,6 +126,18 @@ char state_of(int pid) {
     return state;
 }
 
+/// The process group that has its terminal.
+int terminal_group_of(int pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string word;
+    int group = 0;
+    for (int i = 0; i != 7; ++i) {
+        in >> word;
+    }
+    in >> group;
+    return group;
+}
+
 } // namespace
 
 TEST_CASE("A command that may not be stopped is told of at once, and by the status",
@@ -267,6 +279,16 @@ TEST_CASE("Ctrl-Z stops a command whose input is no terminal, too", "[tool][term
     until("it ends", [&] { return has_ended(pid); });
     bash.type("echo sta\"\"tus $?\n");
     (void)bash.read_until("status 130");
+}
+
+TEST_CASE("A command has the terminal from its start, as coetcd has", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    typed_session bash = interactive_bash();
+    const int pid = sleep_under(bash, name);
+    // Also one that never asks for it, as of another user that Ctrl-C has to reach.
+    until("it has the terminal", [&] { return terminal_group_of(pid) == pid; });
+    bash.type("\x03");
+    until("it ends", [&] { return has_ended(pid); });
 }
 
 TEST_CASE("After Ctrl-Z and bg the terminal is the shell's", "[tool][terminal]") {
@@ -438,6 +460,18 @@ TEST_CASE("A password is not shown, and Ctrl-C leaves the terminal as it was", "
     CHECK(shown.find("secr") == std::string::npos);
     CHECK(shown.find("status 130") != std::string::npos);
     CHECK(shown.find(" echo echoe") != std::string::npos);
+}
+
+TEST_CASE("A password is not shown after Ctrl-Z and fg either", "[tool][terminal]") {
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " who n --user somebody\n");
+    (void)bash.read_until("Password of somebody: ");
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    bash.type("fg\n");
+    (void)bash.read_until("Password of somebody: ");
+    bash.type("secr\x03");
+    CHECK(bash.read_until("$ ").find("secr") == std::string::npos);
 }
 
 TEST_CASE("The command is hardened, whatever its build is configured with", "[tool][hardened]") {
