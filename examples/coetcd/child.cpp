@@ -309,8 +309,8 @@ asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
     if (const std::vector<pid_t> deaf = out_of_reach(); deaf.empty()) {
         signal(SIGCONT); // should it stand still
     } else {             // that would be permitted, and it would go on without the lock
-        note("LOST, AND COMMAND CANNOT BE STOPPED: " + list_of(deaf) +
-             " runs as another user, which we may not signal, beside the next owner");
+        note("COMMAND CANNOT BE STOPPED: " + list_of(deaf) +
+             ", of another user, which we may not signal; it goes on without the lock");
     }
     asio::steady_timer patience(signals_.get_executor(), grace);
     (void)co_await (wait() || patience.async_wait(asio::use_awaitable));

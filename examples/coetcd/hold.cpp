@@ -27,6 +27,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <unistd.h>
 #include <utility>
@@ -62,10 +63,11 @@ awaitable<session> open(client c, const hold_options& how) {
     return open(c, how.ttl, how.label);
 }
 
-/// What is held, for the command's environment.
+/// What is held, for the command's environment; and whether it still is.
 struct grip {
     std::string key;
     std::int64_t token = 0;
+    std::function<bool()> lasts;
 };
 
 /// The password is not the command's, if it is not asked to be.
@@ -105,8 +107,8 @@ int over(const std::string& name) {
 }
 
 /// Runs the command; or shows the key, and waits to be cancelled.
-/// @param ended The status of the command, if it has ended by itself: what fails then changes
-///   nothing about it.
+/// @param ended The status of the command, if it has ended by itself while this was held: what
+///   fails then changes nothing about it.
 awaitable<int> use(client c,
                    const hold_options& how,
                    coetcd::lease_id lease,
@@ -144,7 +146,7 @@ awaitable<int> use(client c,
     if (failure) {
         std::rethrow_exception(failure);
     }
-    if (!running.was_stopped()) {
+    if (!running.was_stopped() && what.lasts()) { // we may have stood still
         ended = status;
     }
     co_return order[0] == 0 || unlimited ? status : over(how.name);
@@ -170,18 +172,14 @@ awaitable<void> tell_queue(client c, const hold_options& how) {
     }
 }
 
-/// Where what was held could not be given back. To be called by a handler of exceptions.
-/// @returns The status of the command, if it has ended by itself.
-int status_in_spite(const std::string& name, const std::optional<int>& ended) {
-    try {
+/// To be called by the handler of this error.
+/// @returns The status of a command that had ended before. Without one, the error goes on.
+int status_in_spite(const coetcd::error& e, const std::string& name, std::optional<int> ended) {
+    if (!ended) {
         throw;
-    } catch (const coetcd::error& e) {
-        if (!ended) {
-            throw;
-        }
-        note(coetcd::printable(name) +
-             ": is not given back, and lasts for its ttl at most: " + e.what());
     }
+    note(coetcd::printable(name) +
+         ": is not given back, and lasts for its ttl at most: " + e.what());
     return *ended;
 }
 
@@ -211,7 +209,7 @@ awaitable<int> lock(client c, lock_flags how) {
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::held_lock& held) -> awaitable<int> {
-        grip what{held.key(), held.fencing_token()};
+        grip what{held.key(), held.fencing_token(), [&held] { return held.owns_lock(); }};
         return use(c, how, lease, std::move(what), ended);
     };
     coetcd::lock_options options;
@@ -228,8 +226,8 @@ awaitable<int> lock(client c, lock_flags how) {
         } else {
             status = co_await coetcd::with_lock(m, body);
         }
-    } catch (const coetcd::error&) {
-        status = status_in_spite(how.name, ended);
+    } catch (const coetcd::error& e) {
+        status = status_in_spite(e, how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal
@@ -242,15 +240,15 @@ awaitable<int> elect(client c, elect_flags how) {
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::leadership& term) -> awaitable<int> {
-        grip what{term.key(), term.term()};
+        grip what{term.key(), term.term(), [&term] { return term.leads(); }};
         return use(c, how, lease, std::move(what), ended);
     };
-    coetcd::election e(s, how.name);
+    coetcd::election office(s, how.name);
     int status = 0;
     try {
-        status = co_await coetcd::lead(e, how.value, body);
-    } catch (const coetcd::error&) {
-        status = status_in_spite(how.name, ended);
+        status = co_await coetcd::lead(office, how.value, body);
+    } catch (const coetcd::error& e) {
+        status = status_in_spite(e, how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal
@@ -263,7 +261,7 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {
-        grip what{held.key(), held.token()};
+        grip what{held.key(), held.token(), [&held] { return held.owns(); }};
         return use(c, how, lease, std::move(what), ended);
     };
     coetcd::semaphore permits(s, how.name, how.limit);
@@ -275,8 +273,8 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
         } else {
             status = co_await coetcd::with_permits(permits, how.permits, body);
         }
-    } catch (const coetcd::error&) {
-        status = status_in_spite(how.name, ended);
+    } catch (const coetcd::error& e) {
+        status = status_in_spite(e, how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
     co_await give_back(std::move(s), how.name); // also after a signal

@@ -67,7 +67,6 @@ character first_of(std::string_view text) {
 
 constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 volatile std::sig_atomic_t ended_by = 0;
-
 volatile std::sig_atomic_t stood_still = 0;
 
 extern "C" void coetcd_end_the_question(int number) {

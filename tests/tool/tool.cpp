@@ -67,6 +67,17 @@ TEST_CASE("A command's end counts, though etcd cannot be told of it", "[tool]") 
     }
 }
 
+TEST_CASE("A command that ends after the lock was lost unseen counts as lost", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto p = start({"lock", name, "--ttl", "2s", "--", "sh", "-c", "echo $$; exec sleep 300"});
+    const int pid = std::stoi(next_line(p));
+    p.signal(SIGSTOP);
+    until("its lease has ended", [&] { return run({"who", name}).exit_code == 1; });
+    ::kill(pid, SIGTERM);
+    p.signal(SIGCONT);
+    CHECK(p.wait() == 75);
+}
+
 TEST_CASE("lock and etcdctl lock exclude each other", "[tool][etcdctl]") {
     const std::string name = unique_name("tool");
     {

@@ -208,6 +208,48 @@ TEST_CASE("A signal that cannot be passed on is told of", "[tool][users]") {
     CHECK(p.wait() == 128 + SIGKILL);
 }
 
+TEST_CASE("A command that may not be stopped, and stands still, is not woken", "[tool][users]") {
+    const for_another files;
+    if (!can_change_users(files, "a command that stands still")) {
+        return;
+    }
+    const std::string name = unique_name("users");
+    const std::string stands =
+        "exec " + files.as_root() + " sh -c 'echo $$; kill -STOP $$; exec sleep 300'";
+    background_process p(
+        files.shell("exec \"$@\" 2>/dev/null",
+                    {files.coetcd(), "lock", name, "--grace", "1s", "--", "sh", "-c", stands}),
+        with_etcd());
+    const int pid = std::stoi(next_line(p));
+    until("it stands still", [&] { return state_of(pid) == 'T'; });
+    const std::string token = who(name)["holders"][0]["token"].dump();
+    CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
+    CHECK(p.wait_for(15s) == 76);
+    CHECK(state_of(pid) != 'S'); // it may have ended: nobody can continue it any more
+    ::kill(pid, SIGKILL);
+}
+
+TEST_CASE("top in the background leaves the screen alone; only q ends it", "[tool][terminal]") {
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " top no/lock &\n");
+    (void)bash.read_until("$ ");
+    std::string shown;
+    until("it has stopped", [&] {
+        bash.type("jobs -s\n");
+        shown += bash.read_until("$ ");
+        return shown.find("Stopped") != shown.npos;
+    });
+    CHECK(shown.find("\x1b[?1049h") == shown.npos);
+    bash.type("fg\n");
+    (void)bash.read_until("waiters");
+    bash.type(std::string("\0\x1a", 2)); // Ctrl-@, Ctrl-Z
+    (void)bash.read_until("Stopped");
+    bash.type("fg\n");
+    (void)bash.read_until("waiters");
+    bash.type("q");
+    (void)bash.read_until("\x1b[?1049l");
+}
+
 TEST_CASE("Ctrl-Z stops a script with its command, and fg continues both", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash({"bash", "--norc", "--noprofile", "-i"},
@@ -470,7 +512,7 @@ TEST_CASE("A password is not shown after Ctrl-Z and fg either", "[tool][terminal
     (void)bash.read_until("Stopped");
     bash.type("fg\n");
     (void)bash.read_until("Password of somebody: ");
-    bash.type("secr\x03");
+    bash.type("secr\n");
     CHECK(bash.read_until("$ ").find("secr") == std::string::npos);
 }
 
