@@ -36,8 +36,6 @@ using boost::system::system_error;
 
 namespace {
 
-constexpr std::initializer_list<int> passed_on{
-    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
 /// What this program or a library handles or ignores.
 constexpr std::initializer_list<int> touched{SIGINT,
                                              SIGTERM,
@@ -45,6 +43,7 @@ constexpr std::initializer_list<int> touched{SIGINT,
                                              SIGQUIT,
                                              SIGUSR1,
                                              SIGUSR2,
+                                             SIGALRM,
                                              SIGTSTP,
                                              SIGCHLD,
                                              SIGCONT,
@@ -172,10 +171,15 @@ std::vector<int> child::heeded(std::initializer_list<int> signals) {
 
 child::child(asio::any_io_executor executor,
              const std::vector<std::string>& command,
-             const variables& changes)
+             const variables& changes,
+             std::function<bool()> may_go_on)
     : signals_(std::move(executor), SIGCHLD, SIGCONT)
+    , may_go_on_(std::move(may_go_on))
     , terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
-    for (const int number : heeded(passed_on)) {
+    for (const int number : heeded(ending)) {
+        signals_.add(number);
+    }
+    for (const int number : heeded({SIGTSTP})) {
         signals_.add(number);
     }
     for (const int number : {SIGTTIN, SIGTTOU}) { // others of our group may be stopped by these
@@ -234,6 +238,12 @@ void child::signal(int number) const {
     }
 }
 
+void child::go_on() const {
+    if (may_go_on_()) {
+        signal(SIGCONT);
+    }
+}
+
 std::vector<pid_t> child::out_of_reach() const {
     // That a signal to a group went well says no more than that one of it has got it.
     const std::vector<group_member> all = members_of(pid_);
@@ -279,14 +289,16 @@ void child::stand_still(int why) {
         }
     }
     if (!wants_terminal || ::tcgetpgrp(terminal_) == pid_) { // else it would ask again at once
-        signal(SIGCONT);
+        go_on();
     }
 }
 
 asio::awaitable<int> child::wait() {
     while (!reap()) {
         const int number = co_await signals_.async_wait(asio::use_awaitable);
-        if (number != SIGCHLD) {
+        if (number == SIGCONT) {
+            go_on();
+        } else if (number != SIGCHLD) {
             signal(number);
             const std::vector<pid_t> deaf = out_of_reach();
             for (const int end : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
@@ -294,7 +306,7 @@ asio::awaitable<int> child::wait() {
                     signal(SIGCONT); // should it stand still
                 }
             }
-            if (number != SIGCONT && !deaf.empty()) {
+            if (!deaf.empty()) {
                 note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +
                      ": another user's");
             }

@@ -6,6 +6,8 @@
 #include <boost/asio/signal_set.hpp>
 
 #include <chrono>
+#include <csignal>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -31,13 +33,19 @@ public:
     static void keep_signals();
     /// Those of these signals that were not ignored.
     static std::vector<int> heeded(std::initializer_list<int> signals);
+    /// The signals that end us, with all that is done for it; a command gets them in our place.
+    static constexpr std::initializer_list<int> ending{
+        SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
     /// Starts it.
     /// @param changes Of its environment.
+    /// @param may_go_on Is asked before it is continued, when it or we have stood still. If not,
+    ///   `run` is to be cancelled soon.
     /// @throws std::system_error if there can be no process.
     child(boost::asio::any_io_executor executor,
           const std::vector<std::string>& command,
-          const variables& changes);
+          const variables& changes,
+          std::function<bool()> may_go_on);
     child(const child&) = delete;
     child& operator=(const child&) = delete;
     /// Kills it, if that is permitted.
@@ -62,6 +70,8 @@ private:
     boost::asio::awaitable<int> stop(std::chrono::milliseconds grace);
     /// As far as it is permitted.
     void signal(int number) const;
+    /// Unless it may not.
+    void go_on() const;
     /// Those of its group that we may not signal.
     std::vector<pid_t> out_of_reach() const;
     bool reap();
@@ -76,6 +86,7 @@ private:
     void stand_still(int why);
 
     boost::asio::signal_set signals_;
+    std::function<bool()> may_go_on_;
     pid_t pid_ = -1;
     int status_ = -1; ///< -1: it still runs.
     bool was_stopped_ = false;

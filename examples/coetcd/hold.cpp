@@ -134,7 +134,7 @@ awaitable<int> use(client c,
     if (!how.keep_password) {
         hide_password(more);
     }
-    child running(executor, how.command, more);
+    child running(executor, how.command, more, what.lasts);
     auto to_its_end = child::run(running, milliseconds(how.grace));
     // The limit stops the command as a loss does: what is held is not given back before.
     auto both = asio::experimental::make_parallel_group(

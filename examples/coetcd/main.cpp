@@ -300,12 +300,12 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
-/// Runs it to its end. SIGINT, SIGTERM and SIGHUP cancel it; while a command runs, that gets them.
+/// Runs it to its end. Signals that end us cancel it; while a command runs, that gets them.
 int run(const job& work) {
     asio::io_context context;
     asio::cancellation_signal stop;
     asio::signal_set signals(context);
-    for (const int number : child::heeded({SIGINT, SIGTERM, SIGHUP})) {
+    for (const int number : child::heeded(child::ending)) {
         signals.add(number);
     }
     int interrupted = 0;

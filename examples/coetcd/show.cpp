@@ -417,14 +417,21 @@ awaitable<int> top(client c, top_flags how) {
             l->changed.cancel();
         }
     };
+    const auto stops = [l]() -> awaitable<void> {
+        for (;;) {
+            co_await l->screen.continued();
+            l->changed.cancel();
+        }
+    };
     // Whichever ends first, by a key or by what fails, ends the others.
     auto all = asio::experimental::make_parallel_group(
         asio::co_spawn(executor, keys(), asio::deferred),
+        asio::co_spawn(executor, stops(), asio::deferred),
         asio::co_spawn(executor, keep_up(l, c), asio::deferred),
         asio::co_spawn(executor, draw(l, c), asio::deferred));
-    const auto [order, typing, keeping_up, drawing] =
+    const auto [order, typing, standing_still, keeping_up, drawing] =
         co_await all.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
-    const std::exception_ptr failures[] = {typing, keeping_up, drawing};
+    const std::exception_ptr failures[] = {typing, standing_still, keeping_up, drawing};
     if (failures[order[0]]) {
         std::rethrow_exception(failures[order[0]]);
     }

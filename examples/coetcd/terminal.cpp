@@ -2,7 +2,9 @@
 #include "terminal.hpp"
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <array>
@@ -18,7 +20,9 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <unistd.h>
+#include <utility>
 
+#include "child.hpp"
 #include "output.hpp"
 
 namespace tool {
@@ -186,8 +190,12 @@ bool terminal::is_typed_in() {
 }
 
 terminal::terminal(asio::any_io_executor executor)
-    : input_(std::move(executor), ::dup(STDIN_FILENO)) {
+    : input_(executor, ::dup(STDIN_FILENO))
+    , signals_(executor, SIGCONT) {
     enter();
+    for (const int number : child::heeded({SIGTSTP})) {
+        signals_.add(number);
+    }
 }
 
 terminal::~terminal() {
@@ -195,23 +203,34 @@ terminal::~terminal() {
 }
 
 void terminal::enter() {
-    ::tcgetattr(STDIN_FILENO, &before_);
+    if (::tcdrain(STDIN_FILENO) != 0) { // in the background, it stops us until the next signal
+        return;
+    }
+    if (!is_shown_) {
+        ::tcgetattr(STDIN_FILENO, &before_);
+        flags_ = ::fcntl(STDIN_FILENO, F_GETFL);
+        is_shown_ = true;
+    }
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-    raw.c_cc[VQUIT] = raw.c_cc[VSUSP] = _POSIX_VDISABLE; // these would leave it as it is now
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);          // in the background, it stops us here
+    raw.c_cc[VQUIT] = _POSIX_VDISABLE;
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
     write_all(begin_pages);
-    flags_ = ::fcntl(STDIN_FILENO, F_GETFL);
     input_.native_non_blocking(true);
 }
 
 void terminal::leave() {
+    if (!std::exchange(is_shown_, false)) {
+        return;
+    }
     try {
         write_all(end_pages);
     } catch (const output_error&) {
         // It has gone.
     }
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+    if (::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) { // else the modes are those of another program
+        ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+    }
     ::fcntl(STDIN_FILENO, F_SETFL, flags_); // else the next program's reads would not wait
 }
 
@@ -226,6 +245,9 @@ terminal::extent terminal::size() {
 }
 
 void terminal::show(const std::vector<std::string>& lines) {
+    if (!is_shown_) {
+        return;
+    }
     const extent room = size();
     std::string page = "\033[H";
     for (std::size_t i = 0; i != room.rows; ++i) {
@@ -237,22 +259,29 @@ void terminal::show(const std::vector<std::string>& lines) {
 }
 
 asio::awaitable<std::optional<char>> terminal::key() {
-    for (;;) {
-        char typed = 0;
-        boost::system::error_code ec;
-        co_await input_.async_read_some(asio::buffer(&typed, 1),
-                                        asio::redirect_error(asio::use_awaitable, ec));
-        if (ec && ec != asio::error::eof) {
-            throw boost::system::system_error(ec);
-        }
-        if (ec) {
-            co_return std::nullopt;
-        }
-        if (static_cast<cc_t>(typed) != before_.c_cc[VSUSP]) {
-            co_return typed;
-        }
+    char typed = 0;
+    boost::system::error_code ec;
+    co_await input_.async_read_some(asio::buffer(&typed, 1),
+                                    asio::redirect_error(asio::use_awaitable, ec));
+    if (ec && ec != asio::error::eof) {
+        throw boost::system::system_error(ec);
+    }
+    if (ec) {
+        co_return std::nullopt;
+    }
+    co_return typed;
+}
+
+asio::awaitable<void> terminal::continued() {
+    while (co_await signals_.async_wait(asio::use_awaitable) == SIGTSTP) {
         leave();
-        ::kill(0, SIGTSTP);
+        signals_.remove(SIGTSTP);
+        (void)::raise(SIGTSTP); // others of our group have got one of their own
+        signals_.add(SIGTSTP);
+        (void)::raise(SIGCONT); // should nobody be there to stop us for
+    }
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() == asio::cancellation_type::none) { // else it would stop us once more
         enter();
     }
 }

@@ -4,6 +4,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -15,7 +16,8 @@
 namespace tool {
 
 /// A terminal in which pages are shown, one in place of the other, and keys are read as they are
-/// typed. The destructor leaves it as it was, and so does Ctrl-Z until `fg`; Ctrl-\ does nothing.
+/// typed. The destructor leaves it as it was, and so does what stops us until we are continued, as
+/// Ctrl-Z until `fg`; Ctrl-\ does nothing.
 class terminal {
 public:
     explicit terminal(boost::asio::any_io_executor executor);
@@ -29,11 +31,14 @@ public:
     };
     static extent size();
 
-    /// Lines are cut off at the right margin. The first one is a heading.
+    /// Lines are cut off at the right margin. The first one is a heading. In the background nothing
+    /// is shown.
     void show(const std::vector<std::string>& lines);
 
     /// The next key; none at the end of the input.
     boost::asio::awaitable<std::optional<char>> key();
+    /// When we have stood still: the page has to be shown again. To be waited for all the time.
+    boost::asio::awaitable<void> continued();
 
     /// Whether there is one, at both ends.
     static bool is_there();
@@ -45,6 +50,8 @@ private:
     void leave();
 
     boost::asio::posix::stream_descriptor input_;
+    boost::asio::signal_set signals_;
+    bool is_shown_ = false; ///< Not in the background.
     termios before_{};
     int flags_ = 0; ///< Of the description, which other programs have, too.
 };

@@ -333,6 +333,28 @@ TEST_CASE("A command has the terminal from its start, as coetcd has", "[tool][te
     until("it ends", [&] { return has_ended(pid); });
 }
 
+TEST_CASE("A command that stood still until its lock was another's goes on no more",
+          "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    const temporary_file said("users");
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock --ttl 2s " + name +
+              " -- sh -c 'echo P\"\"ID $$.; while :; do echo on >>" + said.path().string() +
+              "; done'\n");
+    const int pid = told_pid(bash);
+    until("it runs", [&] { return !content(said.path()).empty(); });
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    CHECK(state_of(pid) == 'T');
+    CHECK(run({"lock", name, "--timeout", "20s", "--", "echo", "other"}).output == "other\n");
+    const std::size_t before = content(said.path()).size();
+    bash.type("fg\n");
+    until("it ends", [&] { return has_ended(pid); });
+    CHECK(content(said.path()).size() == before);
+    bash.type("echo sta\"\"tus $?\n");
+    (void)bash.read_until("status 75");
+}
+
 TEST_CASE("After Ctrl-Z and bg the terminal is the shell's", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash = interactive_bash();
@@ -446,6 +468,53 @@ TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal
     (void)bash.read_until("0 waiters");
     bash.type("q");
     (void)bash.read_until(no_pages);
+}
+
+TEST_CASE("top leaves the terminal as it was also for signals of others", "[tool][terminal]") {
+    const std::string line =
+        std::string("sh -c 'echo P\"\"ID $$.; exec ") + COETCD_TOOL + " top no/lock'";
+    const std::string pages = "\033[?1049h", no_pages = "\033[?1049l";
+    typed_session bash = interactive_bash();
+    for (const int number : {SIGHUP, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM}) {
+        bash.type(line + "; echo sta\"\"tus $?; stty -a\n");
+        const int pid = told_pid(bash);
+        (void)bash.read_until(pages);
+        (void)bash.read_until("0 waiters");
+        ::kill(pid, number);
+        (void)bash.read_until(no_pages);
+        (void)bash.read_until("status " + std::to_string(128 + number));
+        (void)bash.read_until(" icanon");
+        (void)bash.read_until(" echo ");
+    }
+    bash.type(line + "\n");
+    const int pid = told_pid(bash);
+    for (const int number : {SIGTSTP, SIGSTOP}) {
+        (void)bash.read_until(pages);
+        (void)bash.read_until("0 waiters");
+        ::kill(pid, number);
+        if (number == SIGTSTP) {
+            (void)bash.read_until(no_pages);
+        }
+        (void)bash.read_until("Stopped");
+        bash.type("fg\n");
+    }
+    (void)bash.read_until(pages);
+    (void)bash.read_until("0 waiters"); // and keys are read as they are typed
+    bash.type("q");
+    (void)bash.read_until(no_pages);
+    (void)bash.read_until("$ "); // what is typed earlier may be thrown away
+    // It ends while the terminal is the shell's.
+    for (const int number : {SIGTSTP, SIGSTOP}) {
+        bash.type(line + "\n");
+        const int stopped = told_pid(bash);
+        (void)bash.read_until("0 waiters");
+        ::kill(stopped, number);
+        (void)bash.read_until("Stopped");
+        bash.type("kill %%\n");
+        until("it ends", [&] { return has_ended(stopped); });
+        bash.type("echo ba\"\"ck\n");
+        (void)bash.read_until("back");
+    }
 }
 
 TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][terminal]") {
