@@ -1790,6 +1790,37 @@ TEST_CASE("a lock that was refused leaves no key, even if it was put", "[mutex][
     }
 }
 
+TEST_CASE("a lock that was refused among others, and has no time left, leaves no key",
+          "[mutex][security]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    coetcd::mutex other(session, "n");
+    w.env->decide = [first = true](const call_request& r) mutable {
+        scripted_env::fate f;
+        f.late = is_enter(r) && std::exchange(first, false) ? 100ms : 0ms;
+        return f;
+    };
+    w.env->on_call = [first = true, serve = w.env->on_call](const call_request& r,
+                                                            coetcd::detail::reply& a) mutable {
+        serve(r, a);
+        if (is_enter(r) && std::exchange(first, false)) { // it was applied, and then refused
+            a.status = 400;
+            a.body = R"({"code":9,"message":"etcdserver: odd"})";
+        }
+    };
+    const std::size_t before = w.env->calls.size();
+    auto limited = w.start(mutex.try_lock_for(50ms));
+    auto locking = w.start(other.lock());
+    w.env->pass(60ms);
+    CHECK(w.env->calls.size() == before + 1); // for both
+    CHECK(limited.code() == errc::timed_out);
+    w.env->pass(1s);
+    locking.get();
+    CHECK(w.etcd->under("m/").empty());
+    CHECK(w.etcd->under("n/").size() == 1);
+    CHECK(session.state() == coetcd::session_state::active);
+}
+
 TEST_CASE("who may not lock may not clean up, either, and keeps its session", "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;

@@ -79,6 +79,7 @@ public:
         }
         code_ = how.code;
         text_ = how.text + ", on " + std::string(where);
+        refused_ = refused_ || is_refusal(code_);
         if (how.wants_token && !logs_in_) {
             text_ += "; etcd wants a user: set client_options::credentials";
         }
@@ -131,6 +132,8 @@ public:
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
     const std::string& text() const { return text_; }
     effect left() const { return left_; } ///< Of those attempts that failed.
+    /// One of them was refused, even if the last one was not. That it did nothing is a word only.
+    bool refused() const { return refused_; }
 
 private:
     /// Whether it is given up once each endpoint has failed so. What is not etcd's is no reason for
@@ -213,6 +216,7 @@ private:
     std::vector<std::string> asked_; // likewise: endpoints
     bool late_ = false;
     effect left_ = effect::none;
+    bool refused_ = false;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";
     std::string stranger_; // what was said of the last answer, if it was not our etcd's

@@ -59,9 +59,6 @@ inline remedy remedy_for(const error_code& ec, std::string_view text) {
     return remedy::later;
 }
 
-/// So many refusals in a row are final. One may be a slip of whatever gave it.
-inline constexpr int refusals_for_good = 2;
-
 /// For how long it has failed to give something up.
 template<class TimePoint>
 class failing_time {

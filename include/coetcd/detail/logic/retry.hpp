@@ -158,6 +158,9 @@ inline bool is_refusal(const error_code& ec) {
     return ec.category() == server_category() && !is_passing(ec);
 }
 
+/// So many refusals in a row are final. One may be a slip of whatever gave it.
+inline constexpr int refusals_for_good = 2;
+
 /// What an error says besides what its code does.
 inline std::string words_of(const error& e) {
     std::string words = e.what();

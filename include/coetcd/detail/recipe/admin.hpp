@@ -65,11 +65,13 @@ inline asio::awaitable<std::optional<std::int64_t>> request_release(std::shared_
     while (holder && !asked) {
         require_session();
         const txn asks = logic::ask_for_release(name, *holder, s->lease(), s->nonce());
-        const outcome<txn_response> said =
-            co_await call(s->owner, asks, how.as(impact::idempotent));
+        outcome<txn_response> said = co_await call(s->owner, asks, how.as(impact::idempotent));
         if (logic::is_lease_gone(said.ec, said.text)) { // that we put with
-            (void)co_await session_impl::look_for_lease(s, how);
+            const std::optional<bool> gone = co_await session_impl::look_for_lease(s, how);
             require_session();
+            if (!gone) {
+                said.ec = errc::timed_out;
+            }
         }
         check_lock_answer(said, name, title);
         if (said.response.succeeded) {

@@ -61,6 +61,7 @@ public:
         }
         std::shared_ptr<lane_part> refused;       // although a copy may have been applied
         logic::effect left = logic::effect::none; // by all copies so far
+        int slips = 0; // it was refused for the lack of the lease, which lives
         for (;;) {
             self->require_leading();
             const std::string& key = mine.key();
@@ -85,8 +86,12 @@ public:
                 if (logic::is_lease_gone(part->ec, part->text)) {
                     session_impl& s = *mine.session;
                     const when how = s.owner->within(s.request_timeout);
-                    (void)co_await session_impl::look_for_lease(mine.session, how);
+                    const auto gone = co_await session_impl::look_for_lease(mine.session, how);
                     self->require_leading();
+                    slips = gone == false ? slips + 1 : slips;
+                    if (slips < logic::refusals_for_good) {
+                        continue;
+                    }
                 }
                 if (refused || left == logic::effect::none) {
                     self->throw_refused(refused ? *refused : *part, refused != nullptr);

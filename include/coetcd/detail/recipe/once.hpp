@@ -198,8 +198,9 @@ private:
     asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
         const bool lease_gone = failed.ec == server_errc::not_found; // ours, or of what is written
         if (lease_gone) {
-            (void)co_await session_impl::look_for_lease(session_, in_time);
+            const auto gone = co_await session_impl::look_for_lease(session_, in_time);
             require_session(true); // a marker that told of an earlier copy went with the lease
+            in_doubt = in_doubt || !gone;
         }
         // A copy that the network made may have found a lease that is gone now.
         const bool asks = lease_gone || failed.left == logic::effect::settled ||

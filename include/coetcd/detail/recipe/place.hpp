@@ -163,7 +163,7 @@ public:
     /// It failed, perhaps not for good. Call it once for each.
     void failed() {
         unresolved_ = unresolved_ || entry_->left != logic::effect::none;
-        refused_ = refused_ || logic::is_refusal(entry_->ec);
+        refused_ = refused_ || entry_->refused;
         entry_ = nullptr;
     }
     /// Asks (again).

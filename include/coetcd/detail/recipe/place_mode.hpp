@@ -265,8 +265,11 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
         self->not_raised(part->left != logic::effect::none);
         if (logic::is_lease_gone(part->ec, part->text)) { // with which we would put
             const when how = s.owner->within(s.request_timeout);
-            (void)co_await session_impl::look_for_lease(self->session, how);
+            const auto gone = co_await session_impl::look_for_lease(self->session, how);
             self->require_held(call);
+            if (!gone) {
+                self->throw_refused(call, errc::timed_out, part->text);
+            }
         }
         self->throw_refused(call, part->ec, part->text);
     }

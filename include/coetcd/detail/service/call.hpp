@@ -52,6 +52,7 @@ struct answer {
     error_code ec;
     std::string text;                         ///< For a log, if `ec` is set.
     logic::effect left = logic::effect::none; ///< Of those attempts that failed.
+    bool refused = false;                     ///< See `logic::attempts`.
     time_point sent{};                        ///< When the attempt that succeeded was sent.
     logic::endpoint by;                       ///< Who answered it.
 

@@ -57,8 +57,10 @@ public:
     error_code ec;
     std::string text;
     logic::effect left = logic::effect::none; ///< Of the copies that were not answered.
-    time_point sent{};                        ///< When the copy that was answered was sent.
-    txn_response response;                    ///< If `ec` is clear; its header is the request's.
+    bool refused = false;  ///< With an error, perhaps for another's sake; and not answered since.
+                           ///< That nothing was done then is etcd's word alone.
+    time_point sent{};     ///< When the copy that was answered was sent.
+    txn_response response; ///< If `ec` is clear; its header is the request's.
 
 private:
     friend class transaction_lane;
@@ -386,6 +388,7 @@ private:
             txn_response* const response = all.answers && !a.ec ? &(*all.answers)[i] : nullptr;
             part.in_flight = false;
             part.left = std::max(part.left, a.left);
+            part.refused = a.ec && (part.refused || a.refused);
             part.sent = a.sent;
             const std::optional<bool> succeeded =
                 response ? std::optional(response->succeeded) : std::nullopt;

@@ -134,6 +134,7 @@ public:
         }
         result.ec = tries.code();
         result.left = tries.left();
+        result.refused = tries.refused();
         if (result.ec) {
             result.text = std::string(name(what)) + ": " + tries.text();
             if (result.ec == errc::timed_out || result.ec == errc::outcome_unknown) {

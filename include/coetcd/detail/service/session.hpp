@@ -219,8 +219,10 @@ public:
     }
 
     /// A member has refused a transaction for the lack of the lease. A renewal tells: if there is
-    /// none the session ends. @returns Whether there is none. Also ends with the session.
-    static asio::awaitable<bool> look_for_lease(std::shared_ptr<session_impl> self, when how);
+    /// none the session ends. Also ends with the session.
+    /// @returns Whether there is none; nothing if that was not to be learned in time.
+    static asio::awaitable<std::optional<bool>> look_for_lease(std::shared_ptr<session_impl> self,
+                                                               when how);
 
     /// Renews the lease, with as many attempts as there is time for. Then it looks after what
     /// is held: the next renewal, and the look with it, is due later by this one.
@@ -263,9 +265,12 @@ private:
     static asio::awaitable<bool> try_renew(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> renew_when_due(std::shared_ptr<session_impl> self);
     static asio::awaitable<void> keep_alive(std::shared_ptr<session_impl> self);
-    using shared_answer = std::shared_ptr<std::optional<bool>>;
+    struct lease_look {
+        bool over = false;
+        std::optional<bool> gone;
+    };
     static asio::awaitable<void>
-    renew_to_tell(std::shared_ptr<session_impl> self, when how, shared_answer gone);
+    renew_to_tell(std::shared_ptr<session_impl> self, when how, std::shared_ptr<lease_look> look);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     struct revoking;
     static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
@@ -332,26 +337,34 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     co_return true;
 }
 
-inline asio::awaitable<void>
-session_impl::renew_to_tell(std::shared_ptr<session_impl> self, when how, shared_answer gone) {
+inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session_impl> self,
+                                                         when how,
+                                                         std::shared_ptr<lease_look> look) {
     const auto renewed = co_await try_to_renew(self->owner, how, self->lease_);
-    *gone = !renewed.ec && !is_there(renewed.response);
-    if (**gone) {
+    if (!logic::is_passing(renewed.ec)) {
+        look->gone = !renewed.ec && !is_there(renewed.response);
+    }
+    if (look->gone == true) {
         self->lose(session_end::expired);
     }
+    look->over = true;
     self->changed_.notify_all();
 }
 
-inline asio::awaitable<bool> session_impl::look_for_lease(std::shared_ptr<session_impl> self,
-                                                          when how) {
+inline asio::awaitable<std::optional<bool>>
+session_impl::look_for_lease(std::shared_ptr<session_impl> self, when how) {
     const bool lived = self->alive();
-    const auto gone = std::make_shared<std::optional<bool>>();
-    spawn(self->world, renew_to_tell(self, how, gone));
-    while (!*gone && self->alive() == lived && self->world.now() < how.deadline) {
+    const auto look = std::make_shared<lease_look>();
+    spawn(self->world, renew_to_tell(self, how, look));
+    while (!look->over && self->alive() == lived && self->world.now() < how.deadline) {
         const time_point end = lived ? self->certain_until() : how.deadline;
         (void)co_await self->changed_.wait(std::min(how.deadline, end));
     }
-    co_return gone->value_or(self->reason() == session_end::expired);
+    std::optional<bool> gone = look->gone;
+    if (!gone && self->reason() == session_end::expired) {
+        gone = true;
+    }
+    co_return gone;
 }
 
 inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> self) {

@@ -19,6 +19,7 @@ namespace coetcd::detail::testing {
 class link : public std::enable_shared_from_this<link> {
 public:
     link(process& by, int to, sending how);
+    const process& by() const { return of_; }
 
     // For the server.
     /// Sends a message to the client, after all before it.

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSL-1.0
+// What becomes of a write that etcd refuses for the lack of the session's lease, while nobody tells
+// whether that lives.
+#include <coetcd/admin.hpp>
+#include <coetcd/election.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
+#include <coetcd/shared_mutex.hpp>
+#include <coetcd/value.hpp>
+
+#include <chrono>
+#include <functional>
+
+#include "support/catch.hpp"
+#include "support/world.hpp"
+#include "support/writes.hpp"
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+using coetcd::session_state;
+using coetcd::detail::call_request;
+using coetcd::detail::reply;
+using coetcd::detail::rpc;
+using support::world;
+
+namespace {
+
+struct doubts {
+    doubts()
+        : client(w.client())
+        , session(w.await(coetcd::session::open(client, {60s}))) {
+        serve_ = w.env->on_call;
+    }
+    void begin() {
+        w.env->on_call = [this](const call_request& r, reply& a) {
+            if (support::is_write(r)) {
+                a.status = 404;
+                a.body = R"({"error":"etcdserver: requested lease not found","code":5})";
+            } else {
+                serve_(r, a);
+            }
+        };
+        w.env->decide = [](const call_request& r) {
+            support::scripted_env::fate f;
+            f.arrives = r.what != rpc::lease_keep_alive;
+            return f;
+        };
+    }
+    void end() {
+        w.env->on_call = serve_;
+        w.env->decide = nullptr;
+    }
+
+    world w;
+    coetcd::client client;
+    coetcd::session session;
+
+private:
+    std::function<void(const call_request&, reply&)> serve_;
+};
+
+} // namespace
+
+TEST_CASE("a lock is asked for until it is known whether the lease lives", "[lease_in_doubt]") {
+    doubts d;
+    coetcd::mutex m(d.session, "m");
+    d.begin();
+    auto locking = d.w.start(m.lock());
+    d.w.env->pass(12s);
+    REQUIRE_FALSE(locking.ended());
+    SECTION("it does") {
+        d.end();
+        d.w.env->pass(5s);
+        locking.get();
+        CHECK(m.owns_lock());
+    }
+    SECTION("it does not") {
+        d.w.etcd->revoke(d.session.lease());
+        d.end();
+        d.w.env->pass(5s);
+        CHECK(locking.code() == errc::session_lost);
+    }
+    SECTION("that is not told in time") {
+        d.w.env->pass(60s);
+        CHECK(locking.code() == errc::session_lost);
+    }
+}
+
+TEST_CASE("a lock within a limit ends in time while it is not known whether the lease lives",
+          "[lease_in_doubt]") {
+    doubts d;
+    coetcd::mutex m(d.session, "m");
+    d.begin();
+    auto locking = d.w.start(m.try_lock_for(2s));
+    d.w.env->pass(2100ms);
+    CHECK(locking.code() == errc::timed_out);
+    CHECK(d.session.state() != session_state::lost);
+}
+
+TEST_CASE("a campaign goes on until it is known whether the lease lives", "[lease_in_doubt]") {
+    doubts d;
+    coetcd::election office(d.session, "e");
+    d.begin();
+    auto campaign = d.w.start(office.campaign("a"));
+    d.w.env->pass(12s);
+    REQUIRE_FALSE(campaign.ended());
+    d.end();
+    d.w.env->pass(5s);
+    coetcd::leadership mine = campaign.get();
+    CHECK(mine.leads());
+
+    d.begin();
+    auto proclaiming = d.w.start(mine.proclaim("b"));
+    d.w.env->pass(12s);
+    REQUIRE_FALSE(proclaiming.ended());
+    d.end();
+    d.w.env->pass(5s);
+    proclaiming.get();
+    CHECK(d.w.etcd->keys.at(mine.key()).value == "b");
+}
+
+TEST_CASE("what has a time limit of its own ends then, and is not refused", "[lease_in_doubt]") {
+    doubts d;
+    coetcd::shared_mutex s(d.session, "s");
+    coetcd::held_lock held = d.w.await(s.scoped_lock_shared());
+    coetcd::value v(d.session, "v");
+    d.begin();
+    auto raising = d.w.start(held.try_upgrade());
+    auto asking = d.w.start(coetcd::request_release(d.session, "s"));
+    auto writing = d.w.start(v.set("1"));
+    d.w.env->pass(11s);
+    CHECK(raising.code() == errc::timed_out);
+    CHECK(asking.code() == errc::timed_out);
+    CHECK(writing.code() == errc::outcome_unknown);
+    d.end();
+    d.w.env->pass(5s);
+    CHECK(d.session.state() == session_state::active);
+    CHECK(d.w.await(held.try_upgrade()));
+}
