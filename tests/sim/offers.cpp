@@ -280,7 +280,8 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
             rules.refused(desired);
         }
     } catch (const coetcd::error& e) {
-        if (e.code() != errc::outcome_unknown && certain()) {
+        // Another cluster may have it, which takes the place of ours.
+        if (e.code() != errc::outcome_unknown && e.code() != errc::wrong_cluster && certain()) {
             rules.refused(desired);
         }
         throw;

@@ -129,8 +129,11 @@ asio::awaitable<void> actor::close_session() {
         // After a login that was refused there may be no time for another one.
         const bool no_login = was_locked_out(e.code()) || (e.code() == errc::timed_out &&
                                                            s_.w.count_of(fault::locked_out) != 0);
+        // Nor may there be for one that learns only now that its cluster was replaced.
+        const bool no_cluster =
+            (e.code() == errc::timed_out || e.code() == errc::wrong_cluster) && s_.w.replaced_at();
         if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
-            !no_login) {
+            !no_login && !no_cluster) {
             s_.w.fail("close() failed although nothing goes wrong");
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "sim/world.hpp"
 
+#include <coetcd/detail/testing/link.hpp>
+
 #include <iterator>
 
 namespace sim {
@@ -95,6 +97,16 @@ coetcd::detail::reply world::receive(const call_request& what, const etcd::answe
         settled_.insert({newcomer.mapped(), member_of(what)});
     }
     return coetcd::detail::testing::world::receive(what, a);
+}
+
+/// Who has been answered by nobody yet would belong to the cluster that a stream leads to.
+void world::accept(const std::shared_ptr<coetcd::detail::testing::link>& from,
+                   const call_request& what) {
+    if (from->member == stray_ && !is_settled(settled_, from->by().number())) {
+        from->end(boost::asio::error::eof);
+    } else {
+        coetcd::detail::testing::world::accept(from, what);
+    }
 }
 
 line_fate world::judge_line(const process& to, bool once) {

@@ -137,6 +137,8 @@ private:
     serve(int member, const coetcd::detail::call_request& what, etcd::answer so_far) override;
     coetcd::detail::reply receive(const coetcd::detail::call_request& what,
                                   const etcd::answer& a) override;
+    void accept(const std::shared_ptr<coetcd::detail::testing::link>& from,
+                const coetcd::detail::call_request& what) override;
     std::optional<etcd::answer> answered_between(int member) override;
     bool crashes(process& which) override;
     bool pauses(process& which) override;
