@@ -2,6 +2,7 @@
 #include "sim/users.hpp"
 
 #include <coetcd/detail/access.hpp>
+#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/shared_holds.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -130,8 +131,7 @@ asio::awaitable<void> actor::close_session() {
         const bool no_login = was_locked_out(e.code()) || (e.code() == errc::timed_out &&
                                                            s_.w.count_of(fault::locked_out) != 0);
         // Nor may there be for one that learns only now that its cluster was replaced.
-        const bool no_cluster =
-            (e.code() == errc::timed_out || e.code() == errc::wrong_cluster) && s_.w.replaced_at();
+        const bool no_cluster = coetcd::detail::logic::is_passing(e.code()) && s_.w.replaced_at();
         if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
             !no_login && !no_cluster) {
             s_.w.fail("close() failed although nothing goes wrong");
