@@ -1270,7 +1270,8 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
         // anew once: etcd refuses it if that token expires, too.
         const bool may_stay_unknown =
             s_.w.count_of(fault::locked_out) != 0 || s_.w.count_of(fault::no_space) != 0 ||
-            s_.w.count_of(fault::token_expired) > 1 || (knows_one_ && s_.w.had_foreign_answers());
+            s_.w.count_of(fault::token_expired) > 1 ||
+            (knows_one_ && (s_.w.had_foreign_answers() || s_.w.had_refusals()));
         if ((e.code() == errc::outcome_unknown && !may_stay_unknown) ||
             e.code() == coetcd::condition::retryable) {
             s_.w.fail(std::string("proclaim() gave up: ") + e.what());

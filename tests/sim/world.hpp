@@ -4,6 +4,7 @@
 #include <coetcd/detail/testing/process.hpp>
 #include <coetcd/detail/testing/world.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -113,7 +114,11 @@ public:
     }
     const std::array<std::uint64_t, fault_kinds>& counts() const { return counts_; }
     bool had_foreign_answers() const {
-        return count_of(fault::interrupted) != 0 || count_of(fault::member_hidden) != 0;
+        const bool at_a_point = std::any_of(failing_.begin(), failing_.end(), [](const auto& each) {
+            return each.second.second == fault::interrupted;
+        });
+        return at_a_point || count_of(fault::interrupted) != 0 ||
+               count_of(fault::member_hidden) != 0;
     }
     bool had_refusals() const { return count_of(fault::member_refuses) != 0; }
     bool had_other_clusters() const {
