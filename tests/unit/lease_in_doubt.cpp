@@ -25,7 +25,10 @@ using support::world;
 
 namespace {
 
-struct doubts {
+class doubts {
+    std::function<void(const call_request&, reply&)> serve_; // outlives what it serves
+
+public:
     doubts()
         : client(w.client())
         , session(w.await(coetcd::session::open(client, {60s}))) {
@@ -54,9 +57,6 @@ struct doubts {
     world w;
     coetcd::client client;
     coetcd::session session;
-
-private:
-    std::function<void(const call_request&, reply&)> serve_;
 };
 
 } // namespace
