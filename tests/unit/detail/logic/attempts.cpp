@@ -436,6 +436,20 @@ TEST_CASE("the pauses of a call become longer with each round", "[logic][attempt
     CHECK_FALSE(tries(impact::once, start, false).repeatable());
 }
 
+TEST_CASE("that an attempt was refused is told, however the call ends", "[logic][attempts]") {
+    const attempt_end unknown_path = failed(server_errc::unimplemented, effect::none);
+    for (const attempt_end& first : {refused_by_one(), unknown_path, not_sent(), lost()}) {
+        CAPTURE(first.code.message());
+        tries t(impact::idempotent, start + 1s, false);
+        CHECK_FALSE(t.refused());
+        (void)t.ended(first, "http://h:1", 2, 2);
+        (void)t.ended(not_sent(), "http://h:2", 2, 2);
+        REQUIRE((t.begin(start + 1s, {}, {}) == step::give_up));
+        CHECK(t.left() != effect::settled);
+        CHECK(t.refused() == (first.code.category() == coetcd::server_category()));
+    }
+}
+
 TEST_CASE("who refuses what others do is to blame, and nobody if all do", "[logic][attempts]") {
     tries t(impact::none, start + 5s, false);
     (void)t.ended(refused_by_one(), "http://h:1", 2, 2);
