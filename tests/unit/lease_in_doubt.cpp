@@ -53,6 +53,14 @@ public:
         w.env->on_call = serve_;
         w.env->decide = nullptr;
     }
+    /// Long after the renewal has had its time.
+    template<class Work>
+    void end_after(const Work& waiting) {
+        w.env->pass(12s);
+        REQUIRE_FALSE(waiting.ended());
+        end();
+        w.env->pass(5s);
+    }
 
     world w;
     coetcd::client client;
@@ -102,19 +110,17 @@ TEST_CASE("a campaign goes on until it is known whether the lease lives", "[leas
     coetcd::election office(d.session, "e");
     d.begin();
     auto campaign = d.w.start(office.campaign("a"));
-    d.w.env->pass(12s);
-    REQUIRE_FALSE(campaign.ended());
-    d.end();
-    d.w.env->pass(5s);
-    coetcd::leadership mine = campaign.get();
-    CHECK(mine.leads());
+    d.end_after(campaign);
+    CHECK(campaign.get().leads());
+}
 
+TEST_CASE("proclaim() goes on until it is known whether the lease lives", "[lease_in_doubt]") {
+    doubts d;
+    coetcd::election office(d.session, "e");
+    const coetcd::leadership mine = d.w.await(office.campaign("a"));
     d.begin();
     auto proclaiming = d.w.start(mine.proclaim("b"));
-    d.w.env->pass(12s);
-    REQUIRE_FALSE(proclaiming.ended());
-    d.end();
-    d.w.env->pass(5s);
+    d.end_after(proclaiming);
     proclaiming.get();
     CHECK(d.w.etcd->keys.at(mine.key()).value == "b");
 }

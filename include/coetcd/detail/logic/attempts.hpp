@@ -132,7 +132,8 @@ public:
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
     const std::string& text() const { return text_; }
     effect left() const { return left_; } ///< Of those attempts that failed.
-    /// One of them was refused, even if the last one was not. That it did nothing is a word only.
+    /// One of them was refused, even if the last one was not. That it did nothing is the word of
+    /// whoever refused it.
     bool refused() const { return refused_; }
 
 private:

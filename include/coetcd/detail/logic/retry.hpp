@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -160,6 +161,24 @@ inline bool is_refusal(const error_code& ec) {
 
 /// So many refusals in a row are final. One may be a slip of whatever gave it.
 inline constexpr int refusals_for_good = 2;
+
+/// What etcd has refused for the lack of a lease, each time with what a renewal told of that. One
+/// that was not answered tells nothing.
+class lease_refusals {
+public:
+    /// @param gone Whether there is no lease; nothing if that is not known.
+    /// @returns Whether it was refused for good, although the lease lives. Else it is to be asked
+    ///   for again, unless the session has ended.
+    bool is_final(std::optional<bool> gone) {
+        in_a_row_ += gone == false ? 1 : 0;
+        return in_a_row_ >= refusals_for_good;
+    }
+    /// It ended in another way.
+    void end_row() { in_a_row_ = 0; }
+
+private:
+    int in_a_row_ = 0;
+};
 
 /// What an error says besides what its code does.
 inline std::string words_of(const error& e) {

@@ -61,7 +61,7 @@ public:
         }
         std::shared_ptr<lane_part> refused;       // although a copy may have been applied
         logic::effect left = logic::effect::none; // by all copies so far
-        int slips = 0; // it was refused for the lack of the lease, which lives
+        logic::lease_refusals of_lease;
         for (;;) {
             self->require_leading();
             const std::string& key = mine.key();
@@ -81,6 +81,7 @@ public:
             }
             if (part->ec) {
                 if (logic::is_passing(part->ec)) {
+                    of_lease.end_row();
                     continue;
                 }
                 if (logic::is_lease_gone(part->ec, part->text)) {
@@ -88,8 +89,7 @@ public:
                     const when how = s.owner->within(s.request_timeout);
                     const auto gone = co_await session_impl::look_for_lease(mine.session, how);
                     self->require_leading();
-                    slips = gone == false ? slips + 1 : slips;
-                    if (slips < logic::refusals_for_good) {
+                    if (!of_lease.is_final(gone)) {
                         continue;
                     }
                 }

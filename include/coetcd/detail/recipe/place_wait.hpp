@@ -411,12 +411,11 @@ private:
             when how = session_->owner->within(session_->request_timeout);
             how.deadline = std::min(how.deadline, deadline_);
             const std::optional<bool> gone = co_await session_impl::look_for_lease(session_, how);
-            slips_ = gone == false ? slips_ + 1 : slips_;
-            if (!is_in_time() || slips_ < logic::refusals_for_good) {
+            if (!is_in_time() || !lease_refusals_.is_final(gone)) {
                 co_return; // it is asked for again
             }
         } else {
-            slips_ = 0;
+            lease_refusals_.end_row();
         }
         if (ec && !logic::is_passing(ec)) {
             fail(ec);
@@ -439,7 +438,7 @@ private:
     time_point told_{};                  // when the request was sent whose answer says who is ahead
     bool own_are_over_ = false;
     bool refused_ = false; // etcd has told us that others are before us
-    int slips_ = 0;        // in a row: it was refused for the lack of the lease, which lives
+    logic::lease_refusals lease_refusals_;
     std::string trouble_ = "no answer";
 };
 

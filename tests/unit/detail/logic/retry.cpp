@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "support/catch.hpp"
@@ -305,6 +306,19 @@ TEST_CASE("that a lease is gone is said in etcd's words", "[logic][retry]") {
     CHECK_FALSE(is_lease_gone(server_errc::not_found, "etcdserver: member not found"));
     CHECK_FALSE(is_lease_gone(server_errc::unknown, "etcdserver: requested lease not found"));
     CHECK_FALSE(is_lease_gone({}, "etcdserver: requested lease not found"));
+}
+
+TEST_CASE("a lease that lives is refused for good twice in a row", "[logic][retry]") {
+    lease_refusals all;
+    CHECK_FALSE(all.is_final(std::nullopt));
+    CHECK_FALSE(all.is_final(std::nullopt)); // however often
+    CHECK_FALSE(all.is_final(false));
+    CHECK_FALSE(all.is_final(std::nullopt));
+    CHECK_FALSE(all.is_final(true));
+    CHECK(all.is_final(false));
+    all.end_row();
+    CHECK_FALSE(all.is_final(false));
+    CHECK(all.is_final(false));
 }
 
 TEST_CASE("a refusal is what etcd says, and no trouble on the way", "[logic][retry]") {
