@@ -121,6 +121,8 @@ asio::awaitable<void> actor::close_session() {
     const lease_id lease = session_->lease();
     const bool is_calm = s_.w.healed();            // else fault after fault may use up all its time
     const std::uint64_t failed = p_->failed_calls; // it may wait for what was sent before
+    const std::uint64_t cluster =
+        coetcd::detail::access::impl(*session_)->owner->cluster_router->cluster();
     try {
         co_await session_->close();
         if (s_.w.store.has_lease(lease) && !s_.judge.has_ended(lease)) {
@@ -131,7 +133,8 @@ asio::awaitable<void> actor::close_session() {
         const bool no_login = was_locked_out(e.code()) || (e.code() == errc::timed_out &&
                                                            s_.w.count_of(fault::locked_out) != 0);
         // Nor may there be for one that learns only now that its cluster was replaced.
-        const bool no_cluster = coetcd::detail::logic::is_passing(e.code()) && s_.w.replaced_at();
+        const bool no_cluster =
+            coetcd::detail::logic::is_passing(e.code()) && cluster != s_.w.store.cluster;
         if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
             !no_login && !no_cluster) {
             s_.w.fail("close() failed although nothing goes wrong");
