@@ -273,12 +273,14 @@ asio::awaitable<std::optional<char>> terminal::key() {
 }
 
 asio::awaitable<void> terminal::continued() {
-    while (co_await signals_.async_wait(asio::use_awaitable) == SIGTSTP) {
+    int number = co_await signals_.async_wait(asio::use_awaitable);
+    while (number == SIGTSTP) {
         leave();
         signals_.remove(SIGTSTP);
         (void)::raise(SIGTSTP); // others of our group have got one of their own
         signals_.add(SIGTSTP);
         (void)::raise(SIGCONT); // should nobody be there to stop us for
+        number = co_await signals_.async_wait(asio::use_awaitable);
     }
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() == asio::cancellation_type::none) { // else it would stop us once more
