@@ -116,7 +116,10 @@ asio::awaitable<void> actor::lock_in_vain(std::shared_ptr<crowd> with) {
             if (e.code() == coetcd::errc::session_lost) {
                 co_return;
             }
-            if (e.code() != coetcd::server_errc::permission_denied) {
+            // Where all refuse, what is told is the word of the last one.
+            const bool refused = e.code().category() == coetcd::server_category();
+            if (e.code() != coetcd::server_errc::permission_denied &&
+                !(refused && s_.w.had_refusals())) {
                 judge(std::current_exception());
             }
         }
