@@ -59,6 +59,14 @@ sky draw_sky(chance& c) {
                          : sky::mixed;
 }
 
+sky draw_rare_sky(chance& c) {
+    const std::uint64_t which = c.below(24);
+    return which == 0   ? sky::replaced
+           : which == 1 ? sky::grudging
+           : which < 5  ? sky::orphaning
+                        : sky::mixed;
+}
+
 weather draw_weather(chance& c, sky s) {
     weather w;
     switch (s) {
@@ -90,6 +98,15 @@ weather draw_weather(chance& c, sky s) {
         break;
     case sky::replaced:
         w[fault::cluster_replaced] = 100'000;
+        break;
+    case sky::grudging:
+        w[fault::member_refuses] = 400'000;
+        w[fault::refused] = 500'000;
+        break;
+    case sky::orphaning:
+        w[fault::early_revoke] = 200'000;
+        w[fault::request_lost] = 500'000;
+        w[fault::client_cut] = 50'000;
         break;
     case sky::mixed:
         w = draw_weather(c);

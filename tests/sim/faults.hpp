@@ -20,9 +20,13 @@ enum class sky {
     sluggish, ///< Who has lost a lock is long in letting go of it.
     refusing, ///< One member after the other refuses what the others do.
     lying,    ///< Leases end before their time is over, by what some answers say.
-    replaced  ///< All endpoints lead to another cluster, for good.
+    replaced, ///< All endpoints lead to another cluster, for good.
+    grudging, ///< What is refused, though perhaps carried out, has little time for another attempt.
+    orphaning ///< Leases are taken away, and the renewal that would tell does not get through.
 };
 sky draw_sky(chance& c);
+/// What a mixed one is instead, now and then, as long as there is no crowd.
+sky draw_rare_sky(chance& c);
 weather draw_weather(chance& c, sky s);
 /// What a mixed one may have besides.
 void add_wrong_answers(chance& c, weather& w);

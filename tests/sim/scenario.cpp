@@ -62,8 +62,13 @@ outcome run(const plan& p) {
     if (s.crowded && above != sky::clear) {
         above = sky::mixed;
     }
-    if (above == sky::mixed && !s.crowded && chance(chance::derive(p.seed, 28)).one_in(24)) {
-        above = sky::replaced;
+    if (above == sky::mixed && !s.crowded) {
+        chance rare(chance::derive(p.seed, 28));
+        above = draw_rare_sky(rare);
+    }
+    if (above == sky::orphaning) {
+        s.ttl = 30s; // longer than a request may take, so that nobody knows for a while
+        s.judge.longest_ttl = s.ttl;
     }
     weather faults = draw_weather(luck, above);
     if (above == sky::mixed) {
