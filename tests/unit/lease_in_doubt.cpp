@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "support/catch.hpp"
 #include "support/world.hpp"
@@ -34,15 +36,21 @@ public:
         , session(w.await(coetcd::session::open(client, {60s}))) {
         serve_ = w.env->on_call;
     }
-    void begin() {
-        w.env->on_call = [this](const call_request& r, reply& a) {
-            if (support::is_write(r)) {
+    /// The next writes, so many of them.
+    void refuse_writes(int left) {
+        w.env->on_call = [this, left](const call_request& r, reply& a) mutable {
+            if (support::is_write(r) && left > 0) {
+                --left;
                 a.status = 404;
                 a.body = R"({"error":"etcdserver: requested lease not found","code":5})";
             } else {
                 serve_(r, a);
             }
         };
+    }
+    /// All that write, and no renewal is answered.
+    void begin() {
+        refuse_writes(std::numeric_limits<int>::max());
         w.env->decide = [](const call_request& r) {
             support::scripted_env::fate f;
             f.arrives = r.what != rpc::lease_keep_alive;
@@ -60,6 +68,24 @@ public:
         REQUIRE_FALSE(waiting.ended());
         end();
         w.env->pass(5s);
+    }
+    /// One write is refused while the lease lives, then for some time none arrives, and again one
+    /// is refused.
+    template<class Work>
+    void interrupt_row(Work work) {
+        refuse_writes(1);
+        w.env->decide = [first = true](const call_request& r) mutable {
+            support::scripted_env::fate f;
+            f.arrives = !support::is_write(r) || std::exchange(first, false);
+            return f;
+        };
+        auto working = w.start(std::move(work));
+        w.env->pass(12s);
+        REQUIRE_FALSE(working.ended());
+        refuse_writes(1);
+        w.env->decide = nullptr;
+        w.env->pass(5s);
+        working.get();
     }
 
     world w;
@@ -123,6 +149,22 @@ TEST_CASE("proclaim() goes on until it is known whether the lease lives", "[leas
     d.end_after(proclaiming);
     proclaiming.get();
     CHECK(d.w.etcd->keys.at(mine.key()).value == "b");
+}
+
+TEST_CASE("a write that did not arrive in between makes a slip of a second refusal",
+          "[lease_in_doubt]") {
+    doubts d;
+    SECTION("of a lock") {
+        coetcd::mutex m(d.session, "m");
+        d.interrupt_row(m.lock());
+        CHECK(m.owns_lock());
+    }
+    SECTION("of proclaim()") {
+        coetcd::election office(d.session, "e");
+        const coetcd::leadership mine = d.w.await(office.campaign("a"));
+        d.interrupt_row(mine.proclaim("b"));
+        CHECK(d.w.etcd->keys.at(mine.key()).value == "b");
+    }
 }
 
 TEST_CASE("what has a time limit of its own ends then, and is not refused", "[lease_in_doubt]") {

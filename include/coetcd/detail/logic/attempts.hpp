@@ -132,8 +132,8 @@ public:
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
     const std::string& text() const { return text_; }
     effect left() const { return left_; } ///< Of those attempts that failed.
-    /// One of them was refused, even if the last one was not. That it did nothing is the word of
-    /// whoever refused it.
+    /// One of them was refused, even if the last one was not. The refusal says that nothing was
+    /// done, and may be wrong.
     bool refused() const { return refused_; }
 
 private:

@@ -162,19 +162,15 @@ inline bool is_refusal(const error_code& ec) {
 /// So many refusals in a row are final. One may be a slip of whatever gave it.
 inline constexpr int refusals_for_good = 2;
 
-/// What etcd has refused for the lack of a lease, each time with what a renewal told of that. One
-/// that was not answered tells nothing.
+/// How often in a row etcd has refused something for the lack of a lease that lives.
 class lease_refusals {
 public:
-    /// @param gone Whether there is no lease; nothing if that is not known.
-    /// @returns Whether it was refused for good, although the lease lives. Else it is to be asked
-    ///   for again, unless the session has ended.
-    bool is_final(std::optional<bool> gone) {
-        in_a_row_ += gone == false ? 1 : 0;
-        return in_a_row_ >= refusals_for_good;
-    }
+    /// @param gone Whether there is no lease, as a renewal tells; nothing if none was answered.
+    void add(std::optional<bool> gone) { in_a_row_ += gone == false ? 1 : 0; }
     /// It ended in another way.
     void end_row() { in_a_row_ = 0; }
+    /// Else it is asked for again, as long as the session lives.
+    bool are_final() const { return in_a_row_ >= refusals_for_good; }
 
 private:
     int in_a_row_ = 0;

@@ -89,7 +89,8 @@ public:
                     const when how = s.owner->within(s.request_timeout);
                     const auto gone = co_await session_impl::look_for_lease(mine.session, how);
                     self->require_leading();
-                    if (!of_lease.is_final(gone)) {
+                    of_lease.add(gone);
+                    if (!of_lease.are_final()) {
                         continue;
                     }
                 }

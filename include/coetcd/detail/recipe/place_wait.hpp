@@ -411,7 +411,8 @@ private:
             when how = session_->owner->within(session_->request_timeout);
             how.deadline = std::min(how.deadline, deadline_);
             const std::optional<bool> gone = co_await session_impl::look_for_lease(session_, how);
-            if (!is_in_time() || !lease_refusals_.is_final(gone)) {
+            lease_refusals_.add(gone);
+            if (!is_in_time() || !lease_refusals_.are_final()) {
                 co_return; // it is asked for again
             }
         } else {

@@ -310,15 +310,19 @@ TEST_CASE("that a lease is gone is said in etcd's words", "[logic][retry]") {
 
 TEST_CASE("a lease that lives is refused for good twice in a row", "[logic][retry]") {
     lease_refusals all;
-    CHECK_FALSE(all.is_final(std::nullopt));
-    CHECK_FALSE(all.is_final(std::nullopt)); // however often
-    CHECK_FALSE(all.is_final(false));
-    CHECK_FALSE(all.is_final(std::nullopt));
-    CHECK_FALSE(all.is_final(true));
-    CHECK(all.is_final(false));
+    const auto are_final_after = [&all](std::optional<bool> gone) {
+        all.add(gone);
+        return all.are_final();
+    };
+    CHECK_FALSE(are_final_after(std::nullopt));
+    CHECK_FALSE(are_final_after(std::nullopt)); // however often
+    CHECK_FALSE(are_final_after(false));
+    CHECK_FALSE(are_final_after(std::nullopt));
+    CHECK_FALSE(are_final_after(true));
+    CHECK(are_final_after(false));
     all.end_row();
-    CHECK_FALSE(all.is_final(false));
-    CHECK(all.is_final(false));
+    CHECK_FALSE(are_final_after(false));
+    CHECK(are_final_after(false));
 }
 
 TEST_CASE("a refusal is what etcd says, and no trouble on the way", "[logic][retry]") {
