@@ -21,7 +21,7 @@ enum class sky {
     refusing, ///< One member after the other refuses what the others do.
     lying,    ///< Leases end before their time is over, by what some answers say.
     replaced, ///< All endpoints lead to another cluster, for good.
-    grudging, ///< What is refused, though perhaps carried out, has little time for another attempt.
+    grudging, ///< What is refused, although it may be carried out, is hard to send again.
     orphaning ///< Leases are taken away, and the renewal that would tell does not get through.
 };
 sky draw_sky(chance& c);

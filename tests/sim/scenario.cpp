@@ -50,7 +50,6 @@ outcome run(const plan& p) {
     }
     constexpr int ttls[] = {2, 2, 3, 3, 5, 5, 10, 30};
     s.ttl = std::chrono::seconds(ttls[luck.below(std::size(ttls))]);
-    s.judge.longest_ttl = s.ttl;
     s.judge.slots.keys_return = p.keys_return;
     s.judge.one_fails = p.what == plan::kind::fail_at;
     w.store.batch = luck.one_in(2) || s.crowded ? 1000 : 2;
@@ -68,8 +67,8 @@ outcome run(const plan& p) {
     }
     if (above == sky::orphaning) {
         s.ttl = 30s; // longer than a request may take, so that nobody knows for a while
-        s.judge.longest_ttl = s.ttl;
     }
+    s.judge.longest_ttl = s.ttl;
     weather faults = draw_weather(luck, above);
     if (above == sky::mixed) {
         chance wrong(chance::derive(p.seed, 21));

@@ -62,7 +62,7 @@ std::vector<std::string> blocks(const std::string& language) {
 /// Numbers, keys and times differ from one run to the next, and so does the width of columns.
 std::string without_numbers(std::string text) {
     text = std::regex_replace(text, std::regex("http://"), "");
-    // A lease has 16 digits, or fewer if it begins with zeros.
+    // In a key a lease has fewer than 16 digits if it begins with zeros.
     text = std::regex_replace(text, std::regex("[0-9a-f]{12,16}(-[0-9a-f]+-[0-9]+)?"), "LEASE");
     text = std::regex_replace(text, std::regex("[0-9]+([.][0-9]+)?"), "N");
     text = std::regex_replace(text, std::regex(" +"), " ");
