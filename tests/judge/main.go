@@ -37,10 +37,14 @@ type call struct {
 	Value   string            `json:"value,omitempty"`
 	Reads   map[string]string `json:"reads,omitempty"` // no such key: ""
 	Writes  map[string]string `json:"writes,omitempty"`
+	Events  []change          `json:"events,omitempty"`
 }
 
 func (c call) String() string {
 	text, _ := json.Marshal(c)
+	if len(text) > 1000 {
+		return string(text[:1000]) + "..."
+	}
 	return string(text)
 }
 
@@ -82,6 +86,9 @@ func parse(lines *bufio.Scanner) ([]call, error) {
 
 // judge tells what it thinks of the calls of one object; "" if all is well.
 func judge(all []call, limit time.Duration) string {
+	if all[0].Object == "watch" {
+		return judgeWatches(all)
+	}
 	m, known := models[all[0].Object]
 	if !known {
 		return "there is no model of a " + all[0].Object

@@ -97,6 +97,172 @@ var scripts = []struct {
 	{"sequence", "next 2; next 1", false},                 // they fall
 }
 
+// The same of watches. Keys are written as `key`, and erased as `-key`. What a watch tells is
+// `revision:key`, and right but for what follows it: a wrong value, version, creation, or former
+// version. A watch is of all keys, or of what is between slashes; `2/see` is the second process's.
+var watchScripts = []struct {
+	calls    string
+	possible bool
+}{
+	{"begin 5; write 5 a b; see 5 5:a 5:b; write 6 a -b; see 6 6:a 6:-b; write 9 b; see 9 9:b", true},
+	{"begin 5; write 5 a b; write 6 a -b; see 6 5:a 5:b 6:a 6:-b", true},
+	{"begin 5; write 5 a; see 5 5:a; resume; write 6 a; see 6 6:a", true},
+	{"begin 6; write 5 a; write 6 a; see 6 6:a", true},                              // not from the beginning
+	{"begin 5; write 5 a -b; see 5 5:a; write 7 b; see 9 7:b; see 9; see 12", true}, // there was none to erase
+	{"begin 5; write 0 unknown a; see 5 5:a; write 7 a; see 7 7:a", true},           // it was done
+	{"begin 5; write 0 unknown a; write 7 a; see 7 7:a", true},                      // it was not
+	{"begin 5; write 0 no a; write 7 a; see 7 7:a", true},
+	{"begin 5; write 5 a; write 6 -a; write 7 a; see 7 5:a 6:-a 7:a", true},
+	{"begin 5 /b; write 5 a b; see 5 5:b; write 6 a; write 7 b; see 7 7:b", true},
+	{"begin 5; 2/begin 5 /b; write 5 a b; see 5 5:a 5:b; 2/see 5 5:b", true},
+	{"begin 5; write 5 a; write 6 a; see 6 6:a", false},                               // a gap
+	{"begin 5; write 5 a; see 5 5:a; resume; write 6 a; write 7 a; see 7 7:a", false}, // the same
+	{"begin 5; write 5 a; see 5", false},                                              // progress over a change
+	{"begin 5; write 5 a; write 6 a; see 6 5:a 6:a; see 6 6:a", false},                // twice
+	{"begin 5; write 5 a; see 5 5:a 5:a", false},                                      // at once
+	{"begin 5; write 5 a; see 5 5:a; resume; see 5 5:a", false},                       // after it has resumed
+	{"begin 5; write 5 a; write 6 b; see 6 6:b 5:a", false},                           // disorder
+	{"begin 5; write 5 a; write 6 b; see 6 6:b; see 6 5:a", false},
+	{"begin 5; write 5 a; see 9 5:a; see 8", false},         // back
+	{"begin 5; write 5 a b; see 5 5:a", false},              // half of it
+	{"begin 5; write 5 a b; see 5 5:a; see 5 5:b", false},   // and the rest
+	{"begin 5; write 5 a; write 6 a; see 5 5:a 6:a", false}, // ahead of what it says
+	{"begin 6; write 5 a; write 6 a; see 6 5:a 6:a", false}, // before its begin
+	{"begin 5 /b; write 5 a b; see 5 5:a 5:b", false},       // what was not asked for
+	{"begin 5; write 5 a; see 5 5:a:value", false},
+	{"begin 5; write 5 a; see 6 6:a", false},    // another revision
+	{"begin 5; write 0 no a; see 5 5:a", false}, // what was refused
+	{"begin 5; write 5 a; see 5 5:-a", false},
+	{"begin 5; write 5 a; write 6 -a; see 6 5:a 6:a", false},
+	{"begin 5; write 5 a; write 6 a; see 6 5:a 6:a:version", false},
+	{"begin 5; write 5 a; write 6 a; see 6 5:a 6:a:create", false},
+	{"begin 5; write 5 a; write 6 -a; write 7 a; see 7 5:a 6:-a 7:a:create", false},
+	{"begin 5; write 5 a; write 6 a; see 6 5:a 6:a:before", false},
+	{"begin 5; write 5 a; write 5 b; see 5 5:a 5:b", false},              // a revision of two
+	{"begin 5; 2/begin 5; write 0 unknown a; see 5 5:a; 2/see 9", false}, // one watch knows better
+	{"write 5 a", false}, // nobody looks
+	{"see 5", false},
+}
+
+// readWatches makes calls of such a script.
+func readWatches(script string) []call {
+	var all []call
+	wrote := map[int64]string{} // the id, by the revision
+	writes := map[string]map[int64]version{}
+	keys := map[string]string{}
+	for _, text := range strings.Split(script, ";") {
+		words := strings.Fields(text)
+		process, op, told := strings.Cut(words[0], "/")
+		if !told {
+			process, op = "1", process
+		}
+		c := call{ID: fmt.Sprintf("c%d", len(all)), Process: process, Object: "watch", Name: "x", Op: op, Result: "yes"}
+		c.Call = int64(len(all)*10 + 1)
+		c.Return = c.Call + 5
+		if op == "begin" {
+			keys[process] = "x/"
+		}
+		var n int64
+		for i, word := range words[1:] {
+			at, rest, isEvent := strings.Cut(word, ":")
+			number, err := strconv.ParseInt(word, 10, 64)
+			switch {
+			case i == 0 && err == nil:
+				n = number
+			case word == "no" || word == "unknown":
+				c.Result = word
+			case op == "begin":
+				keys[process] = "x" + word
+			case op == "write":
+				key := "x/" + strings.TrimPrefix(word, "-")
+				content := c.ID + " long"
+				if word[0] == '-' {
+					content = ""
+				}
+				c.Writes = put(c.Writes, key, content)
+			case isEvent:
+				name, wrong, _ := strings.Cut(rest, ":")
+				revision, _ := strconv.ParseInt(at, 10, 64)
+				key := "x/" + strings.TrimPrefix(name, "-")
+				e := change{Key: key, Erased: name[0] == '-'}
+				e.Now = version{Revision: revision}
+				var before version // the last one
+				for r := range revision {
+					if v, known := writes[key][r]; known {
+						before = v
+					}
+				}
+				if before.Version != 0 {
+					e.Before = &before
+				}
+				if !e.Erased {
+					by := wrote[revision]
+					if by == "" {
+						by = wrote[0]
+					}
+					e.Now = version{by + " long", revision, revision, before.Version + 1}
+					if e.Before != nil {
+						e.Now.Create = before.Create
+					}
+				}
+				if writes[key] == nil {
+					writes[key] = map[int64]version{}
+				}
+				writes[key][revision] = e.Now
+				switch wrong {
+				case "value":
+					e.Now.Value = "c99 long"
+				case "version":
+					e.Now.Version++
+				case "create":
+					e.Now.Create--
+				case "before":
+					e.Before = &version{"c99 long", 1, 1, 1}
+				}
+				c.Events = append(c.Events, e)
+			default:
+				panic("what is " + word + " in " + script)
+			}
+		}
+		switch op {
+		case "begin":
+			c.Amount, c.Value = n, keys[process]
+		case "write":
+			c.Token = n
+			wrote[n] = c.ID
+			for key, content := range c.Writes { // also of those that nobody is told of
+				if writes[key] == nil {
+					writes[key] = map[int64]version{}
+				}
+				if c.Result == "yes" && n != 0 {
+					writes[key][n] = written(writes[key], content, n)
+				}
+			}
+		default:
+			c.Token, c.Value = n, keys[process]
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// written is what a key becomes.
+func written(of map[int64]version, content string, at int64) version {
+	var before version
+	for r := range at {
+		if v, known := of[r]; known {
+			before = v
+		}
+	}
+	if content == "" {
+		return version{}
+	}
+	if before.Version == 0 {
+		before.Create = at
+	}
+	return version{content, at, before.Create, before.Version + 1}
+}
+
 // read makes calls of a script. All that a call does happens in its middle, and it begins and ends
 // at most so far from there.
 func read(object, script string, spread func() int64) []call {
@@ -190,6 +356,10 @@ func test() int {
 			refused := verdict != "" && !strings.HasPrefix(verdict, "undecided") && !strings.HasPrefix(verdict, "no such")
 			check(refused, "not refused: "+s.object+": "+s.calls+": "+verdict)
 		}
+	}
+	for _, s := range watchScripts {
+		verdict := judge(readWatches(s.calls), time.Minute)
+		check(s.possible == (verdict == ""), fmt.Sprintf("watch: %s: it says %q", s.calls, verdict))
 	}
 	for object, calls := range map[string]string{
 		"mutex":    long("lock", "unlock"),

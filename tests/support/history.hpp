@@ -31,6 +31,7 @@ public:
     /// A call that has begun. Its end is unknown if nobody tells it.
     class call {
     public:
+        std::string id() const { return said_.at("id"); }
         /// Tells more of it, as tests/judge/main.go names that.
         call& with(const char* name, nlohmann::json value);
         /// @param result `yes`, `no` or `unknown`.
