@@ -156,9 +156,7 @@ public:
 
     meaning read(const std::function<const char*(const char*)>& variable) {
         const auto help = std::find_if(at_, cut_, asks_for_help);
-        const auto named = std::find_if(
-            at_, cut_, [&](const std::string& w) { return subcommand_called(w) != nullptr; });
-        const subcommand* s = named != cut_ ? subcommand_called(*named) : nullptr;
+        const subcommand* s = subcommand_named();
         const option* before = help != at_ ? option_called(help[-1], s) : nullptr;
         if (help != cut_ && (before == nullptr || before->value.empty())) { // no flag's value
             if (cut_ != end_) {
@@ -194,6 +192,20 @@ public:
     }
 
 private:
+    /// By the first word that is no flag, and no flag's value.
+    const subcommand* subcommand_named() const {
+        for (auto at = at_; at != cut_; ++at) {
+            if (at->size() < 2 || at->front() != '-') {
+                return subcommand_called(*at);
+            }
+            const option* const o = option_called(*at, nullptr);
+            if (o != nullptr && !o->value.empty() && at + 1 != cut_) {
+                ++at;
+            }
+        }
+        return nullptr;
+    }
+
     const subcommand* subcommand_called(const std::string& name) const {
         for (const subcommand& s : grammar_.subcommands) {
             if (s.name == name) {
@@ -274,10 +286,13 @@ private:
         if (cut_ == end_) {
             return;
         }
+        if (cut_ + 1 == end_) {
+            throw usage_error(found_->name + (found_->command != nullptr
+                                                  ? ": there is no COMMAND after --"
+                                                  : ": there is nothing after --"));
+        }
         if (found_->command == nullptr) {
             std::for_each(cut_ + 1, end_, [this](const std::string& w) { take_word(w); });
-        } else if (cut_ + 1 == end_) {
-            throw usage_error(found_->name + ": there is no COMMAND after --");
         } else {
             found_->command->assign(cut_ + 1, end_);
         }

@@ -65,6 +65,14 @@ std::string first_line(const std::string& file) {
     return line;
 }
 
+/// Some of them never end.
+void refuse_device(const std::string& flag, const std::string& file) {
+    struct stat about {};
+    if (::stat(file.c_str(), &about) == 0 && (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode))) {
+        throw std::invalid_argument(flag + ": " + coetcd::printable(file) + " is a device");
+    }
+}
+
 /// A password in an argument could be seen by all users of the machine.
 taker name_alone(std::string& into) {
     return [&into](const std::string& value) {
@@ -148,14 +156,23 @@ void connection::check() const {
     }
 }
 
+void connection::prepare() {
+    check();
+    credentials_ = read_credentials();
+}
+
 bool connection::is_encrypted() const {
     return !ca_file_.empty() || !certificate_file_.empty() || skip_verify_ ||
            std::any_of(endpoints_.begin(), endpoints_.end(), [](const std::string& e) {
-               return e.starts_with("https:");
+               std::string scheme = e.substr(0, e.find(':'));
+               for (char& c : scheme) {
+                   c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+               }
+               return scheme == "https";
            });
 }
 
-std::optional<coetcd::credentials> connection::credentials() const {
+std::optional<coetcd::credentials> connection::read_credentials() const {
     std::string user = user_;
     std::optional<std::string> password;
     if (const char* known = std::getenv("ETCDCTL_USER"); user.empty() && known != nullptr) {
@@ -184,6 +201,9 @@ coetcd::client_options connection::options() const {
     result.request_timeout = milliseconds(command_timeout_);
     result.connect_timeout = milliseconds(dial_timeout_);
     if (is_encrypted()) {
+        refuse_device("--cacert", ca_file_);
+        refuse_device("--cert", certificate_file_);
+        refuse_device("--key", key_file_);
         coetcd::tls_options tls;
         if (!ca_file_.empty()) {
             tls.ca_file = ca_file_;
@@ -195,7 +215,7 @@ coetcd::client_options connection::options() const {
         tls.insecure_skip_verify = skip_verify_;
         result.tls = coetcd::make_tls(tls);
     }
-    result.credentials = credentials();
+    result.credentials = credentials_;
     result.insecure_plain_text_credentials = in_the_clear_;
     return result;
 }

@@ -19,15 +19,16 @@ public:
     connection() {}
 
     std::vector<option> flags();
-    /// Whether they make sense together.
-    /// @throws usage_error
-    void check() const;
+    /// To be called once they are known. Asks for the password on the terminal, if there is a user
+    /// and none is known.
+    /// @throws usage_error if they make no sense together.
+    /// @throws std::runtime_error saying which flag is wrong, and why.
+    void prepare();
 
-    /// Asks for the password on the terminal, if there is a user and none is known.
     /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
     coetcd::client connect(boost::asio::any_io_executor executor) const;
 
-    /// The same, to each of them alone. The password is asked for once.
+    /// The same, to each of them alone.
     struct member {
         std::string endpoint;
         coetcd::client client;
@@ -35,7 +36,8 @@ public:
     std::vector<member> connect_to_each(boost::asio::any_io_executor executor) const;
 
 private:
-    std::optional<coetcd::credentials> credentials() const;
+    void check() const;
+    std::optional<coetcd::credentials> read_credentials() const;
     bool is_encrypted() const;
     coetcd::client_options options() const;
     std::string url(std::string endpoint) const;
@@ -43,6 +45,7 @@ private:
     std::vector<std::string> endpoints_{"127.0.0.1:2379"};
     std::string user_;
     std::string password_file_;
+    std::optional<coetcd::credentials> credentials_{};
     std::string ca_file_;
     std::string certificate_file_;
     std::string key_file_;

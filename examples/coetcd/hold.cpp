@@ -230,8 +230,9 @@ awaitable<int> lock(client c, lock_flags how) {
         status = status_in_spite(e, how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    const int result = outcome(how, status);
     co_await give_back(std::move(s), how.name); // also after a signal
-    co_return outcome(how, status);
+    co_return result;
 }
 
 awaitable<int> elect(client c, elect_flags how) {
@@ -277,8 +278,9 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
         status = status_in_spite(e, how.name, ended);
     }
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    const int result = outcome(how, status);
     co_await give_back(std::move(s), how.name); // also after a signal
-    co_return outcome(how, status);
+    co_return result;
 }
 
 awaitable<int> set_limit(client c, std::string name, std::int64_t limit) {

@@ -9,6 +9,7 @@
 #include <boost/asio/signal_set.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -135,7 +136,7 @@ public:
             say(std::string_view(found.help).substr(0, found.help.size() - 1));
             return std::nullopt;
         }
-        where_.check();
+        where_.prepare();
         return jobs_.at(found.wanted->name);
     }
 
@@ -300,9 +301,13 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
+/// How long what a failure has left behind may take to end, in the background.
+constexpr std::chrono::seconds aftermath{2};
+
 /// Runs it to its end. Signals that end us cancel it; while a command runs, that gets them.
 int run(const job& work) {
-    asio::io_context context;
+    // It is never destroyed: that would await the answer of a name server that has none.
+    static asio::io_context& context = *new asio::io_context;
     asio::cancellation_signal stop;
     asio::signal_set signals(context);
     for (const int number : child::heeded(child::ending)) {
@@ -334,7 +339,9 @@ int run(const job& work) {
                        signals.clear(); // a second one ends us at once
                        signals.cancel();
                    }));
-    context.run();
+    while (!is_done && context.run_one() != 0) {
+    }
+    context.run_for(aftermath);
     try {
         if (failure) {
             std::rethrow_exception(failure);

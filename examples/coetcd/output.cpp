@@ -44,22 +44,27 @@ std::string printed(std::string_view untrusted) {
 }
 
 std::string in_flags(std::string text) {
-    constexpr std::array<std::array<std::string_view, 2>, 4> anywhere{{
+    constexpr std::array<std::array<std::string_view, 2>, 6> anywhere{{
         {", or set tls_options::server_name", ""},
         {"tls_options::ca_file", "--cacert"},
         {"tls_options::certificate_file and key_file", "--cert and --key"},
         {"set insecure_plain_text_credentials", "set --plain-text-password"},
+        {"set client_options::credentials", "use --user"},
+        {"the key of certificate_file:", "the key of --cert:"},
     }};
     for (const auto& [option, flag] : anywhere) {
         if (const std::size_t at = text.find(option); at != text.npos) {
             text.replace(at, option.size(), flag);
         }
     }
-    constexpr std::array<std::array<std::string_view, 2>, 4> in_front{{
+    constexpr std::array<std::array<std::string_view, 2>, 7> in_front{{
         {"ca_file:", "--cacert:"},
         {"certificate_file:", "--cert:"},
         {"key_file:", "--key:"},
         {"ttl:", "--ttl:"},
+        {"name:", "NAME:"},
+        {"initial_limit:", "the number of permits:"},
+        {"n:", "--permits:"},
     }};
     for (const auto& [option, flag] : in_front) {
         if (text.starts_with(option)) {

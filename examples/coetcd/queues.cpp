@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -87,13 +88,34 @@ std::optional<int> bit_in(std::string_view digits) {
     return static_cast<int>(all.find(digits[1]));
 }
 
-std::optional<position> position_of(const coetcd::key_value& kv) {
+/// Names that may end as the lines of a lock or a semaphore do, and are known to be whole.
+using whole_names = std::set<std::string, std::less<>>;
+
+/// Those of which a session has stored since when it has them.
+whole_names stored_in(const all_keys& keys) {
+    whole_names all;
+    for (const auto& [key, kv] : keys) {
+        const std::size_t dot = key.rfind('.');
+        const std::size_t end = dot == key.npos ? key.npos : key.rfind(".since", dot);
+        if (end != key.npos && key == since_key(key.substr(0, end), kv.lease)) {
+            all.insert(key.substr(0, end));
+        }
+    }
+    return all;
+}
+
+std::optional<position> position_of(const coetcd::key_value& kv, const whole_names& whole) {
     std::string_view path = kv.key;
     position found;
     found.id = split(path);
     found.name = path;
     const std::string_view parent = split(path);
-    if (parent == "read" || parent == "write" || parent == "keep" || parent == "wait") {
+    // What has no number of its own is in no line: `etcdctl lock` has put it.
+    const bool has_line = !whole.contains(found.name) &&
+                          (is_time(found.id) || found.id.find('-') != found.id.rfind('-'));
+    if (!has_line) {
+        // It is a lock or an election, whatever its name ends with.
+    } else if (parent == "read" || parent == "write" || parent == "keep" || parent == "wait") {
         found.name = path;
         found.of = parent == "read"    ? kind::reads
                    : parent == "write" ? kind::writes
@@ -160,10 +182,12 @@ queue queue_of(std::string name, std::vector<place> places) {
 
 } // namespace
 
-std::vector<queue> queues_of(const all_keys& keys) {
+namespace {
+
+std::vector<queue> queues_with(const all_keys& keys, const whole_names& whole) {
     std::map<std::string, std::map<std::string, place, std::less<>>, std::less<>> all;
     for (const auto& [key, kv] : keys) {
-        if (const std::optional<position> p = position_of(kv)) {
+        if (const std::optional<position> p = position_of(kv, whole)) {
             place& at = all[std::string(p->name)][std::string(p->id)];
             at.add(kv, *p);
             at.permits += p->permits;
@@ -180,6 +204,12 @@ std::vector<queue> queues_of(const all_keys& keys) {
         result.push_back(queue_of(name, std::move(places)));
     }
     return result;
+}
+
+} // namespace
+
+std::vector<queue> queues_of(const all_keys& keys) {
+    return queues_with(keys, stored_in(keys));
 }
 
 std::string since_key(const std::string& name, coetcd::lease_id lease) {
@@ -252,15 +282,17 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
     }
     queue result;
     result.name = std::move(name);
+    whole_names whole = stored_in(found.keys);
+    whole.insert(result.name);
     for (auto& [key, kv] : found.keys) {
-        const std::optional<position> p = position_of(kv);
+        const std::optional<position> p = position_of(kv, whole);
         if (p && p->name == result.name) {
             keys.insert_or_assign(key, std::move(kv));
         } else {
             result.strays.push_back(key);
         }
     }
-    for (queue& q : queues_of(keys)) { // one at the most
+    for (queue& q : queues_with(keys, whole)) { // one at the most
         result.holders = std::move(q.holders);
         result.waiters = std::move(q.waiters);
     }

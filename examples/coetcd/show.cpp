@@ -327,7 +327,8 @@ struct live {
     top_flags how;
     view shown;
     leases left;
-    std::string trouble;
+    std::string trouble;       ///< Why the table is not up to date.
+    std::string lease_trouble; ///< Why the times are not.
     bool filled = false;
     terminal screen;
     asio::steady_timer changed;
@@ -375,7 +376,8 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
             }
         }
         lines.resize(rows + 1);
-        lines.push_back(l->trouble.empty() ? "" : "! " + l->trouble);
+        const std::string& trouble = l->trouble.empty() ? l->lease_trouble : l->trouble;
+        lines.push_back(trouble.empty() ? "" : "! " + trouble);
         lines.push_back(std::to_string(all.size()) + " locks, " + std::to_string(waiters) +
                         " waiters.  q: quit  n, w, t: by name, waiters, token");
         l->screen.show(lines);
@@ -383,8 +385,9 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
             next_look = clock::now() + 1s;
             try {
                 co_await l->left.ask(c, leases_of(all, rows));
+                l->lease_trouble.clear();
             } catch (const coetcd::error& e) {
-                l->trouble = e.what();
+                l->lease_trouble = in_flags(e.what());
             }
         }
         asio::steady_timer pause(l->changed.get_executor(), 250ms);

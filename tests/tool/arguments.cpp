@@ -246,6 +246,8 @@ TEST_CASE("Help is asked for in front of --, and not behind it", "[arguments]") 
     some_command c;
     CHECK(c.read({"run", "n", "--", "--help"}).help == "run");
     CHECK(c.read({"run", "n", "--label=--help"}).help == "run");
+    CHECK(wrong({"--where", "run", "run", "n", "--label", "-h"}) ==
+          "--label: has no value; one that begins with a dash is written --label=-h");
     for (const std::string word : {"-h", "--help"}) { // as the value of a variable of a script
         CHECK(wrong({"run", "n", "--label", word}) ==
               "--label: has no value; one that begins with a dash is written --label=" + word);
@@ -265,6 +267,12 @@ TEST_CASE("A library's option is told of as the command's flag", "[arguments]") 
     CHECK(tool::in_flags("use such a name in the endpoint, or set tls_options::server_name") ==
           "use such a name in the endpoint");
     CHECK(tool::in_flags("key_file: \"x\" is odd") == "--key: \"x\" is odd");
+    CHECK(tool::in_flags("key_file: \"x\" is not the key of certificate_file: \"y\"") ==
+          "--key: \"x\" is not the key of --cert: \"y\"");
+    CHECK(tool::in_flags("etcd wants a user: set client_options::credentials") ==
+          "etcd wants a user: use --user");
+    CHECK(tool::in_flags("name: is longer than 512 bytes") == "NAME: is longer than 512 bytes");
+    CHECK(tool::in_flags("n: must be") == "--permits: must be");
     CHECK(tool::in_flags("lock \"ca_file\" is lost") == "lock \"ca_file\" is lost");
     CHECK(tool::in_flags("").empty());
 }

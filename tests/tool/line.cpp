@@ -72,6 +72,8 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         {{"--command-timeout", "0"}, "--command-timeout: must be longer than 0"},
         {{"--dial-timeout", "0.1ms"}, "--dial-timeout: must be longer than 0"},
         {{"--cacert", odd}, "--cacert: \"/nowhere/?[31mx\""},
+        {{"--cacert", "/dev/zero"}, "--cacert: /dev/zero is a device"}, // it never ends
+        {{"--cert", "/dev/zero", "--key", odd}, "--cert: /dev/zero is a device"},
         {{"--user", "u", "--endpoints", "http://192.0.2.1:1"}, "or set --plain-text-password"},
         {{"--user", "u", "--password-file", odd}, "cannot read /nowhere/?[31mx: "},
     };
@@ -86,6 +88,15 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         CHECK(r.output.find(why) != std::string::npos);
         CHECK(r.output.find('\033') == std::string::npos);
     }
+    for (const std::string sub :
+         {"lock n", "who n", "ask n", "unlock n --token 1", "top", "status"}) {
+        const auto nothing = run_all(sub + " --");
+        CHECK(nothing.exit_code == 2);
+        CHECK(nothing.output.find(sub == "lock n"
+                                      ? ": there is no COMMAND after --"
+                                      : ": there is nothing after --") != std::string::npos);
+    }
+    CHECK(run_all("who n --endpoints HTTPS://127.0.0.1:1 --command-timeout 200ms").exit_code == 69);
     const auto r = run_all("lock n --max-hold 0 -- true");
     CHECK(r.exit_code == 2);
     CHECK(r.output.find("--max-hold: must be longer than 0") != std::string::npos);

@@ -123,6 +123,21 @@ TEST_CASE("locks of other clients are told as ours are", "[queues]") {
           lines{"n: 5r | 6"});
 }
 
+TEST_CASE("a name may end as the lines of a lock do", "[queues]") {
+    CHECK(told_by({{"n/write/a-1-0", 7}}) == lines{"n: 7 |"});
+    for (const std::string name : {"n/read", "n/write", "n/keep", "n/wait", "n/hold/00"}) {
+        CAPTURE(name);
+        // What etcdctl has put, and what is claimed for a time, is in no line.
+        CHECK(told_by({{name + "/a", 7}, {name + "/b-0", 8, 0xb}}) == lines{name + ": 7 | 8"});
+        // What is held by coetcd has its whole name beside it.
+        CHECK(told_by({{name + "/a-1-0", 7},
+                       {name + "/b-1-0", 8, 0xb},
+                       {tool::since_key(name, 0xa), 7}}) == lines{name + ": 7 | 8"});
+        CHECK(told_by({{name + "/a-1-0", 7}, {tool::since_key(name, 0xb), 7}}) !=
+              lines{name + ": 7 |"}); // of another lease
+    }
+}
+
 TEST_CASE("a waiter for permits tells how many, and its label", "[queues]") {
     const auto waiter_of = [](const std::string& value) {
         tool::all_keys keys;

@@ -154,6 +154,44 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     CHECK(text.find(name + "/second: ") != std::string::npos);
 }
 
+TEST_CASE("who and top tell of an election whose name ends as the lines of a lock do", "[tool]") {
+    const std::string prefix = unique_name("tool");
+    for (const std::string end : {"/read", "/write", "/keep", "/wait", "/hold/00"}) {
+        CAPTURE(end);
+        const std::string name = prefix + end;
+        auto leader = start({"elect", name, "somebody"});
+        (void)next_line(leader);
+        until("it is told of", [&] {
+            const auto found = run({"top", name, "--json"}).output;
+            return found.find('"' + name + '"') != std::string::npos;
+        });
+        const auto found = who(name);
+        REQUIRE(found["holders"].size() == 1);
+        CHECK(found["holders"][0]["label"] == "somebody");
+        leader.signal(SIGTERM);
+        CHECK(leader.wait() == 0);
+    }
+}
+
+TEST_CASE("A name server that does not answer holds up no end", "[tool][dns]") {
+    if (::geteuid() != 0 || run_process({"sh", "-c", "command -v ip nft unshare"}).exit_code != 0) {
+        std::cout << "skipped: a name server that does not answer: it needs root, ip and nft\n";
+        return;
+    }
+    const temporary_file names("coetcd-resolv");
+    std::ofstream(names.path()) << "nameserver 127.0.0.9\n";
+    const std::string script =
+        "ip link set lo up && nft add table inet t &&"
+        " nft 'add chain inet t in { type filter hook input priority 0; }' &&"
+        " nft add rule inet t in udp dport 53 drop && mount --bind " +
+        names.path().string() + " /etc/resolv.conf && exec " + COETCD_TOOL +
+        " who n --endpoints name.example:2379 --dial-timeout 500ms --command-timeout 1s";
+    const auto began = clock_type::now();
+    const auto r = run_process({"unshare", "-mn", "sh", "-c", script});
+    CHECK(r.exit_code == 69);
+    CHECK(clock_type::now() - began < 8s); // it takes ten to say that it has no answer
+}
+
 TEST_CASE("Signals go to the command, and its end is ours", "[tool]") {
     const std::string name = unique_name("tool");
     const std::string script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; "
@@ -638,6 +676,27 @@ TEST_CASE("top follows what happens, on a terminal", "[tool][tmux]") {
     }
     REQUIRE(tmux.with({"send-keys", "q"}).exit_code == 0);
     until("it ends", [&] { return tmux.with({"has-session"}).exit_code != 0; });
+}
+
+TEST_CASE("top tells of leases again when etcd does", "[tool][tmux]") {
+    if (!tmux_session::is_to_be_had()) {
+        std::cout << "skipped: top on a terminal: there is no tmux\n";
+        return;
+    }
+    etcd_server stands;
+    std::istringstream said(stands.etcdctl({"lease", "grant", "900"}).output);
+    std::string word, lease;
+    said >> word >> lease;
+    REQUIRE(stands.etcdctl({"put", "--lease=" + lease, "x/" + lease, "somebody"}).exit_code == 0);
+    const tmux_session tmux("top x --command-timeout 500ms --endpoints " + stands.url());
+    const auto shows = [&](const char* what) {
+        return tmux.screen().find(what) != std::string::npos;
+    };
+    until("it is there", [&] { return shows("somebody"); });
+    stands.pause();
+    until("it says what is wrong", [&] { return shows("! lease_time_to_live"); });
+    stands.resume();
+    until("it is well again", [&] { return shows("somebody") && !shows("! "); });
 }
 
 TEST_CASE("top shows a lock in one line, whatever its name is", "[tool][tmux]") {

@@ -636,6 +636,17 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
         CHECK(run_all(line + file.path().string()).exit_code == 69); // it asks etcd
     }
     CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
+    const std::string pipe = file.path().string() + ".pipe"; // that nobody writes to
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    auto waits = start({"who", "n", "--user", "u", "--password-file", pipe});
+    until("it waits", [&] {
+        std::ifstream in("/proc/" + std::to_string(waits.pid()) + "/stat");
+        std::string number, program, state;
+        return in >> number >> program >> state && program == "(coetcd)" && state == "S";
+    });
+    waits.signal(SIGTERM);
+    CHECK(waits.wait() == 128 + SIGTERM);
+    fs::remove(pipe);
     CHECK(run_all(line + "/dev/stdin <" + file.path().string()).exit_code == 69);
     const std::string tool = COETCD_TOOL;
     CHECK(run_process({"bash", "-c", tool + " " + line + "<(echo secret) 2>/dev/null"}).exit_code ==
