@@ -70,6 +70,10 @@ TEST_CASE("the answer tells whose the name is", "[logic][claims]") {
     const claiming before = after_taking_for_a_time(
         answer(false, {found({kv("m/1a-0", 40)}), found({kv("m/1a-0", 40)})}), "m", 0x1a);
     CHECK(before.token == 40);
+    // whatever else is there
+    CHECK(after_taking_for_a_time(
+              answer(false, {found({kv("m/1a-0", 40)}), found({kv("m/9", 30)})}), "m", 0x1a)
+              .token == 40);
     const claiming theirs =
         after_taking_for_a_time(answer(false, {found({}), found({kv("m/9", 40)})}), "m", 0x1a);
     CHECK(theirs.token == 0);

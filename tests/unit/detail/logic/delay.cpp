@@ -116,6 +116,7 @@ TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay
         const txn& note = inner(t.success.back());
         REQUIRE(note.compares.size() == 1);
         CHECK(note.compares.front().what == compare::target::value);
+        CHECK(note.compares.front().how == compare::result::equal);
         CHECK(note.compares.front().range.key == "m.own");
         CHECK(std::get<std::string>(note.compares.front().operand) == k);
         REQUIRE(note.success.size() == 1);
@@ -127,6 +128,7 @@ TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay
         const txn& note = inner(t.success.back());
         REQUIRE(note.compares.size() == 2);
         CHECK(note.compares.back().what == compare::target::mod);
+        CHECK(note.compares.back().how == compare::result::greater);
         CHECK(note.compares.back().range.key == "m.own");
         CHECK(std::get<std::int64_t>(note.compares.back().operand) == 49);
     }
@@ -180,6 +182,9 @@ TEST_CASE("an answer that does not tell of the note is refused", "[logic][delay]
 TEST_CASE("after the delay our note takes the place of the one that was seen", "[logic][delay]") {
     const txn t = replace_note(with_note, 40, 30);
     REQUIRE(t.compares.size() == 2);
+    for (const compare& each : t.compares) {
+        CHECK(each.how == compare::result::equal);
+    }
     CHECK(t.compares[0].range.key == k);
     CHECK(t.compares[0].what == compare::target::create);
     CHECK(std::get<std::int64_t>(t.compares[0].operand) == 40);
@@ -215,6 +220,7 @@ TEST_CASE("the delay is over before its time with the note, or with our key", "[
         {"the note is gone", 50, ours, none, true},
         {"it is another one", 50, ours, found({kv("m.own", 20, 45)}), true},
         {"our key is gone", 50, none, found({kv("m.own", 20, 30)}), true},
+        {"the note is gone as soon as we came", 40, ours, none, true},
         {"neither is there, in a state from before", 39, none, none, false},
         {"the note is not, in a state from before", 39, ours, none, false},
     };

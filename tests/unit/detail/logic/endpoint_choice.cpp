@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -121,6 +122,10 @@ TEST_CASE("another endpoint can be had, if there is one", "[logic][endpoint_choi
     CHECK(choice(1, 0).pick_but(0, start) == 0);
     CHECK(choice(3, 0).pick_but(0, 2, start) == 1);
     CHECK(choice(2, 1).pick_but(0, 1, start) == 1); // there is no other
+    choice d(3, 0);
+    d.failed(1, start);
+    CHECK(d.pick_but(0, start + 100ms - 1ns) == 2);
+    CHECK(d.pick_but(0, start + 100ms) == 1); // it is free, and comes first
 }
 
 TEST_CASE("a client does not go back by itself from one that works", "[logic][endpoint_choice]") {
@@ -189,6 +194,13 @@ TEST_CASE("a client moves to an endpoint that is much nearer", "[logic][endpoint
         c.measured(0, 500us); // nearer by now, but who would notice?
     }
     CHECK(c.pick(start) == 1);
+    // Less than half as far, and by more than a millisecond.
+    for (const auto& [near, moves] : {std::pair{4500us, false}, {4499us, true}}) {
+        choice d(2, 0);
+        d.measured(0, 10ms);
+        d.measured(1, near);
+        CHECK(d.pick(start) == (moves ? 1 : 0));
+    }
 }
 
 TEST_CASE("one slow answer does not make an endpoint far", "[logic][endpoint_choice]") {
@@ -239,6 +251,8 @@ TEST_CASE("endpoints come and go, and what is known of the others stays",
     c.failed(2, start);
     CHECK(c.pick(start) == 1);
     c.succeeded(1);
+    c.learn({1, 5});
+    CHECK(c.pick(start) == 1); // wherever it stands
     c.learn({5, 1, 7});
     CHECK(c.all() == std::vector<endpoint>{at(0), at(5), at(1), at(7)});
     CHECK(c.pick(start) == 1);

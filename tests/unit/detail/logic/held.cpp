@@ -66,6 +66,18 @@ TEST_CASE("what is held is looked at by 60 keys at a time", "[logic][held]") {
     }
 }
 
+TEST_CASE("what is held are the keys that it began with, and later ones that are known to be there",
+          "[logic][held]") {
+    attempt_keys two{0x1a,
+                     {exclusive_claim("m", 0x1a, 3, 2, 7), exclusive_claim("n", 0x1a, 3, 2, 7)}};
+    two.claims[0].later = {{"m/later", 45}, {"m/perhaps", 0}};
+    strings all;
+    for (const held_life& h : counted_on(two, 40)) {
+        all.push_back(h.key + '@' + std::to_string(h.create_revision));
+    }
+    CHECK(all == strings{"m/1a-3-2@40", "m/later@45", "n/1a-3-2@40"});
+}
+
 TEST_CASE("to look at what is held is to read the keys, whatever there is", "[logic][held]") {
     const txn t = look_at(lives(3));
     CHECK(t.compares.empty());

@@ -75,6 +75,18 @@ TEST_CASE("the pause after a renewal that failed is short and random", "[logic][
     CHECK(renewal_pause(most) < 500ms);
 }
 
+TEST_CASE("after events that were false a waiter takes a pause that grows up to two seconds",
+          "[logic][lease_clock]") {
+    const std::chrono::milliseconds full[] = {
+        25ms, 50ms, 100ms, 200ms, 400ms, 800ms, 1600ms, 2000ms, 2000ms};
+    unsigned in_a_row = 0;
+    for (const nanoseconds longest : full) {
+        CHECK(pause_after_false_end(in_a_row, 0) == longest / 2);
+        CHECK(pause_after_false_end(in_a_row++,
+                                    static_cast<std::uint64_t>((longest / 2).count())) == longest);
+    }
+}
+
 TEST_CASE("who waits looks by himself within half a ttl, and every ten seconds",
           "[logic][lease_clock]") {
     for (const seconds ttl : ttls) {

@@ -116,6 +116,7 @@ TEST_CASE("the answers are those of the operations", "[logic][read_again]") {
     CHECK(all[1].put().prev_kv->value == "was");
     CHECK_FALSE(all[2].put().prev_kv);
     CHECK(all[3].erase().deleted == 1);
+    CHECK(all[3].erase().header.revision == at);
     CHECK(all[4].range().kvs.front().value == "was");
     CHECK(all[4].range().header.revision == at);
 }

@@ -36,4 +36,6 @@ TEST_CASE("renewals gather while requests are under way", "[logic][renewal_group
         CHECK(is_group_due(row.under_way, row.gathered, row.longest_wait) == row.due);
     }
     CHECK(most_renewal_requests == 2);
+    CHECK(most_renewals_together == 16);
+    CHECK(most_renewals_alone == 2);
 }

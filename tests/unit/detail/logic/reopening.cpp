@@ -74,6 +74,8 @@ TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening
         if (row.failure != told.code()) {
             CHECK(what.find(row.failure.message()) == what.npos);
         }
+        CHECK((what.find("a lease that it may have left is given back") != what.npos) ==
+              (row.failure == errc::outcome_unknown));
         const bool nothing = what.find("nothing was changed") != what.npos;
         const bool maybe = what.find("may have been applied") != what.npos;
         CHECK_FALSE((nothing && maybe));
@@ -94,6 +96,7 @@ TEST_CASE("what a waiter is told has the cause before the first attempt is over"
     CHECK_THAT(r.told().what(), !support::contains("lease_grant: refused"));
     r.tried("lease_grant: refused"); // the next one: the last one tells more
     CHECK_THAT(r.told().what(), support::contains("this is why"));
+    CHECK_THAT(r.told().what(), !support::contains("refused"));
     r.opened();
     r.lost(session_end::expired);
     CHECK_THAT(r.told().what(), !support::contains("refused"));
