@@ -194,6 +194,15 @@ TEST_CASE("it is known which endpoints have strayed", "[logic][cluster]") {
     CHECK(who.strayed_to(at("b")) == 0);
 }
 
+TEST_CASE("an answer of another cluster is asked for elsewhere, unless it must be made only once",
+          "[logic][cluster]") {
+    const verdict v = judge_other_cluster();
+    CHECK(v.left == effect::settled);
+    CHECK(v.transient);
+    CHECK(v.blame);
+    CHECK_FALSE(v.ask_others);
+}
+
 TEST_CASE("a cluster is called as in etcd's logs", "[logic][cluster]") {
     CHECK(cluster_name(14841639068965178418u) == "cdf818194e3a8c32");
     CHECK(cluster_name(7) == "7");

@@ -118,3 +118,30 @@ TEST_CASE("a slot whose keys are in doubt for good goes on with others", "[logic
     CHECK(again->epoch == 0);
     CHECK(take(table, 1).front()->number == 3);
 }
+
+TEST_CASE("slots that are being given up are awaited, whatever becomes of them later",
+          "[logic][slots]") {
+    slot_table table;
+    const auto slots = take(table, 3);
+    slot_table::giving_up some;
+    table.add_closing(some);
+    CHECK(some.empty());
+    CHECK(slot_table::are_over(some));
+    slot_table::free(*slots[0], 1);
+    slot_table::close(*slots[1]);
+    slot_table::close(*slots[2]);
+    table.add_closing(some);
+    CHECK(some.size() == 2);
+    CHECK_FALSE(slot_table::are_over(some));
+    slot_table::free(*slots[1], 2);
+    CHECK_FALSE(slot_table::are_over(some));
+    slot_table::free(*slots[2], 3);
+    CHECK(slot_table::are_over(some));
+    // The next life of one is another matter.
+    slot_table::slot* const again = table.take();
+    CHECK(again == slots[0]);
+    for (slot_table::slot* s : {again, table.take(), table.take()}) {
+        slot_table::close(*s);
+    }
+    CHECK(slot_table::are_over(some));
+}
