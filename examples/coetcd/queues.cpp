@@ -95,8 +95,7 @@ using whole_names = std::set<std::string, std::less<>>;
 whole_names stored_in(const all_keys& keys) {
     whole_names all;
     for (const auto& [key, kv] : keys) {
-        const std::size_t dot = key.rfind('.');
-        const std::size_t end = dot == key.npos ? key.npos : key.rfind(".since", dot);
+        const std::size_t end = key.rfind(".since.");
         if (end != key.npos && key == since_key(key.substr(0, end), kv.lease)) {
             all.insert(key.substr(0, end));
         }
