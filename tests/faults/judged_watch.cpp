@@ -55,10 +55,10 @@ public:
         , number_(how.number.back() - '0') {}
 
     awaitable<void> turn(recorder& told, int n) override {
-        if (known == 0) {
+        if (known_ == 0) {
             const auto empty = co_await client_.range(mark());
-            known = empty.header.revision;
-            begun = false;
+            known_ = empty.header.revision;
+            begun_ = false;
         }
         if (n % 16 == 0) {
             open_ = false;                      // what resumes elsewhere is the same watch
@@ -68,7 +68,7 @@ public:
             co_await open(told);
         }
         const std::int64_t written = co_await write(told, n);
-        while (known < written) {
+        while (known_ < written) {
             co_await see(told);
         }
     }
@@ -78,9 +78,9 @@ private:
     std::string watched() const { return number_ % 3 == 0 ? mark() : name_ + '/'; }
 
     awaitable<void> open(recorder& told) {
-        auto opening = told.begin("watch", name_, begun ? "resume" : "begin");
+        auto opening = told.begin("watch", name_, begun_ ? "resume" : "begin");
         coetcd::watch_options how;
-        how.start_revision = begun && skips_ ? 0 : known + 1;
+        how.start_revision = begun_ && skips_ ? 0 : known_ + 1;
         how.prev_kv = number_ % 3 == 1;
         how.buffer = number_ % 3 == 2 ? 4096 : how.buffer;
         auto keys =
@@ -88,8 +88,8 @@ private:
         coetcd::watcher opened = co_await client_.watch(std::move(keys), how);
         watcher_ = std::move(opened);
         open_ = true;
-        opening.with("amount", known + 1).with("value", watched()).end("yes");
-        begun = true;
+        opening.with("amount", known_ + 1).with("value", watched()).end("yes");
+        begun_ = true;
     }
 
     // One revision: the mark, and one of four other keys, every third time away.
@@ -125,14 +125,14 @@ private:
         for (const coetcd::event& e : batch.events) {
             events.push_back(told_of(e));
         }
-        known = batch.revision;
-        seeing.with("token", known).with("value", watched()).with("events", std::move(events));
+        known_ = batch.revision;
+        seeing.with("token", known_).with("value", watched()).with("events", std::move(events));
         seeing.end("yes");
     }
 
     // This process is one spectator, however many sessions it has.
-    static inline std::int64_t known = 0;
-    static inline bool begun = false;
+    static inline std::int64_t known_ = 0;
+    static inline bool begun_ = false;
 
     client client_;
     const std::string name_;

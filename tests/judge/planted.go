@@ -130,7 +130,8 @@ var watchScripts = []struct {
 	{"begin 6; write 5 a; write 6 a; see 6 5:a 6:a", false}, // before its begin
 	{"begin 5 /b; write 5 a b; see 5 5:a 5:b", false},       // what was not asked for
 	{"begin 5; write 5 a; see 5 5:a:value", false},
-	{"begin 5; write 5 a; see 6 6:a", false},    // another revision
+	{"begin 5; write 5 a; see 6 6:a", false}, // another revision
+	{"begin 5; write 0 unknown a; see 5 5:b", false},
 	{"begin 5; write 0 no a; see 5 5:a", false}, // what was refused
 	{"begin 5; write 5 a; see 5 5:-a", false},
 	{"begin 5; write 5 a; write 6 -a; see 6 5:a 6:a", false},

@@ -80,8 +80,11 @@ func (s stage) take(e change) string {
 	if !known {
 		return ""
 	}
+	if len(w.Writes) == 0 {
+		return "" // who wrote it has died
+	}
 	value, wrote := w.Writes[e.Key]
-	if w.Result != "unknown" && (!wrote || w.Token != at || (value == "") != e.Erased || value != e.Now.Value) {
+	if !wrote || (value == "") != e.Erased || value != e.Now.Value || w.Result == "yes" && w.Token != at {
 		return "is not what was written: " + w.String()
 	}
 	return ""
