@@ -44,8 +44,7 @@ _coetcd() {
     done
     case $before in
     --password-file | --cacert | --cert | --key)
-        compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        compopt -o default 2>/dev/null # files
         return
         ;;
     --sort)

@@ -227,12 +227,15 @@ std::string connection::url(std::string endpoint) const {
     return endpoint;
 }
 
-coetcd::client connection::connect(boost::asio::any_io_executor executor) const {
+coetcd::client connection::connect(boost::asio::any_io_executor executor,
+                                   std::shared_ptr<coetcd::observer> told) const {
     std::vector<std::string> urls;
     for (const std::string& endpoint : endpoints_) {
         urls.push_back(url(endpoint));
     }
-    return coetcd::client(std::move(executor), coetcd::endpoints(urls), options());
+    coetcd::client_options how = options();
+    how.observer = std::move(told);
+    return coetcd::client(std::move(executor), coetcd::endpoints(urls), std::move(how));
 }
 
 std::vector<connection::member>

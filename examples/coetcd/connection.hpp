@@ -2,9 +2,11 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/observer.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +28,9 @@ public:
     void prepare();
 
     /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
-    coetcd::client connect(boost::asio::any_io_executor executor) const;
+    /// @param told What happens on it; null: nothing is.
+    coetcd::client connect(boost::asio::any_io_executor executor,
+                           std::shared_ptr<coetcd::observer> told = nullptr) const;
 
     /// The same, to each of them alone.
     struct member {

@@ -5,6 +5,7 @@
 #include <coetcd/election.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
@@ -29,6 +30,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <unistd.h>
 #include <utility>
 
@@ -152,6 +155,21 @@ awaitable<int> use(client c,
     co_return order[0] == 0 || unlimited ? status : over(how.name);
 }
 
+class troubles final : public coetcd::observer {
+public:
+    void on_connection(const coetcd::connection_report& r) override {
+        if (r.what == coetcd::connection_report::opened) {
+            told_.erase(std::string(r.endpoint));
+        } else if (r.what == coetcd::connection_report::failed &&
+                   told_.insert(std::string(r.endpoint)).second) {
+            note(coetcd::printable(r.endpoint) + ": " + r.reason.message());
+        }
+    }
+
+private:
+    std::set<std::string> told_;
+};
+
 /// Tells who is before us, if it is to be known.
 awaitable<void> tell_queue(client c, const hold_options& how) {
     if (!how.verbose) {
@@ -202,6 +220,10 @@ int outcome(const hold_options& how, const std::optional<int>& status) {
 }
 
 } // namespace
+
+std::shared_ptr<coetcd::observer> troubles_for(const hold_options& how) {
+    return how.verbose ? std::make_shared<troubles>() : nullptr;
+}
 
 awaitable<int> lock(client c, lock_flags how) {
     co_await tell_queue(c, how);

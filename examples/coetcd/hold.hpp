@@ -2,11 +2,13 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/observer.hpp>
 
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +40,10 @@ struct semaphore_flags : hold_options {
     std::int64_t limit = 1;
     std::int64_t permits = 1;
 };
+
+/// With --verbose: says once of each endpoint why it cannot be connected to, until it can.
+/// @returns What is to observe the client; null without --verbose.
+std::shared_ptr<coetcd::observer> troubles_for(const hold_options& how);
 
 /// Each takes something, runs the command, and gives it back.
 /// @returns The exit status.

@@ -159,7 +159,8 @@ private:
         append(s.options, command_flags(lock_));
         s.command = &lock_.command;
         s.check = [this] { settle_patience(lock_, tries_); };
-        add(std::move(s), [this](auto on) { return lock(where_.connect(on), lock_); });
+        add(std::move(s),
+            [this](auto on) { return lock(where_.connect(on, troubles_for(lock_)), lock_); });
     }
 
     void add_elect() {
@@ -185,7 +186,7 @@ private:
         };
         add(std::move(s), [this](auto on) {
             return listens_ ? listen(where_.connect(on), elect_.name, in_json_)
-                            : elect(where_.connect(on), elect_);
+                            : elect(where_.connect(on, troubles_for(elect_)), elect_);
         });
     }
 
@@ -215,7 +216,7 @@ private:
         };
         add(std::move(s), [this](auto on) {
             return new_limit_ ? set_limit(where_.connect(on), sem_.name, *new_limit_)
-                              : take_permits(where_.connect(on), sem_);
+                              : take_permits(where_.connect(on, troubles_for(sem_)), sem_);
         });
     }
 

@@ -135,7 +135,8 @@ public:
     /// it is not completed, END is a part of it.
     std::string completed(const std::string& line) {
         bash_.type("shown " + line + "\tEND\n");
-        const std::string read = bash_.read_until(">enough");
+        std::string read = bash_.read_until(">enough");
+        read.erase(std::remove(read.begin(), read.end(), '\r'), read.end());
         return read.substr(read.rfind("\n<") + 1);
     }
 
@@ -192,6 +193,12 @@ TEST_CASE("TAB completes what there is", "[tool][completion]") {
     CHECK(bash.completed("lock n --max") == "<lock><n><--max-hold><END>enough");
     CHECK(bash.completed("top x --sort wai") == "<top><x><--sort><waiters><END>enough");
     CHECK(bash.completed("lock n --nothing") == "<lock><n><--nothingEND>enough");
+    // Files, whatever they are called.
+    const own_directory here;
+    const std::string file = here.path / "one\nname, $(and) not two";
+    std::ofstream(file) << "";
+    CHECK(bash.completed("lock --key " + (here.path / "on").string()) ==
+          "<lock><--key><" + file + "><END>enough");
     // All flags of each subcommand, as it names them itself.
     for (const std::string sub :
          {"lock", "elect", "sem", "top", "who", "ask", "unlock", "status"}) {

@@ -449,6 +449,15 @@ TEST_CASE("--timeout says a word when it is over", "[tool]") {
     }
 }
 
+TEST_CASE("-v says once why an endpoint cannot be connected to", "[tool]") {
+    const std::string nobody = " --endpoints 127.0.0.1:1 --command-timeout 500ms -- true";
+    const std::string line = "coetcd: http://127.0.0.1:1: Connection refused\n";
+    const std::string told = run_all("lock refused -v" + nobody).output;
+    CHECK(told.rfind(line, 0) == 0);
+    CHECK(told.find(line, 1) == told.npos);
+    CHECK(run_all("lock refused" + nobody).output.find(line) == told.npos);
+}
+
 TEST_CASE("top and who tell since when a lock is held, also with --once", "[tool]") {
     const std::string prefix = unique_name("tool") + "/";
     const std::string theirs = unique_name("a-name-that-is-longer-than-the-column-was");
