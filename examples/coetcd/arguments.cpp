@@ -241,7 +241,8 @@ private:
         const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
         if (o == nullptr) {
             throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
-                              quoted(word) + (found_ ? "" : ", before a subcommand"));
+                              quoted(word.substr(0, equals)) + // its value may be a password
+                              (found_ ? "" : ", before a subcommand"));
         }
         std::string value = "true";
         if (equals != word.npos) {

@@ -185,6 +185,7 @@ child::child(asio::any_io_executor executor,
     for (const int number : {SIGTTIN, SIGTTOU}) { // others of our group may be stopped by these
         ::signal(number, SIG_IGN);
     }
+    ::tcgetattr(terminal_, &modes_);
     const bool gets_terminal =
         ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(terminal_) == ::getpgrp() && is_alone();
     const pid_t parent = ::getpid();
@@ -215,7 +216,9 @@ child::~child() {
         while (ends && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
         }
     }
-    take_terminal();
+    if (take_terminal() && died_) { // and has not left it as it was
+        ::tcsetattr(terminal_, TCSADRAIN, &modes_);
+    }
     ::close(terminal_);
     --running_;
 }
@@ -266,10 +269,32 @@ bool child::reap() {
         if (WIFSTOPPED(how)) {
             stand_still(WSTOPSIG(how));
         } else {
-            status_ = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+            take_end(how);
         }
     }
     return status_ >= 0;
+}
+
+bool child::has_ended() {
+    int how = 0;
+    if (status_ < 0 && ::waitpid(pid_, &how, WNOHANG) == pid_) {
+        take_end(how);
+    }
+    return status_ >= 0;
+}
+
+void child::take_end(int how) {
+    died_ = WIFSIGNALED(how);
+    status_ = died_ ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    interrupted_ = status_ == 128 + SIGINT && died_;
+    at_the_terminal_ = ::tcgetpgrp(terminal_) == pid_;
+}
+
+void child::pass_interrupt_on() {
+    if (interrupted_ && !heeded({SIGINT}).empty()) {
+        ::signal(SIGINT, SIG_DFL);
+        ::kill(at_the_terminal_ ? 0 : ::getpid(), SIGINT);
+    }
 }
 
 void child::stand_still(int why) {
@@ -350,6 +375,9 @@ asio::awaitable<int> child::run(child& self, std::chrono::milliseconds grace) {
         if (e.code() != asio::error::operation_aborted) {
             throw;
         }
+    }
+    if (status < 0 && self.has_ended()) {
+        status = self.status_; // we may have stood still
     }
     if (status < 0) {
         self.was_stopped_ = true;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <termios.h>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,9 @@ public:
     static boost::asio::awaitable<int> run(child& self, std::chrono::milliseconds grace);
     /// Whether it has not ended by itself.
     bool was_stopped() const { return was_stopped_; }
+    /// Ends us by SIGINT, if that has ended a command: it is how a shell learns that its script is
+    /// to end. If the command had the terminal, the script has not got the signal yet.
+    static void pass_interrupt_on();
 
 private:
     boost::asio::awaitable<int> wait();
@@ -75,6 +79,9 @@ private:
     /// Those of its group that we may not signal.
     std::vector<pid_t> out_of_reach() const;
     bool reap();
+    /// Whether it has ended. It does not stand still with it.
+    bool has_ended();
+    void take_end(int how);
     /// From us to its group; nothing if it is somebody else's.
     /// @returns Whether its group has it now.
     bool give_terminal() const;
@@ -90,9 +97,13 @@ private:
     pid_t pid_ = -1;
     int status_ = -1; ///< -1: it still runs.
     bool was_stopped_ = false;
+    bool died_ = false;  ///< By a signal.
     const int terminal_; ///< -1: we have none.
+    termios modes_{};    ///< Of the terminal, before it had it.
     static inline int running_ = 0;
     static inline bool escaped_ = false;
+    static inline bool interrupted_ = false;     ///< SIGINT has ended it,
+    static inline bool at_the_terminal_ = false; ///< which it had.
 };
 
 } // namespace tool

@@ -25,37 +25,44 @@ _coetcd_names() {
 }
 
 _coetcd() {
-    local current=$2 before=$3 i sub=
+    local current=$2 i word sub= flag= operands=0 plain=
     local -a flags=(--endpoints --user --password-file --plain-text-password --cacert --cert --key
         --insecure-skip-tls-verify --dial-timeout --command-timeout --help)
     local -a subs=(lock elect sem top who ask unlock status)
     local -a holding=(--ttl --label --grace --keep-password --verbose)
+    local valued=' --endpoints --user --password-file --cacert --cert --key --dial-timeout '
+    valued+='--command-timeout --ttl --label --grace --timeout --max-hold --limit --permits '
+    valued+='--set-limit --sort --token '
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
-        --)
+        word=${COMP_WORDS[i]}
+        flag=
+        if [[ $plain || $word != -* ]]; then
+            [[ $sub ]] && ((operands++))
+            sub=${sub:-$word}
+        elif [[ $word == -- && $sub == @(lock|elect|sem) ]]; then
             declare -F _command_offset >/dev/null && _command_offset "$((i + 1))" 2>/dev/null
             return
-            ;;
-        lock | elect | sem | top | who | ask | unlock | status)
-            [[ $sub ]] || sub=${COMP_WORDS[i]}
-            ;;
-        esac
+        elif [[ $word == -- ]]; then
+            plain=yes
+        elif [[ $valued == *" $word "* ]]; then # its value is the next word, or behind a =
+            flag=$word
+            [[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))
+            ((i++))
+        fi
     done
-    case $before in
-    --password-file | --cacert | --cert | --key)
-        compopt -o default 2>/dev/null # files
+    if ((i > COMP_CWORD)); then
+        case $flag in
+        --password-file | --cacert | --cert | --key) compopt -o default 2>/dev/null ;; # files
+        --sort) _coetcd_offer "${current#=}" name waiters token ;;
+        esac
         return
-        ;;
-    --sort)
-        _coetcd_offer "$current" name waiters token
-        return
-        ;;
-    esac
-    if [[ $current != -* && $before == "$sub" && $sub && $sub != status ]]; then
+    fi
+    if [[ $sub && $sub != status && ($plain || $current != -*) ]] && ((operands == 0)); then
         _coetcd_names "$current"
         return
     fi
+    [[ $plain ]] && return
     case $sub in
     '') flags+=("${subs[@]}") ;;
     lock) flags+=("${holding[@]}" --try --timeout --shared --max-hold) ;;

@@ -152,7 +152,7 @@ awaitable<int> use(client c,
     if (!running.was_stopped() && what.lasts()) { // we may have stood still
         ended = status;
     }
-    co_return order[0] == 0 || unlimited ? status : over(how.name);
+    co_return order[0] == 0 || unlimited || !running.was_stopped() ? status : over(how.name);
 }
 
 class troubles final : public coetcd::observer {

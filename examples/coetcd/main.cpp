@@ -302,6 +302,17 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
+/// A signal has ended us while no command ran. SIGINT does so again, now that all is given back: so
+/// a shell learns that its script is to end.
+/// @returns The exit status, for the others.
+int end_of_wait(int number) {
+    if (number == SIGINT) {
+        std::signal(SIGINT, SIG_DFL);
+        (void)std::raise(SIGINT);
+    }
+    return 128 + number;
+}
+
 /// How long what a failure has left behind may take to end, in the background.
 constexpr std::chrono::seconds aftermath{2};
 
@@ -349,10 +360,13 @@ int run(const job& work) {
         }
     } catch (const boost::system::system_error& e) {
         if (e.code() == asio::error::operation_aborted && interrupted != 0) {
-            return 128 + interrupted;
+            return end_of_wait(interrupted);
         }
         note(in_flags(e.what()));
         return status_of(e.code());
+    }
+    if (status == 128 + SIGINT) {
+        child::pass_interrupt_on();
     }
     return status;
 }
@@ -387,7 +401,7 @@ int main(int argc, char** argv) {
         note(e.what());
         return no_output;
     } catch (const interruption& e) {
-        return 128 + e.number;
+        return end_of_wait(e.number);
     } catch (const std::exception& e) {
         note(e.what());
         return failed;

@@ -288,7 +288,7 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
         if (p && p->name == result.name) {
             keys.insert_or_assign(key, std::move(kv));
         } else {
-            result.strays.push_back(key);
+            result.strays.emplace(key, kv.create_revision);
         }
     }
     for (queue& q : queues_with(keys, whole)) { // one at the most

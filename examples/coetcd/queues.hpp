@@ -33,7 +33,8 @@ struct queue {
     std::vector<entry> holders; ///< The oldest first.
     std::vector<entry> waiters; ///< The next one first.
     /// Keys below the name that are nobody's place: a lock of this name waits for them, too.
-    std::vector<std::string> strays;
+    /// Each with the create_revision of its life.
+    std::map<std::string, std::int64_t> strays;
 };
 
 /// All keys below a prefix, by key.

@@ -209,8 +209,8 @@ json as_json(const queue& q) {
     for (const entry& e : q.waiters) {
         j["waiters"].push_back(as_json(e));
     }
-    if (!q.strays.empty()) {
-        j["strays"] = q.strays;
+    for (const auto& [key, revision] : q.strays) {
+        j["strays"].push_back(key);
     }
     return j;
 }
@@ -473,7 +473,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     for (const entry& e : found.waiters) {
         line("waits", e);
     }
-    for (const std::string& key : found.strays) {
+    for (const auto& [key, revision] : found.strays) {
         note(printed(key) + ": is in the way of this lock, and nobody's place in it");
     }
     co_return result;
@@ -577,6 +577,13 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
 }
 
 awaitable<int> unlock(client c, std::string name, std::int64_t token, bool without_asking) {
+    const queue found = co_await read_queue(c, name);
+    for (const auto& [key, revision] : found.strays) {
+        if (revision == token) { // the library would delete it, too
+            note(printed(key) + ": is nobody's place in this lock; etcdctl del deletes it");
+            co_return not_had;
+        }
+    }
     if (!without_asking && terminal::is_typed_in()) {
         const std::string answer =
             ask("End the ownership of " + coetcd::printable(name) + " with token " +

@@ -69,7 +69,7 @@ character first_of(std::string_view text) {
     return {bytes, columns < 0 ? 1 : static_cast<std::size_t>(columns)};
 }
 
-constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 volatile std::sig_atomic_t ended_by = 0;
 volatile std::sig_atomic_t stood_still = 0;
 

@@ -69,7 +69,7 @@ enum class echo { on, off };
 
 /// Reads a line from the standard input, and nothing after it; the prompt goes to the standard
 /// error.
-/// @throws interruption by SIGINT, SIGTERM, SIGHUP, SIGQUIT; the terminal is as it was then.
+/// @throws interruption by a signal that ends us; the terminal is as it was then.
 std::string ask(const std::string& prompt, echo shown);
 
 /// How many columns a text takes.

@@ -193,6 +193,19 @@ TEST_CASE("TAB completes what there is", "[tool][completion]") {
     CHECK(bash.completed("lock n --max") == "<lock><n><--max-hold><END>enough");
     CHECK(bash.completed("top x --sort wai") == "<top><x><--sort><waiters><END>enough");
     CHECK(bash.completed("lock n --nothing") == "<lock><n><--nothingEND>enough");
+    // What a flag's value is comes from its user, and is no name of a subcommand.
+    CHECK(bash.completed("lock --ttl ") == "<lock><--ttl><END>enough");
+    CHECK(bash.completed("lock --ttl=") == "<lock><--ttl=END>enough");
+    CHECK(bash.completed("top --sort=wai") == "<top><--sort=waiters><END>enough");
+    CHECK(bash.completed("--user lock sta") == "<--user><lock><status><END>enough");
+    // Names, wherever they are.
+    const std::string name = unique_name("typed");
+    const std::string lease = granted_lease();
+    put_place(name, lease, "x");
+    for (const std::string before : {"elect --listen ", "who -- ", "unlock --token 5 "}) {
+        CHECK(bash.completed(before + name.substr(0, name.size() - 1)).find(name + "><END>") !=
+              std::string::npos);
+    }
     // Files, whatever they are called.
     const own_directory here;
     const std::string file = here.path / "one\nname, $(and) not two";

@@ -154,6 +154,21 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     CHECK(text.find(name + "/second: ") != std::string::npos);
 }
 
+TEST_CASE("unlock ends no key that is nobody's place", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto& etcd = shared_etcd();
+    for (const std::string below : {"/photo", "/write/photo"}) {
+        const std::string key = name + below;
+        REQUIRE(etcd.etcdctl({"put", key, "x"}).exit_code == 0);
+        const auto read = nlohmann::json::parse(etcd.etcdctl({"get", key, "-w", "json"}).output);
+        const std::string token = read["kvs"][0]["create_revision"].dump();
+        const auto r = run_all("unlock " + name + " --token " + token);
+        CHECK(r.exit_code == 1);
+        CHECK(r.output.find(key + ": is nobody's place") != std::string::npos);
+        CHECK(etcd.etcdctl({"get", key}).output.find("x") != std::string::npos);
+    }
+}
+
 TEST_CASE("who and top tell of an election whose name ends as the lines of a lock do", "[tool]") {
     const std::string prefix = unique_name("tool");
     for (const std::string end : {"/read", "/write", "/keep", "/wait", "/hold/00"}) {
@@ -339,6 +354,29 @@ TEST_CASE("--max-hold stops the command in time", "[tool]") {
         CHECK(run(all).exit_code == 75);
         CHECK(clock_type::now() - began < 10s);
     }
+}
+
+TEST_CASE("A command that ended within --max-hold was not stopped, though we stood still",
+          "[tool]") {
+    const std::string name = unique_name("tool");
+    auto p = start({"lock",
+                    name,
+                    "--max-hold",
+                    "1s",
+                    "--ttl",
+                    "60s",
+                    "--",
+                    "sh",
+                    "-c",
+                    "echo $$; read x; exit 5"});
+    const int pid = std::stoi(next_line(p));
+    const auto began = clock_type::now();
+    p.signal(SIGSTOP);
+    ::kill(pid, SIGTERM); // status 143
+    until("it has ended, and the time is over",
+          [&] { return has_ended(pid) && clock_type::now() - began > 1s; });
+    p.signal(SIGCONT);
+    CHECK(p.wait() == 128 + SIGTERM);
 }
 
 TEST_CASE("--max-hold gives nothing back before the command has stopped", "[tool]") {
@@ -575,6 +613,15 @@ TEST_CASE("status asks all members at once", "[tool]") {
     CHECK(answer.exit_code == 69);
     CHECK(std::count(answer.output.begin(), answer.output.end(), '\n') == 21);
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15)); // not 20
+}
+
+TEST_CASE("A password that is given as to etcdctl is not shown", "[tool]") {
+    for (const std::string line : {"--password=s3cret who x", "who x --password=s3cret"}) {
+        const auto r = run_all(line);
+        CHECK(r.exit_code == 2);
+        CHECK(r.output.find("no such flag") != std::string::npos);
+        CHECK(r.output.find("s3cret") == std::string::npos);
+    }
 }
 
 TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their own", "[tool]") {

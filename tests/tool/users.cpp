@@ -431,11 +431,11 @@ TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal
     const std::string environment = "ETCDCTL_ENDPOINTS=" + shared_etcd().url();
     const std::string pages = "\033[?1049h", no_pages = "\033[?1049l";
     for (const std::string keys : {"q", "\x1cq", "\x03"}) { // Ctrl-\ would end it at once
-        typed_session sh(
-            {"bash",
-             "-c",
-             tool + " top " + prefix + "; echo status $?; stty -a; head -n 1 && echo enough"},
-            {environment});
+        typed_session sh({"bash",
+                          "-c",
+                          "trap : INT; " + tool + " top " + prefix +
+                              "; echo status $?; stty -a; head -n 1 && echo enough"},
+                         {environment});
         (void)sh.read_until(pages);
         (void)sh.read_until("0 waiters");
         sh.type(keys);
@@ -538,7 +538,7 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
         CHECK(holder.running());
     }
     {
-        typed_session sh({"bash", "-c", line + "; echo status $?"}, {environment});
+        typed_session sh({"bash", "-c", "trap : INT; " + line + "; echo status $?"}, {environment});
         (void)sh.read_until("[y/N] ");
         sh.type("\x03");
         (void)sh.read_until("status 130");
@@ -563,7 +563,8 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
 TEST_CASE("A password is not shown, and Ctrl-C leaves the terminal as it was", "[tool][terminal]") {
     typed_session sh({"bash",
                       "-c",
-                      std::string(COETCD_TOOL) + " who n --user somebody; echo status $?; stty -a"},
+                      "trap : INT; " + std::string(COETCD_TOOL) +
+                          " who n --user somebody; echo status $?; stty -a"},
                      {"ETCDCTL_ENDPOINTS=127.0.0.1:1"});
     (void)sh.read_until("Password of somebody: ");
     sh.type("secr\x03");
@@ -571,6 +572,59 @@ TEST_CASE("A password is not shown, and Ctrl-C leaves the terminal as it was", "
     CHECK(shown.find("secr") == std::string::npos);
     CHECK(shown.find("status 130") != std::string::npos);
     CHECK(shown.find(" echo echoe") != std::string::npos);
+}
+
+TEST_CASE("Each signal that ends the question for a password leaves the terminal as it was",
+          "[tool][terminal]") {
+    for (const int number : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM}) {
+        CAPTURE(number);
+        typed_session sh({"bash",
+                          "-c",
+                          "sh -c 'echo PID $$.; exec " COETCD_TOOL " who n --user somebody'; "
+                          "echo status $?.; stty -a"},
+                         {"ETCDCTL_ENDPOINTS=127.0.0.1:1"});
+        const int pid = told_pid(sh);
+        (void)sh.read_until("Password of somebody: ");
+        ::kill(pid, number);
+        CHECK(sh.read_until("echoe").find(" echo echoe") != std::string::npos);
+    }
+}
+
+TEST_CASE("Ctrl-C ends the script around it, too", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    const std::string line = "bash -c '" + std::string(COETCD_TOOL) + " lock " + name;
+    const std::string and_more = "; echo G\"\"OES ON'\n";
+    const std::string sleeps = " -- sh -c \"echo P\"\"ID \\$\\$.; exec sleep 300\"";
+    typed_session bash = interactive_bash();
+    const auto ends = [&] {
+        bash.type("\x03");
+        (void)bash.read_until("^C");
+        bash.type("echo sta\"\"tus $?\n");
+        CHECK(bash.read_until("status 130").find("GOES ON") == std::string::npos);
+    };
+    for (const std::string input : {"", " </dev/null"}) { // with the terminal, and without
+        bash.type(line + sleeps + input + and_more);
+        (void)told_pid(bash);
+        ends();
+        CHECK(run({"who", name}).exit_code == 1);
+    }
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    bash.type(line + and_more);
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    ends();
+    CHECK(waiting_for(name) == 0);
+    bash.type(line + "-other -- sh -c \"exit 130\"" + and_more); // no signal at all
+    (void)bash.read_until("GOES ON");
+}
+
+TEST_CASE("A command that a signal ends leaves the terminal as it was", "[tool][terminal]") {
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock " + unique_name("users") +
+              " -- sh -c 'stty -echo raw; kill -KILL $$'; stty -a; echo en\"\"ough\n");
+    const std::string shown = bash.read_until("enough");
+    CHECK(shown.find(" echo ") != std::string::npos);
+    CHECK(shown.find(" icanon ") != std::string::npos);
 }
 
 TEST_CASE("A password is not shown after Ctrl-Z and fg either", "[tool][terminal]") {
