@@ -64,6 +64,7 @@ sky draw_rare_sky(chance& c) {
     return which == 0   ? sky::replaced
            : which == 1 ? sky::grudging
            : which < 5  ? sky::orphaning
+           : which < 7  ? sky::straying
                         : sky::mixed;
 }
 
@@ -107,6 +108,10 @@ weather draw_weather(chance& c, sky s) {
         w[fault::early_revoke] = 200'000;
         w[fault::request_lost] = 500'000;
         w[fault::client_cut] = 50'000;
+        break;
+    case sky::straying:
+        w[fault::member_strays] = 300'000;
+        w[fault::stream_dropped] = 50'000;
         break;
     case sky::mixed:
         w = draw_weather(c);

@@ -14,15 +14,16 @@ weather draw_weather(chance& c);
 enum class sky {
     mixed,
     clear,
-    deaf,     ///< Most events are lost.
-    robbed,   ///< Keys and leases are taken away, some keys without an event.
-    belated,  ///< Answers come late or never, and then perhaps nothing gets through.
-    sluggish, ///< Who has lost a lock is long in letting go of it.
-    refusing, ///< One member after the other refuses what the others do.
-    lying,    ///< Leases end before their time is over, by what some answers say.
-    replaced, ///< All endpoints lead to another cluster, for good.
-    grudging, ///< What is refused, although it may be carried out, is hard to send again.
-    orphaning ///< Leases are taken away, and the renewal that would tell does not get through.
+    deaf,      ///< Most events are lost.
+    robbed,    ///< Keys and leases are taken away, some keys without an event.
+    belated,   ///< Answers come late or never, and then perhaps nothing gets through.
+    sluggish,  ///< Who has lost a lock is long in letting go of it.
+    refusing,  ///< One member after the other refuses what the others do.
+    lying,     ///< Leases end before their time is over, by what some answers say.
+    replaced,  ///< All endpoints lead to another cluster, for good.
+    grudging,  ///< What is refused, although it may be carried out, is hard to send again.
+    orphaning, ///< Leases are taken away, and the renewal that would tell does not get through.
+    straying   ///< Streams end, and endpoints lead to another cluster for a while.
 };
 sky draw_sky(chance& c);
 /// What a mixed one is instead, now and then, as long as there is no crowd.

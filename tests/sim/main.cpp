@@ -159,6 +159,8 @@ std::string describe(const sim::plan& p) {
     std::string text = "seed " + std::to_string(p.seed);
     if (p.what == sim::plan::kind::cancel_at) {
         text += ", cancelled at suspension " + std::to_string(p.point);
+    } else if (p.what == sim::plan::kind::answer_at) {
+        text += ", cancelled with an answer, at point " + std::to_string(p.point);
     } else if (p.what == sim::plan::kind::crash_at) {
         text += ", crashed at suspension " + std::to_string(p.point);
     } else if (p.what == sim::plan::kind::fail_at) {
@@ -256,6 +258,8 @@ void every_point(std::uint64_t seed, const arguments& a, totals& t) {
         }
     };
     p.what = sim::plan::kind::cancel_at;
+    all_points();
+    p.what = sim::plan::kind::answer_at;
     all_points();
     p.what = sim::plan::kind::crash_at;
     all_points();

@@ -464,21 +464,25 @@ asio::awaitable<void> actor::serve_kept(std::shared_ptr<terms> of, const coetcd:
 }
 
 /// Each call changes it once, or not at all.
-asio::awaitable<void> actor::change_limit(coetcd::semaphore& s, chance& taste) {
+asio::awaitable<void>
+actor::change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& taste) {
     permit_rules& rules = s_.judge.permits;
     const bool relative = taste.one_in(2);
     const std::int64_t by = !relative ? taste.between(1, 4) : taste.one_in(2) ? 1 : -1;
     const std::size_t call = rules.changes_limit(s.name(), relative, by);
     try {
         std::int64_t now = by;
+        bool interrupted = false;
         if (relative) {
-            asio::awaitable<std::int64_t> changing = s.adjust_limit(by);
-            now = co_await std::move(changing);
+            auto changing = into(now, s.adjust_limit(by));
+            interrupted = co_await is_interrupted(o, std::move(changing));
         } else {
             asio::awaitable<void> changing = s.set_limit(by);
-            co_await std::move(changing);
+            interrupted = co_await is_interrupted(o, std::move(changing));
         }
-        rules.changed_limit(call, now);
+        if (!interrupted) {
+            rules.changed_limit(call, now);
+        }
     } catch (const coetcd::error& e) {
         if (e.code() != errc::outcome_unknown) {
             rules.refused_limit(call);

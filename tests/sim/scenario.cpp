@@ -111,6 +111,17 @@ outcome run(const plan& p) {
     // Their locks have no options.
     s.impatient = random && !s.crowded && !s.delay &&
                   chance(chance::derive(p.seed, 25)).one_in(clear ? 2U : 8U);
+    chance moments(chance::derive(p.seed, 30));
+    if (random && moments.one_in(4)) {
+        s.moments = moments;
+    }
+    if (s.moments || p.what == plan::kind::answer_at) {
+        w.on_answer = [&s](const process& to) {
+            for (const auto& tell : s.at_answers) {
+                tell(to);
+            }
+        };
+    }
     s.cancel_ppm = random && luck.one_in(2) ? 400'000 : 0;
 
     coetcd::client_options options;
@@ -145,6 +156,9 @@ outcome run(const plan& p) {
         actor& added = *actors.back();
         if (actors.size() == 1 && p.what == plan::kind::cancel_at) {
             added.cancel_at(p.point);
+        }
+        if (actors.size() == 1 && p.what == plan::kind::answer_at) {
+            added.cancel_with_answer(p.point);
         }
         if (actors.size() == 1 && p.what == plan::kind::crash_at) {
             added.crash_at(p.point);
@@ -184,7 +198,8 @@ outcome run(const plan& p) {
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
         const bool lags = random && !s.crowded && lagging.one_in(clear ? 4 : 12);
-        const bool watches = luck.one_in(6) || lags; // beside who lags another one is told
+        // Beside who lags another one is told.
+        const bool watches = luck.one_in(6) || lags || above == sky::straying;
         if (watches && takes_part()) {
             added.start_watch();
         }

@@ -29,6 +29,7 @@ struct plan {
         random,    ///< Cancellations and failures come by chance.
         cancel_at, ///< The first client's operation is cancelled at its n-th suspension.
         fail_at,   ///< The first client's n-th call fails.
+        answer_at, ///< Likewise, as its n-th answer comes, or soon after.
         crash_at,  ///< The first client ends at its n-th suspension.
     } what = kind::random;
     std::uint64_t point = 0;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -106,6 +107,10 @@ struct stage {
     /// All who lock the first one wait so long after a holder that has vanished.
     std::optional<std::chrono::milliseconds> delay;
     bool reached = false;
+    /// Some are cancelled in the moment in which an answer comes.
+    std::optional<chance> moments;
+    /// Each is told that an answer has come.
+    std::list<std::function<void(const process&)>> at_answers;
     std::uint64_t cancellations = 0;
     std::uint64_t writes = 0;
     std::uint64_t crashes = 0;

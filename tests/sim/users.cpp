@@ -77,6 +77,40 @@ void actor::cancel_at(std::uint64_t n) {
     };
 }
 
+void actor::cancel_with_answer(std::uint64_t n) {
+    s_.at_answers.push_back([this, n](const process& to) {
+        const std::uint64_t nth = (n + 1) / 2;
+        if (&to == p_.get() && current_ && ++seen_ == nth) {
+            s_.reached = true;
+            emit(current_, n % 2 == 1 ? 0 : 1 + nth % 6);
+        }
+    });
+}
+
+/// Cancels an operation with one of the answers that come while it lives, or soon after.
+class actor::moment {
+public:
+    moment(actor& a, std::shared_ptr<operation> o, chance& taste, int latest)
+        : all_(a.s_.at_answers) {
+        const std::uint64_t hops = taste.one_in(2) ? 0 : taste.below(8);
+        auto count = [&a, hops, o = std::move(o), left = taste.between(1, latest)](
+                         const process& to) mutable {
+            if (&to == a.p_.get() && --left == 0) {
+                a.emit(o, hops);
+            }
+        };
+        all_.push_front(std::move(count));
+        place_ = all_.begin();
+    }
+    ~moment() { all_.erase(place_); }
+    moment(const moment&) = delete;
+    moment& operator=(const moment&) = delete;
+
+private:
+    std::list<std::function<void(const process&)>>& all_;
+    std::list<std::function<void(const process&)>>::iterator place_;
+};
+
 void actor::close(bool orderly) {
     if (orderly && session_) {
         asio::co_spawn(p_->executor(), close_session(), [](std::exception_ptr) {});
@@ -151,8 +185,12 @@ void actor::fail(const std::string& who, const std::exception_ptr& failure) {
     }
 }
 
-void actor::emit(const std::shared_ptr<operation>& o) {
-    auto now = [this, o] {
+void actor::emit(const std::shared_ptr<operation>& o, std::uint64_t hops) {
+    auto now = [this, o, hops] {
+        if (hops != 0) {
+            emit(o, hops - 1);
+            return;
+        }
         if (o->completions == 0 && !o->cancelled_at) {
             ++s_.cancellations;
             s_.w.note("cancel", p_->number());
@@ -182,7 +220,12 @@ asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitab
         const nanoseconds when = s_.taste.skewed(0ms, s_.taste.one_in(4) ? 2000ms : 100ms);
         s_.w.after(when, [this, o] { emit(o); });
     }
+    std::optional<moment> at_an_answer;
+    if (s_.moments && s_.moments->one_in(3)) {
+        at_an_answer.emplace(*this, o, *s_.moments, 12);
+    }
     (void)co_await suspension::wait(o->done);
+    at_an_answer.reset();
     if (o->cancelled_at && !o->may_linger && p_->pauses == pauses &&
         s_.w.now() - *o->cancelled_at > 1ms) {
         s_.w.fail("a cancelled operation did not end at once");
@@ -190,6 +233,30 @@ asio::awaitable<void> actor::perform(std::shared_ptr<operation> o, asio::awaitab
     if (o->failure) {
         judge(o->failure);
     }
+}
+
+asio::awaitable<bool> actor::is_interrupted(std::shared_ptr<operation> o,
+                                            asio::awaitable<void> call) {
+    std::optional<moment> at_an_answer;
+    if (s_.moments && s_.moments->one_in(2)) {
+        at_an_answer.emplace(*this, o, *s_.moments, 3);
+    }
+    bool was_cancelled = false;
+    try {
+        co_await std::move(call);
+    } catch (const boost::system::system_error& e) {
+        was_cancelled =
+            at_an_answer && o->cancelled_at && e.code() == asio::error::operation_aborted;
+        if (!was_cancelled) {
+            throw;
+        }
+    }
+    at_an_answer.reset();
+    if (was_cancelled) {
+        o->cancelled_at.reset();
+        co_await asio::this_coro::reset_cancellation_state(asio::enable_terminal_cancellation());
+    }
+    co_return was_cancelled;
 }
 
 /// A login that was refused is not tried again at once: also if something in between refused it, in
@@ -570,6 +637,7 @@ public:
         }
     }
     lease_id lease() const { return session_->lease(); }
+    const std::shared_ptr<operation>& of() const { return operation_; }
     /// What has ended a body must have happened.
     void check_end(const error_code& ec) {
         const bool over = granted_at_ && options.max_hold &&
@@ -902,7 +970,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         coetcd::election e(*first, name);
         std::optional<coetcd::leadership> term;
         std::optional<office> own;
-        visit v(*this, std::move(o), name, leads ? way::campaign : way::lock, *first);
+        visit v(*this, o, name, leads ? way::campaign : way::lock, *first);
         v.options = leads ? coetcd::lock_options() : options;
         if (leads) {
             coetcd::leadership won = co_await e.campaign(std::to_string(++s_.writes));
@@ -934,8 +1002,11 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
     coetcd::mutex m(*second, name, options);
     coetcd::election e(*second, name);
     if (leads) {
-        auto resuming = taste.one_in(2) ? e.resume() : e.resume(key, fence);
-        std::optional<coetcd::leadership> term = co_await std::move(resuming);
+        std::optional<coetcd::leadership> term;
+        for (bool again = true; again;) { // one that is cancelled leaves all as it is
+            auto resuming = into(term, taste.one_in(2) ? e.resume() : e.resume(key, fence));
+            again = co_await is_interrupted(o, std::move(resuming));
+        }
         if (term) {
             office own(*term);
             const coetcd::lock_options none;
@@ -943,7 +1014,11 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
             co_return;
         }
     } else {
-        const bool ours = co_await m.resume();
+        bool ours = false;
+        for (bool again = true; again;) {
+            auto resuming = into(ours, m.resume());
+            again = co_await is_interrupted(o, std::move(resuming));
+        }
         if (ours) {
             co_await go_on(*second, m, std::move(name), options, !stays, taste);
             co_return;
@@ -995,6 +1070,7 @@ public:
         hold_ = actor_.s_.judge.sharing.granted(std::move(h));
     }
     std::optional<std::chrono::milliseconds> most; ///< That it is held.
+    const std::shared_ptr<operation>& of() const { return operation_; }
     void raised() { actor_.s_.judge.sharing.raised(**hold_); }
     void just_reads(bool now) { *just_reads_ = now; }
     void give_back() {
@@ -1078,11 +1154,17 @@ asio::awaitable<void> actor::change_mode(sharer& v, coetcd::held_lock& l, chance
             if (l.mode() != coetcd::lock_mode::shared) {
                 s_.w.fail("downgrade() has been called, and the lock is exclusive");
             }
-            co_await std::move(lowering);
-            v.just_reads(true);
+            const bool interrupted = co_await is_interrupted(v.of(), std::move(lowering));
+            v.just_reads(!interrupted);
         } else {
             v.just_reads(false);
-            const bool raised = co_await l.try_upgrade();
+            bool raised = false;
+            auto raising = into(raised, l.try_upgrade());
+            const bool interrupted = co_await is_interrupted(v.of(), std::move(raising));
+            const bool writes = l.owns_lock() && l.mode() == coetcd::lock_mode::exclusive;
+            if (writes && (interrupted || v.of()->cancelled_at)) {
+                s_.w.fail("an upgrade that was cancelled has made a writer of a reader");
+            }
             if (raised && l.mode() == coetcd::lock_mode::exclusive) {
                 v.raised();
             }
@@ -1190,7 +1272,7 @@ asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& t
         const counted_hold until_the_end{s_.judge.permits, s_.judge.permits.granted(std::move(h))};
         (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
         if (taste.one_in(3)) {
-            co_await change_limit(s, taste);
+            co_await change_limit(o, s, taste);
             (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
         }
     }
@@ -1267,7 +1349,10 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
     const std::string value = std::to_string(++s_.writes);
     auto proclaiming = l.proclaim(value);
     try {
-        co_await std::move(proclaiming);
+        const bool interrupted = co_await is_interrupted(v.of(), std::move(proclaiming));
+        if (interrupted) {
+            co_return;
+        }
     } catch (const coetcd::error& e) {
         // It may be refused while a copy is under way; and so what it asks then. A request logs in
         // anew once: etcd refuses it if that token expires, too.

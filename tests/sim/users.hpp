@@ -97,6 +97,9 @@ public:
     /// Cancels what is under way at the n-th suspension of this client.
     void cancel_at(std::uint64_t n);
 
+    /// Likewise, in the moment of an answer to it: of the first one with 1 and 2, and so on.
+    void cancel_with_answer(std::uint64_t n);
+
     /// Ends the session and the client; what is left behind is to be nothing.
     void close(bool orderly);
     bool closed() const { return !client_ && watches_ == 0 && mourners_ == 0; }
@@ -111,7 +114,16 @@ private:
 
     void fail(const std::string& who, const std::exception_ptr& failure);
 
-    void emit(const std::shared_ptr<operation>& o);
+    /// Cancels it, so many handlers later.
+    void emit(const std::shared_ptr<operation>& o, std::uint64_t hops = 0);
+    class moment;
+    /// Awaits a call of an operation that may be cancelled in the moment of an answer; what it is
+    /// about goes on then.
+    asio::awaitable<bool> is_interrupted(std::shared_ptr<operation> o, asio::awaitable<void> call);
+    template<class T>
+    static asio::awaitable<void> into(T& result, asio::awaitable<T> call) {
+        result = co_await std::move(call);
+    }
 
     /// Runs `work`, whose end is none of the caller's.
     asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work);
@@ -231,7 +243,8 @@ private:
 
     /// Permits of a semaphore, whose limit goes up and down.
     asio::awaitable<void> use_permits(std::shared_ptr<operation> o, chance& taste);
-    asio::awaitable<void> change_limit(coetcd::semaphore& s, chance& taste);
+    asio::awaitable<void>
+    change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& taste);
 
     /// A term as a lock: who leads holds one.
     class office;

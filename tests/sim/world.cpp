@@ -92,6 +92,9 @@ bool world::pauses(process& which) {
 }
 
 coetcd::detail::reply world::receive(const call_request& what, const etcd::answer& a) {
+    if (const auto asker = askers_.extract(&what); asker && on_answer) {
+        on_answer(*asker.mapped());
+    }
     if (const auto newcomer = newcomers_.extract(&what);
         newcomer && a.body.find("cluster_id") != a.body.npos) {
         settled_.insert({newcomer.mapped(), member_of(what)});
@@ -132,6 +135,9 @@ fate world::judge(process& by, const call_request& request) {
     const auto hits = [&](fault one) {
         return (chosen && point->second.second == one) || strikes(one);
     };
+    if (on_answer) {
+        askers_[&request] = &by;
+    }
     newcomers_.erase(&request); // there may have been another one in its place
     if (!is_settled(settled_, by.number())) {
         newcomers_[&request] = by.number();

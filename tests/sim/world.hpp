@@ -98,6 +98,8 @@ public:
     bool strikes(fault f);
     /// Asked for each that would.
     std::function<bool(fault)> averts;
+    /// Told that an answer has come, before its process runs.
+    std::function<void(const process&)> on_answer;
     /// One call of a process, that with this number, fails.
     void fail_call(const process& of, std::uint64_t number, fault how) {
         failing_[of.number()] = {number, how};
@@ -182,6 +184,7 @@ private:
     std::set<std::pair<std::size_t, int>> settled_;
     /// Requests of the others, and whose they are. They arrive where they should.
     std::map<const coetcd::detail::call_request*, std::size_t> newcomers_;
+    std::map<const coetcd::detail::call_request*, process*> askers_; // of what is under way
     std::map<std::size_t, std::pair<std::uint64_t, fault>> failing_; // process: its call, how
     weather weather_;
     bool healed_ = true;
