@@ -8,13 +8,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <netdb.h>
 #include <signal.h>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +122,17 @@ std::vector<cell> ridden_out_or_lease_lost() {
             cell("O", "O")};
 }
 
+// How long the longest attempt took that ended since then, in ms.
+double longest(const arena& a, operation what, clock::time_point since) {
+    double ms = 0;
+    for (const attempt& each : a.tells.attempts) {
+        if (each.what == what && each.over >= since) {
+            ms = std::max(ms, support::ms_between(each.began, each.over));
+        }
+    }
+    return ms;
+}
+
 } // namespace
 
 // The members
@@ -173,6 +187,7 @@ TEST_CASE("rolling restart", "[faults]") {
 TEST_CASE("member replaced", "[faults]") {
     auto f = fault_of("member replaced", ridden_out(), role::follower);
     f.fresh_cluster = true;
+    f.held = true;
     const auto body = [](arena& a) -> awaitable<void> {
         const auto leader = a.etcd.leader();
         const auto ask = [&](const std::string& what, const nlohmann::json& of) {
@@ -209,6 +224,167 @@ TEST_CASE("member replaced", "[faults]") {
         a.heal();
     };
     run_fault(f, body);
+}
+
+namespace {
+
+// Has a member write all of its database anew. @returns How long that took.
+std::chrono::milliseconds defragment(const etcd_cluster& etcd, std::size_t i) {
+    const auto began = clock::now();
+    support::run_script("ETCDCTL_API=3 " + support::etcdctl_program() +
+                        " --command-timeout=30s --endpoints " + etcd.url(i) + " defrag");
+    return std::chrono::ceil<std::chrono::milliseconds>(clock::now() - began);
+}
+
+// Stores so much that this takes some time, on whatever machine.
+void grow(etcd_cluster& etcd) {
+    constexpr auto visible = 1500ms;
+    constexpr int most = 1500; // etcd takes up to 2 GB
+    const std::string million(1333336, 'A');
+    for (int i = 0; i < most; ++i) {
+        if (i % 50 == 0 && defragment(etcd, 0) > visible) {
+            return;
+        }
+        std::string key;
+        coetcd::detail::wire::append_base64(key, "large/" + std::to_string(i));
+        etcd.post(0, "/v3/kv/put", nlohmann::json{{"key", key}, {"value", million}}.dump());
+    }
+    throw std::runtime_error("a defragmentation takes no time");
+}
+
+void strike_by_defragmentation(fault f) {
+    f.prepare = grow;
+    f.held = true;
+    const auto body = [&f](arena& a) -> awaitable<void> {
+        std::chrono::milliseconds took{};
+        const std::function<void()> write_anew = [&] { took = defragment(a.etcd, a.victim); };
+        a.strike();
+        co_await a.blocking(write_anew);
+        std::cout << f.name << ": " << took.count() << " ms" << std::endl;
+        if (f.victim == role::leader && took * 2 > f.work.ttl) {
+            for (cell& c : f.cells) {
+                c.allowed += "LNT"; // etcd renews nothing meanwhile
+                c.bound += took;
+            }
+        }
+        a.expect(took > 300ms, "that takes some time");
+        const auto stood_still = [&]() -> awaitable<bool> {
+            double most = 0;
+            for (std::size_t i = 0; i < operations; ++i) {
+                most = std::max(most, longest(a, static_cast<operation>(i), a.struck()));
+            }
+            co_return most * 2 > double(took.count());
+        };
+        co_await support::eventually(stood_still, silence, "calls stood still meanwhile");
+        for (std::size_t i = 0; i < operations; ++i) {
+            co_await a.until(static_cast<operation>(i), "O", silence);
+        }
+        a.heal();
+    };
+    run_fault(f, body);
+}
+
+} // namespace
+
+TEST_CASE("members defragmented", "[faults]") {
+    auto f = fault_of("leader defragmented", ridden_out());
+    drop_shared_cluster();
+    strike_by_defragmentation(f);
+    f.name = "follower defragmented";
+    f.victim = role::follower;
+    f.cells.back().bound = silence;
+    strike_by_defragmentation(f);
+    drop_shared_cluster(); // it is large
+}
+
+// The versions
+
+namespace {
+
+// Restarts each member as an etcd of another version, while the others serve.
+awaitable<void> roll(arena& a, std::string minor) {
+    const auto began = clock::now();
+    const auto before = static_cast<std::ptrdiff_t>(a.tells.writes.size());
+    const auto program = support::etcd_of(minor);
+    for (std::size_t i = 0; i < 3; ++i) {
+        const std::function<void()> restart = [&] {
+            a.etcd.stop(i);
+            a.etcd.replace_program(i, program);
+            a.etcd.start(i);
+            a.etcd.wait_healthy();
+            a.expect(a.etcd.version(i).starts_with(minor), "the member is etcd " + minor);
+        };
+        co_await a.blocking(restart);
+    }
+    const std::function<void()> agree = [&] { a.etcd.wait_version(minor); };
+    co_await a.blocking(agree);
+    std::cout << "etcd " << a.etcd.version(0) << " after "
+              << std::llround(support::ms_between(began, clock::now())) << " ms; the longest:";
+    for (std::size_t i = 0; i < operations; ++i) {
+        const auto what = static_cast<operation>(i);
+        std::cout << ' ' << to_string(what) << ' ' << std::llround(longest(a, what, began));
+    }
+    const auto doubtful = [](const written& w) { return w.outcome == ended::unknown; };
+    std::cout << "; writes in doubt: "
+              << std::count_if(a.tells.writes.begin() + before, a.tells.writes.end(), doubtful)
+              << std::endl;
+}
+
+// A row that says so if an etcd of one of these versions is not here.
+bool are_here(const std::string& name, const std::vector<std::string>& minors) {
+    for (const auto& minor : minors) {
+        if (support::etcd_of(minor).empty()) {
+            add_row(name, "skipped: no etcd " + minor + "; tests/run versions builds it");
+            return false;
+        }
+    }
+    return true;
+}
+
+fault change_of_versions(const std::string& name, const std::string& first) {
+    auto f = fault_of(name, ridden_out());
+    f.strikes_all = true;
+    f.held = true;
+    f.fresh_cluster = true;
+    f.program = support::etcd_of(first);
+    // As if it had been at work for long. An etcd ends at what older versions may leave in the log,
+    // and a 3.5 that finds its members nowhere but there has 3.6 take them for removed ones.
+    f.extra_arguments = {"--snapshot-count=100"};
+    return f;
+}
+
+} // namespace
+
+TEST_CASE("rolling upgrade", "[faults]") {
+    if (!are_here("rolling upgrade", {"3.4", "3.5", "3.6", "3.7"})) {
+        return;
+    }
+    const auto body = [](arena& a) -> awaitable<void> {
+        a.strike();
+        for (const std::string minor : {"3.5", "3.6", "3.7"}) {
+            const std::function<void()> store = [&] { a.etcd.wait_snapshots(); };
+            co_await a.blocking(store);
+            co_await roll(a, minor);
+        }
+        a.heal();
+    };
+    run_fault(change_of_versions("rolling upgrade", "3.4"), body);
+}
+
+TEST_CASE("downgrade", "[faults]") {
+    if (!are_here("downgrade", {"3.5", "3.6", "3.7"})) {
+        return;
+    }
+    const auto body = [](arena& a) -> awaitable<void> {
+        a.strike();
+        for (const std::string minor : {"3.6", "3.5"}) {
+            const std::function<void()> enable = [&] { a.etcd.downgrade(minor); };
+            co_await a.blocking(enable);
+            co_await roll(a, minor);
+        }
+        a.heal();
+    };
+    run_fault(change_of_versions("downgrade", "3.7"), body);
 }
 
 TEST_CASE("snapshot restored", "[faults]") {
@@ -305,6 +481,19 @@ TEST_CASE("clients cut off briefly", "[faults]") {
         a.heal();
     };
     run_fault(f, body);
+}
+
+TEST_CASE("leader killed beside a flooded watch", "[faults]") {
+    fault f = fault_of("leader killed beside a flooded watch", ridden_out_or_lease_lost());
+    f.work.flooded = true;
+    strike_member(f, 4s, &etcd_cluster::kill, is_deposed, &etcd_cluster::start);
+}
+
+TEST_CASE("leader isolated beside a flooded watch", "[faults]") {
+    fault f = fault_of("leader isolated beside a flooded watch", ridden_out_or_lease_lost());
+    f.work.flooded = true;
+    strike_member(
+        f, 6s, &etcd_cluster::isolate, is_deposed, [](etcd_cluster& c, std::size_t) { c.heal(); });
 }
 
 TEST_CASE("clients cut off for long", "[faults][short]") {

@@ -230,7 +230,8 @@ std::size_t arena::seen(operation what, char outcome) const {
 void arena::strike() {
     struck_ = clock::now();
     for (std::size_t i = 0; i < operations; ++i) {
-        elsewhere_[i] = work_ && work_->used_by(static_cast<operation>(i)) != preferred_;
+        elsewhere_[i] =
+            work_ && !fault_.strikes_all && work_->used_by(static_cast<operation>(i)) != preferred_;
     }
     const auto n = std::count(elsewhere_.begin(), elsewhere_.end(), true);
     expect(n <= 3, "most clients use the member that is struck");
@@ -271,6 +272,21 @@ std::size_t arena::count(std::size_t tcp_proxy::counters::*which) const {
 awaitable<std::vector<coetcd::lease_id>> arena::leases() {
     const auto all = co_await clean.lease_leases();
     co_return all.leases;
+}
+
+// Takes the lock that is held throughout.
+awaitable<void> arena::hold() {
+    coetcd::session opened = co_await support::open_session(clean, 10s);
+    lease_.emplace(std::move(opened));
+    held_.emplace(*lease_, prefix + "l/held");
+    co_await held_->lock();
+}
+
+awaitable<void> arena::give_back() {
+    expect(held_->owns_lock(), "a lock counts as held throughout");
+    const bool ours = co_await held_->unlock();
+    expect(ours, "a lock is held throughout");
+    co_await lease_->close();
 }
 
 // Puts and deletes some keys until told to stop.
@@ -315,6 +331,9 @@ awaitable<void> arena::listen() {
 awaitable<void> arena::begin() {
     const auto first = co_await clean.put(prefix + "w/begin", "");
     first_revision_ = first.header.revision + 1;
+    if (fault_.held) {
+        co_await hold();
+    }
 
     workload_options options = fault_.work;
     options.prefix = prefix;
@@ -382,6 +401,9 @@ awaitable<void> arena::stop() {
 awaitable<void> arena::end() {
     if (healed_ == clock::time_point::max()) {
         heal();
+    }
+    if (fault_.held) {
+        co_await give_back();
     }
     std::string missing;
     auto all_recovered = [&]() -> awaitable<bool> {
@@ -671,6 +693,7 @@ awaitable<void> drive(std::shared_ptr<arena> a,
 void run_fault(const fault& what, std::function<awaitable<void>(arena&)> body) {
     if (what.fresh_cluster) {
         drop_shared_cluster();
+        the_cluster() = std::make_unique<etcd_cluster>(voters, what.program, what.extra_arguments);
     }
     etcd_cluster& etcd = shared_cluster();
     if (what.prepare) {
@@ -691,7 +714,7 @@ void run_fault(const fault& what, std::function<awaitable<void>(arena&)> body) {
                 a.reset();
                 completed = true;
             },
-            {150s, 25s});
+            {200s, 25s});
     } catch (const std::exception& e) {
         if (problems.empty()) {
             problems.push_back(e.what());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
+
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -43,11 +46,15 @@ public:
 
     std::string name{};
     role victim = role::leader; ///< The member that all clients use.
+    bool strikes_all = false;   ///< Each member in turn: clients may use any of them.
     bool proxied = false;       ///< Clients reach the members through `arena::proxies`.
     bool by_name = false;       ///< Clients reach the members by the names of their hosts.
     bool separate = false;      ///< The clients are a process of their own.
     bool fresh_cluster = false; ///< The fault leaves a cluster that is of no use to others.
     bool history = true;        ///< The store keeps what was written to it.
+    bool held = false;          ///< A lock is held throughout, with the ttl that is the default.
+    std::string program{};      ///< Of a fresh cluster; empty: the usual one.
+    std::vector<std::string> extra_arguments{};            ///< The same.
     std::function<void(support::etcd_cluster&)> prepare{}; ///< Before anything is at work.
     workload_options work{};
     /// In the order of `operation`.
@@ -101,6 +108,8 @@ public:
     std::array<std::string, operations> row() const;
 
 private:
+    awaitable<void> hold();
+    awaitable<void> give_back();
     awaitable<void> write();
     awaitable<void> listen();
     awaitable<void> stop();
@@ -116,6 +125,8 @@ private:
     std::vector<std::string>& problems_;
     clock::time_point struck_ = clock::time_point::max();
     clock::time_point healed_ = clock::time_point::max();
+    std::optional<coetcd::session> lease_; // of what is held
+    std::optional<coetcd::mutex> held_;
     std::optional<workload> work_;
     std::optional<support::task<void>> writing_;
     std::optional<support::task<void>> listening_;

@@ -308,6 +308,10 @@ awaitable<void> workload::close() {
     auto& last = *tasks_[static_cast<std::size_t>(operation::watch)];
     last.cancel();
     (void)co_await last.how_it_ended();
+    for (auto& each : besides_) {
+        each.cancel();
+        (void)co_await each.how_it_ended();
+    }
     for (const auto& p : parties_) {
         p->lock.reset();
         if (p->lease) {
@@ -443,7 +447,8 @@ awaitable<char> give_back(coetcd::mutex& m) {
     co_return ours ? ended::well : ended::not_owner;
 }
 
-awaitable<void> quietly(awaitable<char> work) {
+template<class T>
+awaitable<void> quietly(awaitable<T> work) {
     try {
         (void)co_await std::move(work);
     } catch (const system_error&) {
@@ -590,6 +595,10 @@ awaitable<void> workload::hold(coetcd::mutex& m, std::chrono::milliseconds wait)
 awaitable<void> workload::lock() {
     client c = co_await client_of(operation::lock);
     const auto p = parties_.emplace_back(std::make_shared<party>(c));
+    if (options_.flooded) {
+        besides_.emplace_back(executor_, flood());
+        besides_.emplace_back(executor_, read_slowly(c));
+    }
     for (;;) {
         const bool go_on = co_await ready(*p, "L");
         if (!go_on) {
@@ -697,6 +706,48 @@ awaitable<char> workload::next_changes(client c, std::optional<coetcd::watcher>&
     }
     next_revision_ = batch.revision + 1;
     co_return ended::well;
+}
+
+/// Two megabytes a second, of numbers that grow.
+awaitable<void> workload::flood() {
+    client c(executor_, coetcd::endpoints(options_.urls), options_.client);
+    const std::string rest(1000, 'x');
+    for (std::int64_t number = 1;; ++number) {
+        coetcd::txn t;
+        for (int i = 0; i < 20; ++i) {
+            t.success.push_back(op::put(options_.prefix + "f/" + std::to_string(i),
+                                        std::to_string(number) + " " + rest));
+        }
+        auto writing = c.txn(std::move(t));
+        co_await quietly(std::move(writing));
+        co_await sleep_for(10ms);
+    }
+}
+
+/// Nothing that is told may be older than what was told before.
+awaitable<void> workload::read_slowly(client c) {
+    std::int64_t last = 0;
+    for (;;) {
+        try {
+            coetcd::watcher w = co_await c.watch(coetcd::key_range::prefix(options_.prefix + "f/"));
+            for (;;) {
+                const coetcd::watch_batch batch = co_await w.next();
+                for (const coetcd::event& e : batch.events) {
+                    const std::int64_t number = std::stoll(e.kv.value);
+                    if (number < last) {
+                        journal_.complain("a flooded watch has gone back");
+                    }
+                    last = number;
+                }
+                co_await sleep_for(50ms);
+            }
+        } catch (const system_error& e) {
+            if (outcome_of(e) == ended::canceled) {
+                throw;
+            }
+        }
+        co_await sleep_for(pause);
+    }
 }
 
 awaitable<void> workload::watch() {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -115,6 +116,7 @@ public:
     std::int64_t first_revision = 0; ///< That the watch begins with.
     bool fresh_clients = false;      ///< Each session is opened by a new client.
     bool cancels = false;            ///< All attempts, at random moments.
+    bool flooded = false; ///< The client of `lock` also watches more than its reader takes.
     coetcd::client_options client{};
     std::string preferred{}; ///< The url that all clients are to use; empty: any will do.
 };
@@ -165,6 +167,8 @@ private:
     awaitable<char> next_changes(coetcd::client c, std::optional<coetcd::watcher>& w);
     awaitable<bool> ready(party& p, std::string name);
     awaitable<void> write_guarded(coetcd::client c, std::string name, std::optional<claim> by);
+    awaitable<void> flood();
+    awaitable<void> read_slowly(coetcd::client c);
     awaitable<void> hold(coetcd::mutex& m, std::chrono::milliseconds wait);
     void record(operation what, char outcome, clock::time_point began, std::string text = {});
     std::string lock_name(const std::string& name) const { return options_.prefix + "l/" + name; }
@@ -175,6 +179,7 @@ private:
     bool stop_ = false;
     std::array<std::shared_ptr<ears>, operations> ears_;
     std::array<std::optional<support::task<void>>, operations> tasks_;
+    std::list<support::task<void>> besides_; ///< They end by being cancelled.
     std::vector<std::shared_ptr<party>> parties_;
     std::int64_t next_revision_ = 0;
     int writes_ = 0;

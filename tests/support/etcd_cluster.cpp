@@ -61,11 +61,37 @@ std::string text_of(const nlohmann::json& object, const char* field) {
     return object.contains(field) ? object.at(field).get<std::string>() : std::string();
 }
 
+// The index of the last entry in it. The files are named <term>-<index>.snap.
+std::uint64_t newest_snapshot(const std::filesystem::path& data) {
+    std::uint64_t newest = 0;
+    for (const auto& file : std::filesystem::directory_iterator(data / "member" / "snap")) {
+        const auto name = file.path().filename().string();
+        const auto dash = name.find('-');
+        if (file.path().extension() == ".snap" && dash != name.npos) {
+            newest = std::max<std::uint64_t>(newest, std::stoull(name.substr(dash + 1), {}, 16));
+        }
+    }
+    return newest;
+}
+
+// Whether the installed one is of this minor version.
+bool is_installed(const std::string& minor) {
+    process_options options;
+    options.capture = true;
+    try {
+        background_process etcd({"etcd", "--version"}, std::move(options));
+        return etcd.read_all().starts_with("etcd Version: " + minor + '.');
+    } catch (const std::runtime_error&) {
+        return false; // there is none
+    }
+}
+
 } // namespace
 
 struct etcd_cluster::member {
     std::string address;
-    std::string id; // as etcd writes it
+    std::string id;      // as etcd writes it
+    std::string program; // empty: what COETCD_ETCD names
     etcd_place place;
     network_namespace network;
     std::optional<background_process> process;
@@ -88,7 +114,10 @@ constexpr std::size_t host_of_questions = 253;
 
 } // namespace
 
-etcd_cluster::etcd_cluster(std::size_t members) {
+etcd_cluster::etcd_cluster(std::size_t members,
+                           const std::string& program,
+                           std::vector<std::string> extra_arguments)
+    : extra_arguments_(std::move(extra_arguments)) {
     static int count = 0;
     number_ = std::to_string(++count);
     auto pattern = (std::filesystem::temp_directory_path() / "coetcd-cluster-XXXXXX").string();
@@ -106,8 +135,9 @@ etcd_cluster::etcd_cluster(std::size_t members) {
                    bridge + "\nip link set " + bridge + " up");
         std::string cluster;
         for (std::size_t i = 0; i < members; ++i) {
-            const auto& place = create_member().place;
-            cluster += (i == 0 ? "" : ",") + place.name + '=' + place.peer_url;
+            auto& m = create_member();
+            m.program = program;
+            cluster += (i == 0 ? "" : ",") + m.place.name + '=' + m.place.peer_url;
         }
         for (auto& m : members_) {
             m->place.cluster = cluster;
@@ -161,10 +191,14 @@ etcd_cluster::member& etcd_cluster::create_member() {
 
 void etcd_cluster::launch(member& m) {
     auto argv = etcd_argv(m.place);
+    if (!m.program.empty()) {
+        argv.front() = m.program;
+    }
     // Else members may be added only to a cluster that has been healthy for five seconds.
     argv.emplace_back("--strict-reconfig-check=false");
     // Else, before 3.5, a member that comes back deposes the leader.
     argv.emplace_back("--pre-vote=true");
+    argv.insert(argv.end(), extra_arguments_.begin(), extra_arguments_.end());
     process_options options;
     options.output_file = m.log_file();
     options.network = m.network.descriptor();
@@ -247,6 +281,10 @@ void etcd_cluster::start(std::size_t i) {
     }
     launch(at(i));
     await_serving(at(i));
+}
+
+void etcd_cluster::replace_program(std::size_t i, const std::string& program) {
+    at(i).program = program;
 }
 
 void etcd_cluster::pause(std::size_t i) {
@@ -419,6 +457,42 @@ void etcd_cluster::wait_healthy() const {
     wait_until([&] { return agree(seen); }, seen);
 }
 
+std::string etcd_cluster::version(std::size_t i) const {
+    return text_of(json_of(ask(at(i), "/version")), "etcdserver");
+}
+
+void etcd_cluster::wait_version(const std::string& minor) const {
+    for (const auto& m : members_) {
+        const auto agreed = [&] {
+            const auto cluster = text_of(json_of(ask(*m, "/version")), "etcdcluster");
+            return cluster.starts_with(minor + '.');
+        };
+        wait_until(agreed, m->place.name + " is in a cluster of " + minor);
+    }
+}
+
+void etcd_cluster::downgrade(const std::string& minor) const {
+    std::string answer;
+    const auto enabled = [&] {
+        const nlohmann::json wanted{{"action", "ENABLE"}, {"version", minor + ".0"}};
+        const auto said = json_of(ask(at(leader()), "/v3/maintenance/downgrade", wanted.dump()));
+        answer = said.dump();
+        return said.contains("version");
+    };
+    wait_until(enabled, answer); // the one before may be under way
+    wait_version(minor);
+}
+
+void etcd_cluster::wait_snapshots() const {
+    for (const auto& m : members_) {
+        const auto index = text_of(json_of(ask(*m, "/v3/maintenance/status", "{}")), "raftIndex");
+        const auto stored = [&] {
+            return !index.empty() && newest_snapshot(m->place.data) >= std::stoull(index);
+        };
+        wait_until(stored, m->place.name + " stores a snapshot");
+    }
+}
+
 std::size_t etcd_cluster::add_learner() {
     auto& asked = at(leader());
     auto& m = create_member();
@@ -446,6 +520,24 @@ void etcd_cluster::remove(std::size_t i) {
     if (!at(i).process->wait_for(patience)) {
         throw std::runtime_error("etcd_cluster: a removed member does not end");
     }
+}
+
+std::string etcd_of(const std::string& minor) {
+    const auto home = environment("HOME") + "/.cache";
+    const std::filesystem::path cache = environment("XDG_CACHE_HOME", home.c_str());
+    std::string found = is_installed(minor) ? "etcd" : "";
+    int newest = -1;
+    std::error_code none;
+    for (const auto& each : std::filesystem::directory_iterator(cache / "coetcd" / "etcd", none)) {
+        const auto version = each.path().filename().string();
+        const bool fits = version.starts_with(minor + '.');
+        const int patch = fits ? std::atoi(version.c_str() + minor.size() + 1) : -1;
+        if (patch > newest && std::filesystem::exists(each.path() / "etcd")) {
+            newest = patch;
+            found = each.path() / "etcd";
+        }
+    }
+    return found;
 }
 
 } // namespace support

@@ -24,7 +24,11 @@ namespace support {
 class etcd_cluster {
 public:
     /// Starts the members and waits until they serve requests.
-    explicit etcd_cluster(std::size_t members = 3);
+    /// @param program Of the members; empty: what COETCD_ETCD names.
+    /// @param extra_arguments Appended to the command line of each.
+    explicit etcd_cluster(std::size_t members = 3,
+                          const std::string& program = {},
+                          std::vector<std::string> extra_arguments = {});
     etcd_cluster(const etcd_cluster&) = delete;
     etcd_cluster& operator=(const etcd_cluster&) = delete;
     ~etcd_cluster();
@@ -40,9 +44,11 @@ public:
 
     // Processes
 
-    void kill(std::size_t i);   ///< SIGKILL; returns when it has ended.
-    void stop(std::size_t i);   ///< SIGTERM; returns when it has ended.
-    void start(std::size_t i);  ///< After `kill` or `stop`; waits until it serves.
+    void kill(std::size_t i);  ///< SIGKILL; returns when it has ended.
+    void stop(std::size_t i);  ///< SIGTERM; returns when it has ended.
+    void start(std::size_t i); ///< After `kill` or `stop`; waits until it serves.
+    /// From its next start on, a member is this program.
+    void replace_program(std::size_t i, const std::string& program);
     void pause(std::size_t i);  ///< SIGSTOP; returns when it has stopped.
     void resume(std::size_t i); ///< SIGCONT.
     pid_t pid(std::size_t i) const;
@@ -69,6 +75,14 @@ public:
     void remove(std::size_t i);
     /// Waits until all members serve requests, under one leader.
     void wait_healthy() const;
+    std::string version(std::size_t i) const; ///< Of a member, as 3.5.35.
+    /// Waits until the cluster is of a minor version, as 3.5, which it is some time after the last
+    /// one of its members.
+    void wait_version(const std::string& minor) const;
+    /// Has the cluster become one of the minor version before its own, and waits until it is.
+    void downgrade(const std::string& minor) const;
+    /// Waits until each member has stored a snapshot of all that was done before this call.
+    void wait_snapshots() const;
 
     // Whether a fault bites
 
@@ -95,7 +109,12 @@ private:
 
     std::filesystem::path directory_;
     std::string number_; // of this cluster, among those of this process
+    std::vector<std::string> extra_arguments_;
     std::vector<std::unique_ptr<member>> members_;
 };
+
+/// An etcd of a minor version, as 3.5: the newest one that tests/run has built into this user's
+/// cache, or the installed one. Empty if there is none.
+std::string etcd_of(const std::string& minor);
 
 } // namespace support
