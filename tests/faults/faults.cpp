@@ -261,11 +261,12 @@ void strike_by_defragmentation(fault f) {
         a.strike();
         co_await a.blocking(write_anew);
         std::cout << f.name << ": " << took.count() << " ms" << std::endl;
-        if (f.victim == role::leader && took * 2 > f.work.ttl) {
+        if (f.victim == role::leader) { // etcd renews nothing meanwhile
             for (cell& c : f.cells) {
-                c.allowed += "LNT"; // etcd renews nothing meanwhile
+                c.allowed += took * 2 > f.work.ttl ? "LNTA" : "";
                 c.bound += took;
             }
+            f.held = took * 2 < long_ttl;
         }
         a.expect(took > 300ms, "that takes some time");
         const auto stood_still = [&]() -> awaitable<bool> {

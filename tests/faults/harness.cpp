@@ -276,7 +276,7 @@ awaitable<std::vector<coetcd::lease_id>> arena::leases() {
 
 // Takes the lock that is held throughout.
 awaitable<void> arena::hold() {
-    coetcd::session opened = co_await support::open_session(clean, 10s);
+    coetcd::session opened = co_await support::open_session(clean, long_ttl);
     lease_.emplace(std::move(opened));
     held_.emplace(*lease_, prefix + "l/held");
     co_await held_->lock();

@@ -40,6 +40,9 @@ public:
 
 enum class role { leader, follower };
 
+/// Of the lock that is held throughout a fault.
+constexpr std::chrono::seconds long_ttl{10};
+
 class fault {
 public:
     fault() {}
@@ -52,7 +55,7 @@ public:
     bool separate = false;      ///< The clients are a process of their own.
     bool fresh_cluster = false; ///< The fault leaves a cluster that is of no use to others.
     bool history = true;        ///< The store keeps what was written to it.
-    bool held = false;          ///< A lock is held throughout, with the ttl that is the default.
+    bool held = false;          ///< A lock is held throughout, with `long_ttl`.
     std::string program{};      ///< Of a fresh cluster; empty: the usual one.
     std::vector<std::string> extra_arguments{};            ///< The same.
     std::function<void(support::etcd_cluster&)> prepare{}; ///< Before anything is at work.
