@@ -368,7 +368,7 @@ TEST_CASE("A command that ended within --max-hold was not stopped, though we sto
                     "--",
                     "sh",
                     "-c",
-                    "echo $$; read x; exit 5"});
+                    "echo $$; exec sleep 300"});
     const int pid = std::stoi(next_line(p));
     const auto began = clock_type::now();
     p.signal(SIGSTOP);
