@@ -182,6 +182,7 @@ private:
     std::list<support::task<void>> besides_; ///< They end by being cancelled.
     std::vector<std::shared_ptr<party>> parties_;
     std::int64_t next_revision_ = 0;
+    std::int64_t last_of_flood_ = 0; // revision that the flooded watch has told
     int writes_ = 0;
     std::minstd_rand random_;
 };

@@ -61,7 +61,7 @@ each fourth one of a name whose addresses move.
   --schedules N  likewise, but as many histories, however fast the machine is
   --seed K     the first seed (1); with --verbose the one to be shown
   --runs N     that many seeds, however long it takes
-  --points     only: cancel, fail and crash at every suspension of a client
+  --points     only: cancel, fail and crash at every suspension of a client; cancel at every answer
   --first      stop at the first violation
   --verbose    print what happens in each
   --new-keys   each attempt to take a lock may have a key of its own
