@@ -286,15 +286,13 @@ bool child::has_ended() {
 void child::take_end(int how) {
     died_ = WIFSIGNALED(how);
     status_ = died_ ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    interrupted_ = status_ == 128 + SIGINT && died_;
-    at_the_terminal_ = ::tcgetpgrp(terminal_) == pid_;
+    if (died_ && WTERMSIG(how) == SIGINT && !heeded({SIGINT}).empty()) {
+        interrupts_ = ::tcgetpgrp(terminal_) == pid_ ? 0 : ::getpid();
+    }
 }
 
-void child::pass_interrupt_on() {
-    if (interrupted_ && !heeded({SIGINT}).empty()) {
-        ::signal(SIGINT, SIG_DFL);
-        ::kill(at_the_terminal_ ? 0 : ::getpid(), SIGINT);
-    }
+std::optional<pid_t> child::interrupts() {
+    return interrupts_;
 }
 
 void child::stand_still(int why) {

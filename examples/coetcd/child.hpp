@@ -65,9 +65,9 @@ public:
     static boost::asio::awaitable<int> run(child& self, std::chrono::milliseconds grace);
     /// Whether it has not ended by itself.
     bool was_stopped() const { return was_stopped_; }
-    /// Ends us by SIGINT, if that has ended a command: it is how a shell learns that its script is
-    /// to end. If the command had the terminal, the script has not got the signal yet.
-    static void pass_interrupt_on();
+    /// If SIGINT has ended a command: whom it has to end, too, for `kill`. That is we; or all of
+    /// our process group, 0, if the command had the terminal: a script has not got the signal then.
+    static std::optional<pid_t> interrupts();
 
 private:
     boost::asio::awaitable<int> wait();
@@ -102,8 +102,7 @@ private:
     termios modes_{};    ///< Of the terminal, before it had it.
     static inline int running_ = 0;
     static inline bool escaped_ = false;
-    static inline bool interrupted_ = false;     ///< SIGINT has ended it,
-    static inline bool at_the_terminal_ = false; ///< which it had.
+    static inline std::optional<pid_t> interrupts_;
 };
 
 } // namespace tool

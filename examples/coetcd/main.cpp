@@ -302,13 +302,13 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
-/// A signal has ended us while no command ran. SIGINT does so again, now that all is given back: so
+/// A signal has ended the command, or the wait. SIGINT ends us, too, now that all is given back: so
 /// a shell learns that its script is to end.
 /// @returns The exit status, for the others.
-int end_of_wait(int number) {
+int end_by(int number, pid_t whom = ::getpid()) {
     if (number == SIGINT) {
         std::signal(SIGINT, SIG_DFL);
-        (void)std::raise(SIGINT);
+        (void)::kill(whom, SIGINT);
     }
     return 128 + number;
 }
@@ -360,15 +360,13 @@ int run(const job& work) {
         }
     } catch (const boost::system::system_error& e) {
         if (e.code() == asio::error::operation_aborted && interrupted != 0) {
-            return end_of_wait(interrupted);
+            return end_by(interrupted);
         }
         note(in_flags(e.what()));
         return status_of(e.code());
     }
-    if (status == 128 + SIGINT) {
-        child::pass_interrupt_on();
-    }
-    return status;
+    const std::optional<pid_t> whom = child::interrupts();
+    return whom && status == 128 + SIGINT ? end_by(SIGINT, *whom) : status;
 }
 
 /// Of the standard descriptors, those that are closed get one that can be neither read nor written,
@@ -401,7 +399,7 @@ int main(int argc, char** argv) {
         note(e.what());
         return no_output;
     } catch (const interruption& e) {
-        return end_of_wait(e.number);
+        return end_by(e.number);
     } catch (const std::exception& e) {
         note(e.what());
         return failed;

@@ -7,7 +7,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <array>
 #include <cerrno>
 #include <clocale>
 #include <csignal>
@@ -21,6 +20,7 @@
 #include <sys/select.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "child.hpp"
 #include "output.hpp"
@@ -69,7 +69,6 @@ character first_of(std::string_view text) {
     return {bytes, columns < 0 ? 1 : static_cast<std::size_t>(columns)};
 }
 
-constexpr std::array ends_the_question{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 volatile std::sig_atomic_t ended_by = 0;
 volatile std::sig_atomic_t stood_still = 0;
 
@@ -90,15 +89,16 @@ public:
         ::sigemptyset(&blocked);
         struct sigaction how {};
         how.sa_handler = coetcd_end_the_question;
-        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
-            ::sigaddset(&blocked, ends_the_question[i]);
+        for (const int number : child::ending) {
+            ::sigaddset(&blocked, number);
         }
         ::sigaddset(&blocked, SIGCONT);
         ::sigprocmask(SIG_BLOCK, &blocked, &unblocked);
-        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
-            ::sigaction(ends_the_question[i], nullptr, &before_[i]);
-            if (before_[i].sa_handler != SIG_IGN) {
-                ::sigaction(ends_the_question[i], &how, nullptr);
+        for (const int number : child::ending) {
+            struct sigaction& before = before_.emplace_back();
+            ::sigaction(number, nullptr, &before);
+            if (before.sa_handler != SIG_IGN) {
+                ::sigaction(number, &how, nullptr);
             }
         }
         how.sa_handler = coetcd_ask_again;
@@ -118,8 +118,9 @@ public:
         if (is_hidden_) {
             ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &modes_);
         }
-        for (std::size_t i = 0; i != ends_the_question.size(); ++i) {
-            ::sigaction(ends_the_question[i], &before_[i], nullptr);
+        auto before = before_.begin();
+        for (const int number : child::ending) {
+            ::sigaction(number, &*before++, nullptr);
         }
         ::sigaction(SIGCONT, &continued_before_, nullptr);
         ::sigprocmask(SIG_SETMASK, &unblocked, nullptr);
@@ -130,7 +131,7 @@ public:
     sigset_t unblocked{};
 
 private:
-    std::array<struct sigaction, ends_the_question.size()> before_{};
+    std::vector<struct sigaction> before_; // of child::ending
     struct sigaction continued_before_ {};
     termios modes_{};
     bool is_hidden_ = false;
