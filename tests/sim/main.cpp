@@ -14,7 +14,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "sim/names.hpp"
+#include "sim/stories.hpp"
 #include "sim/scenario.hpp"
 #include "sim/shrink.hpp"
 
@@ -54,8 +54,8 @@ constexpr const char* usage =
     R"(sim [--seconds S] [--schedules N] [--seed K] [--runs N] [--points] [--first] [--verbose]
     [--trace] [--new-keys] [--shrink SEED]
 
-Runs the library on a simulated network, clock and etcd; one history for each seed, and for
-each fourth one of a name whose addresses move.
+Runs the library on a simulated network, clock and etcd; one history for each seed, and a short
+one that is about one thing alone.
 
   --seconds S  how long to go on (20)
   --schedules N  likewise, but as many histories, however fast the machine is
@@ -181,9 +181,8 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     wordy.notes = a.verbose ? 100'000 : 0;
     const watchdog bites_in_the_end(p.seed);
     sim::outcome o = sim::run(wordy);
-    // What a name does is about connections alone.
-    if (o.failure.empty() && p.what == sim::plan::kind::random && p.seed % 4 == 0) {
-        o.failure = sim::follow_name(p.seed);
+    if (o.failure.empty() && p.what == sim::plan::kind::random) {
+        o.failure = sim::tell_story(p.seed);
     }
     ++t.schedules;
     t.calls += o.calls;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "sim/names.hpp"
+#include "sim/stories.hpp"
 
 #include <coetcd/detail/net/dialer.hpp>
 #include <coetcd/detail/testing/chance.hpp>

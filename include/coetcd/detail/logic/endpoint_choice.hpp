@@ -102,7 +102,8 @@ public:
         }
         s->failures = 0;
         s->shunned_until = TimePoint::min();
-        s->distance = s->distance == unknown ? round_trip : (s->distance + round_trip) / 2;
+        // No answer is faster than the way; a slow one may have had to wait somewhere.
+        s->distance = round_trip < s->distance ? round_trip : (s->distance + round_trip) / 2;
         // Of that one, too, it may only now be known how far away it is.
         for (const state& other : states_) {
             const auto distance = states_[preferred_].distance;

@@ -110,6 +110,7 @@ protected:
         spawn(env_, attend(shared_from_this(), on));
 
         asio::ip::address by;
+        bool works = false; // what comes later tells of the stream alone, and not of calls
         while (!on->closed) {
             if (is_full(*on)) {
                 co_await until_room(on);
@@ -121,7 +122,9 @@ protected:
             if (!dispatch(*on, r)) {
                 break;
             }
-            router_->succeeded(on->where, by);
+            if (!std::exchange(works, true)) {
+                router_->succeeded(on->where, by);
+            }
             if (on->is_for(kind::question)) {
                 on->close(); // it has its answer
             }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/stories.hpp"
+
+namespace sim {
+
+std::string tell_story(std::uint64_t seed) {
+    switch (seed % 4) {
+    case 0:
+        return follow_name(seed);
+    case 1:
+        return count_round_trips(seed);
+    default:
+        return {};
+    }
+}
+
+} // namespace sim
