@@ -14,9 +14,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "sim/stories.hpp"
 #include "sim/scenario.hpp"
 #include "sim/shrink.hpp"
+#include "sim/stories.hpp"
 
 namespace {
 

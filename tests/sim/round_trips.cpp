@@ -107,8 +107,7 @@ public:
         store.told = this;
         const nanoseconds shortest = draw_.within(200us, 2ms);
         for (int m = 0; m != members; ++m) {
-            distance_[index(m)] =
-                m == near_ ? shortest : 4 * shortest + draw_.within(5ms, 40ms);
+            distance_[index(m)] = m == near_ ? shortest : 4 * shortest + draw_.within(5ms, 40ms);
         }
     }
     ~weighed_world() { shut_down(); }
@@ -121,6 +120,10 @@ public:
     }
     void end_illness() { ill_ = -1; }
     int nearest() const { return near_; }
+    /// The longest round trip, with a connection that has to be made first.
+    nanoseconds longest() const {
+        return 6 * *std::max_element(distance_.begin(), distance_.end()) + 1ms;
+    }
     spending of(const process& p) const {
         const auto found = spent_.find(p.number());
         return found == spent_.end() ? spending() : found->second;
@@ -402,6 +405,9 @@ private:
         co_await std::move(call);
         const spending s = b.spent();
         expect(s.writes == writes && s.looks <= (holds ? b.background() : 0), what, s);
+        if (s_.judges && b.took() > w_.longest() * static_cast<int>(writes)) {
+            w_.fail(std::string("it takes longer than its round trips: ") + what);
+        }
     }
     template<class T>
     static asio::awaitable<void> into(std::optional<T>& result, asio::awaitable<T> call) {
@@ -483,12 +489,10 @@ private:
     asio::awaitable<void> try_in_storm() {
         const auto done = std::make_shared<suspension>(*p_);
         const auto stop = std::make_shared<asio::cancellation_signal>();
-        asio::co_spawn(
-            p_->executor(),
-            use(taste_.between(0, kinds - 1)),
-            asio::bind_cancellation_slot(stop->slot(), [done](std::exception_ptr) {
-                done->resume();
-            }));
+        asio::co_spawn(p_->executor(),
+                       use(taste_.between(0, kinds - 1)),
+                       asio::bind_cancellation_slot(
+                           stop->slot(), [done](std::exception_ptr) { done->resume(); }));
         if (taste_.one_in(2)) {
             w_.after(taste_.skewed(0ms, 500ms), [p = p_, stop, done] {
                 asio::post(p->executor(), [stop, done] {
@@ -616,6 +620,7 @@ private:
         std::optional<coetcd::leadership> l;
         co_await costs("campaign", 1, true, into(l, kit_->office.campaign(number())));
         co_await costs("proclaim", 1, true, l->proclaim(number()));
+        co_await costs("proclaim again", 1, true, l->proclaim(number()));
         co_await costs("resign", 1, true, ignoring(l->resign()));
     }
     asio::awaitable<void> write_once() {

@@ -9,8 +9,10 @@ std::string tell_story(std::uint64_t seed) {
         return follow_name(seed);
     case 1:
         return count_round_trips(seed);
+    case 2:
+        return cross_executors(seed);
     default:
-        return {};
+        return serve_again(seed);
     }
 }
 

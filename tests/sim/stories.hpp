@@ -17,6 +17,16 @@ std::string follow_name(std::uint64_t seed);
 /// trips that docs/pages/costs.md says, and they go to a member that is near and well.
 std::string count_round_trips(std::uint64_t seed);
 
+/// A client on one executor, those who use it on another one, and those who close and destroy what
+/// these use on a third one, at each step of it. Every call ends, where it was made; and nothing
+/// lives on of what was ended.
+std::string cross_executors(std::uint64_t seed);
+
+/// Etcd ends the watches of a client, again and again: it has no leader, a token is over, or what
+/// comes next was compacted. What they serve, a lock that is held, a wait, feeds and a watch, is
+/// told of the next change within a bound.
+std::string serve_again(std::uint64_t seed);
+
 /// One of those.
 std::string tell_story(std::uint64_t seed);
 
