@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <string>
 
 namespace asio = boost::asio;
@@ -38,6 +39,41 @@ void many_orders() {
         options.seed = seed;
         test_of_an_order(options);
     }
+}
+
+asio::awaitable<void>
+ship_at_last(coetcd::testing::cluster& etcd, coetcd::client client, std::string order);
+
+void a_thousand_histories() {
+    for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+        coetcd::testing::cluster_options options;
+        options.seed = seed;
+        coetcd::testing::cluster etcd(options);
+        const coetcd::client one = etcd.make_client();
+        const coetcd::client other = etcd.make_client();
+
+        etcd.begin_faults();
+        auto first = etcd.start(one, ship_at_last(etcd, one, "42")); // tries until it is shipped
+        auto second = etcd.start(other, ship_at_last(etcd, other, "42"));
+        etcd.pass(20s);
+        etcd.end_faults();
+        etcd.pass(2min);
+
+        const bool ended = first.succeeded() && second.succeeded();
+        const auto shipped = etcd.run(one, one.get("shipped/42"));
+        if (!ended || !shipped || shipped->version != 1) {
+            std::cout << "not shipped once, with seed " << seed << '\n';
+            for (const std::string& fault : etcd.faults()) {
+                std::cout << fault << '\n'; // 1.250 s  answer_lost  txn of client 0 to member 2
+            }
+        }
+    }
+}
+
+void with_lost_answers(coetcd::testing::cluster& etcd) {
+    auto lost_answers = coetcd::testing::fault_options::none();
+    lost_answers.answer_lost = 0.2;
+    etcd.begin_faults(lost_answers);
 }
 
 using pause = std::function<asio::awaitable<void>(std::chrono::nanoseconds)>;

@@ -28,6 +28,63 @@ struct cluster_options {
     std::chrono::nanoseconds round_trip = std::chrono::milliseconds(2);
 };
 
+/// What goes wrong by chance between `begin_faults` and `end_faults`. Each of the numbers is how
+/// likely it is at one occasion: from 0, never, to 1, always. The promises of the manual hold
+/// whatever strikes, with the exceptions that stand here by their names (G4, ...).
+struct fault_options {
+    // At each request of a client, such as one of a lock.
+
+    /// There is no connection, and the request is not sent. Also when a stream is opened.
+    double connection_refused = 0.02;
+    /// The connection ends at some moment, whether the request was done or not.
+    double connection_broken = 0.02;
+    /// The request does not arrive; the client waits until its deadline.
+    double request_lost = 0.02;
+    /// A request that changes keys arrives up to `longest` later, when the client may have given it
+    /// up. So a change that threw `errc::outcome_unknown` may still be applied.
+    double request_late = 0.02;
+    /// The request is done; the client waits for the answer until its deadline.
+    double answer_lost = 0.02;
+    /// The request or its answer takes up to 4 s longer.
+    double delayed = 0.05;
+    /// A transaction arrives twice, up to 4 s apart, and the second answer counts, as with a proxy
+    /// that repeats a POST. Off, since coetcd demands that none does: a transaction of your own may
+    /// be reported refused though it was done (G12), and the key of a released lock return (G6).
+    double request_repeated = 0;
+
+    // At each message of a stream, such as an event of a watch.
+
+    double stream_dropped = 0.02; ///< The stream ends instead.
+    double stream_silent = 0.02;  ///< It stays open, and brings nothing any more.
+
+    // At each step of a client's code, which is the library's, too: whenever a wait is over.
+
+    /// Its process stands still, as by `stall`, for up to `longest`.
+    double client_stalled = 0.005;
+
+    // In each second.
+
+    /// One of the clients is cut off, as by `cut`, for up to `longest`.
+    double client_cut = 0.05;
+    /// etcd ends one of the leases, as by `lose_lease`: until the next renewal `owns_lock` may be
+    /// true of two clients (G4), and a write that is under way may be made twice (G18).
+    double lease_ended = 0.02;
+    /// As `change_leader`.
+    double leader_changed = 0.02;
+    /// One member is gone, or stands still and answers late, for up to `longest`. There is one at
+    /// most, besides those that `stop_member` has stopped: three members continue, one or two wait.
+    double member_stopped = 0.02;
+    /// As `compact`.
+    double compacted = 0.02;
+
+    /// How long it lasts at the most, where it lasts; mostly much shorter. Positive, and no more
+    /// than a day. Take about three times your ttl: only what outlasts a lease can lose a lock.
+    std::chrono::nanoseconds longest = std::chrono::seconds(30);
+
+    /// All numbers are 0: set those that you want.
+    static fault_options none();
+};
+
 /// Code that runs in a process of a `cluster`. A handle; the code keeps running without it.
 template<class T>
 using task = detail::testing::task<T>;
@@ -35,7 +92,8 @@ using task = detail::testing::task<T>;
 /// An etcd cluster in memory, a network, and processes with a client each, all on a clock that
 /// advances only in `pass` and `run`, as fast as the test can: ten minutes take milliseconds, a
 /// test is the same each time, and no thread, socket or file is used. What is hard to have with a
-/// real etcd, such as a lease that is lost at a chosen moment, is a call.
+/// real etcd, such as a lease that is lost at a chosen moment, is a call; `begin_faults` has it
+/// happen at random ones.
 ///
 ///     coetcd::testing::cluster etcd;
 ///     const coetcd::client client = etcd.make_client();
@@ -119,6 +177,23 @@ public:
     void start_member(int member);
     /// History up to now is gone.
     void compact();
+
+    // What goes wrong by chance.
+
+    /// From now on anything may go wrong, drawn from the cluster's seed. Before, and without it,
+    /// only that does which a test calls for. Called again: with other options.
+    /// @throws std::invalid_argument naming the member of `options` that is out of its range, if
+    ///   one is; then nothing has changed.
+    void begin_faults(fault_options options = {});
+    /// Nothing goes wrong by chance any more: clients are joined, members start again, and there is
+    /// a leader after two seconds. Late requests arrive within a second, what was delayed in its
+    /// time. A client that stands still goes on when its time is over. A stream that is silent
+    /// stays so until its client gives it up.
+    void end_faults();
+    /// What has gone wrong by chance so far, a line each, in order: when, the member of
+    /// `fault_options`, and what was struck, as "1.250 s  answer_lost  txn of client 0 to member
+    /// 2". Clients count from 0, in the order in which they were made.
+    const std::vector<std::string>& faults() const;
 
     // What there is, without a request.
 

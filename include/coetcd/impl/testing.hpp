@@ -2,26 +2,84 @@
 #pragma once
 
 #include <coetcd/detail/config.hpp>
-#include <coetcd/detail/testing/cluster.hpp>
 #include <coetcd/detail/testing/etcd_requests.hpp>
 #include <coetcd/detail/testing/etcd_store.hpp>
 #include <coetcd/detail/testing/etcd_txn.hpp>
 #include <coetcd/detail/testing/etcd_watches.hpp>
+#include <coetcd/detail/testing/faults.hpp>
 #include <coetcd/detail/testing/network.hpp>
 #include <coetcd/detail/testing/process_run.hpp>
+#include <coetcd/detail/testing/random_world.hpp>
 #include <coetcd/detail/testing/world_run.hpp>
 #include <coetcd/testing.hpp>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+namespace coetcd::detail::testing {
+
+/// In the order of `fault`.
+inline constexpr std::array<double coetcd::testing::fault_options::*, fault_names.size()>
+    fault_members{
+        &coetcd::testing::fault_options::connection_refused,
+        &coetcd::testing::fault_options::connection_broken,
+        &coetcd::testing::fault_options::request_lost,
+        &coetcd::testing::fault_options::request_late,
+        &coetcd::testing::fault_options::request_repeated,
+        &coetcd::testing::fault_options::answer_lost,
+        &coetcd::testing::fault_options::delayed,
+        &coetcd::testing::fault_options::stream_dropped,
+        &coetcd::testing::fault_options::stream_silent,
+        &coetcd::testing::fault_options::client_stalled,
+        &coetcd::testing::fault_options::client_cut,
+        &coetcd::testing::fault_options::lease_ended,
+        &coetcd::testing::fault_options::leader_changed,
+        &coetcd::testing::fault_options::member_stopped,
+        &coetcd::testing::fault_options::compacted,
+    };
+
+COETCD_DECL fault_rates rates_of(const coetcd::testing::fault_options& options) {
+    constexpr std::chrono::hours day(24);
+    if (options.longest <= nanoseconds(0) || options.longest > day) {
+        throw std::invalid_argument(
+            "testing::fault_options: longest must be positive, and no more than a day");
+    }
+    fault_rates rates;
+    rates.longest = options.longest;
+    for (std::size_t i = 0; i != fault_members.size(); ++i) {
+        const double chance = options.*fault_members[i];
+        if (!(chance >= 0 && chance <= 1)) { // nor if it is no number
+            throw std::invalid_argument("testing::fault_options: " + std::string(fault_names[i]) +
+                                        " must be from 0 to 1");
+        }
+        rates.ppm[i] = static_cast<std::uint32_t>(std::ceil(chance * 1'000'000));
+    }
+    return rates;
+}
+
+} // namespace coetcd::detail::testing
 
 namespace coetcd::testing {
 
-class cluster::impl final : public detail::testing::cluster_world {
+class cluster::impl final : public detail::testing::random_world {
 public:
-    using cluster_world::cluster_world;
+    using random_world::random_world;
 };
+
+COETCD_DECL fault_options fault_options::none() {
+    fault_options calm;
+    for (const auto member : detail::testing::fault_members) {
+        calm.*member = 0;
+    }
+    return calm;
+}
 
 COETCD_DECL cluster::cluster(cluster_options options)
     : impl_(std::make_unique<impl>(options.members, options.seed, options.round_trip)) {}
@@ -87,6 +145,18 @@ COETCD_DECL void cluster::start_member(int member) {
 
 COETCD_DECL void cluster::compact() {
     impl_->store.compact(impl_->store.revision);
+}
+
+COETCD_DECL void cluster::begin_faults(fault_options options) {
+    impl_->begin_faults(detail::testing::rates_of(options));
+}
+
+COETCD_DECL void cluster::end_faults() {
+    impl_->end_faults();
+}
+
+COETCD_DECL const std::vector<std::string>& cluster::faults() const {
+    return impl_->faults();
 }
 
 COETCD_DECL std::vector<std::string> cluster::keys(const std::string& prefix) const {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -104,15 +105,63 @@ public:
         down_.insert(member);
         pause_member(member, never);
         store.end_streams(member, false);
-        if (store.leader() == member || (store.leader() >= 0 && !has_majority())) {
-            change_leader();
-        }
+        miss(member);
     }
     void start(int member) {
         require(member);
+        if (ill_ == member) {
+            ill_.reset();
+        }
         down_.erase(member);
         pause_member(member, now());
         elect();
+    }
+
+protected:
+    /// Besides those that were stopped, one member may be ill.
+    bool may_fall_ill(int member) const { return !ill_ && !down_.contains(member); }
+    /// @param gone It refuses connections; else it stands still, and answers late.
+    void fall_ill(int member, nanoseconds until, bool gone) {
+        ill_ = member;
+        ill_is_gone_ = gone;
+        pause_member(member, until);
+        if (gone) {
+            store.end_streams(member, false);
+        }
+        miss(member);
+        at(until, [this, illness = ++illnesses_] {
+            if (illness == illnesses_) {
+                recover();
+            }
+        });
+    }
+    void recover() {
+        if (ill_) {
+            if (!down_.contains(*ill_)) {
+                pause_member(*ill_, now());
+            }
+            ill_.reset();
+            elect();
+        }
+    }
+    fate judge(process& by, const call_request& what) override {
+        fate f = world::judge(by, what);
+        f.refused = is_down(member_of(what));
+        const bool may_change =
+            changes_keys(what) || what.what == rpc::lease_grant || what.what == rpc::lease_revoke;
+        if (!f.refused && !f.lost && may_change && losing_.erase(by.number()) != 0) {
+            f.answer_lost = true;
+            f.breaks = 2 * f.there;
+        }
+        return f;
+    }
+    fate judge_stream(process& by, const call_request& what) override {
+        fate f = world::judge_stream(by, what);
+        f.refused = f.refused || is_down(member_of(what));
+        return f;
+    }
+    static bool changes_keys(const call_request& what) {
+        return what.what == rpc::put || what.what == rpc::delete_range || what.what == rpc::txn;
     }
 
 private:
@@ -133,7 +182,18 @@ private:
             throw std::invalid_argument("testing::cluster: no member " + std::to_string(member));
         }
     }
-    bool has_majority() const { return static_cast<int>(down_.size()) * 2 < store.members(); }
+    bool is_down(int member) const {
+        return down_.contains(member) || (ill_is_gone_ && ill_ == member);
+    }
+    bool has_majority() const {
+        const std::size_t missing = down_.size() + (ill_ && !down_.contains(*ill_) ? 1 : 0);
+        return static_cast<int>(missing) * 2 < store.members();
+    }
+    void miss(int member) {
+        if (store.leader() == member || (store.leader() >= 0 && !has_majority())) {
+            change_leader();
+        }
+    }
     void elect() {
         after(luck.within(etcd::election_timeout, 2 * etcd::election_timeout), [this] {
             if (store.leader() < 0 && has_majority()) {
@@ -142,25 +202,10 @@ private:
         });
     }
 
-    fate judge(process& by, const call_request& what) override {
-        fate f = world::judge(by, what);
-        f.refused = down_.contains(member_of(what));
-        const bool may_change = what.what == rpc::put || what.what == rpc::delete_range ||
-                                what.what == rpc::txn || what.what == rpc::lease_grant ||
-                                what.what == rpc::lease_revoke;
-        if (!f.refused && !f.lost && may_change && losing_.erase(by.number()) != 0) {
-            f.answer_lost = true;
-            f.breaks = 2 * f.there;
-        }
-        return f;
-    }
-    fate judge_stream(process& by, const call_request& what) override {
-        fate f = world::judge_stream(by, what);
-        f.refused = f.refused || down_.contains(member_of(what));
-        return f;
-    }
-
     std::set<int> down_;
+    std::optional<int> ill_;
+    bool ill_is_gone_ = false;
+    std::uint64_t illnesses_ = 0;
     std::set<std::size_t> losing_; ///< The processes whose next answer is lost.
 };
 

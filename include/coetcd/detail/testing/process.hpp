@@ -116,6 +116,7 @@ public:
     void set_rate(std::int64_t ppm) { rate_ppm_ = ppm; }
     /// Nothing goes out, or comes in by a stream, until then.
     void cut_off(nanoseconds until) { cut_until_ = until; }
+    nanoseconds cut_off_until() const { return cut_until_; }
     bool is_cut_off() const;
     /// Nothing runs until then.
     void pause(nanoseconds until);
