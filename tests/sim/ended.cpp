@@ -124,13 +124,15 @@ private:
         co_await taken.lock();
         begin(home_, wait());
         for (int round = luck_.between(3, 8); round != 0; --round) {
-            (void)co_await others_->sleep(luck_.skewed(300ms, 3s));
+            co_await until_all_serve();
+            (void)co_await others_->sleep(luck_.skewed(500ms, 3s));
             end_watches();
-            (void)co_await others_->sleep(luck_.skewed(0ms, 2s));
+            if (luck_.one_in(2)) {
+                (void)co_await others_->sleep(luck_.skewed(0ms, 2s));
+            }
             const std::string next = std::to_string(++changes_);
             switch (luck_.below(5)) {
             case 0:
-                co_await until_held();
                 w_.store.erase(std::exchange(held_key_, ""));
                 co_await until_told("a lock that is watched",
                                     [this] { return !held_key_.empty(); });
@@ -148,7 +150,6 @@ private:
                 co_await until_told("a watch", [&] { return data_ == next; });
                 break;
             default:
-                co_await until_waiting();
                 (void)co_await taken.unlock();
                 co_await until_told("who waits for a lock", [this] { return turns_ == given_; });
                 co_await taken.lock();
@@ -168,17 +169,10 @@ private:
             (void)co_await others_->sleep(5ms);
         }
     }
-    asio::awaitable<void> until_held() {
-        while (held_key_.empty()) {
+    asio::awaitable<void> until_all_serve() {
+        while (held_key_.empty() || !waits_) {
             (void)co_await others_->sleep(5ms);
         }
-        (void)co_await others_->sleep(500ms); // it begins to watch
-    }
-    asio::awaitable<void> until_waiting() {
-        while (!waits_) {
-            (void)co_await others_->sleep(5ms);
-        }
-        (void)co_await others_->sleep(500ms);
     }
 
     void end_watches() {

@@ -76,6 +76,7 @@ public:
                 asio::post(elsewhere_->executor(), std::exchange(at_step_, nullptr));
             }
         };
+        home_->on_resumption = [this] { w_.require_home(*home_); };
         for (int m = 0; m != o.members; ++m) {
             urls_.push_back("http://m" + std::to_string(m));
         }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "sim/stories.hpp"
-
 #include <coetcd/detail/net/dialer.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/world.hpp>
@@ -20,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/stories.hpp"
 #include "support/dialing.hpp"
 
 namespace sim {

@@ -60,15 +60,17 @@ constexpr int members = 3;
 constexpr int most_clients = 4;
 constexpr int limit = 3; // of the permits
 
-/// Requests of a client. Those that renew leases or look at members are not counted.
+/// Requests of a client. Those that look at members are not counted.
 struct spending {
     std::size_t writes = 0; ///< What can change the store, or compares something.
     std::size_t looks = 0;  ///< Else.
+    std::size_t renewals = 0;
     std::array<std::size_t, members> to{};
     std::size_t all() const { return writes + looks; }
     friend spending operator-(spending a, const spending& b) {
         a.writes -= b.writes;
         a.looks -= b.looks;
+        a.renewals -= b.renewals;
         for (std::size_t m = 0; m != members; ++m) {
             a.to[m] -= b.to[m];
         }
@@ -196,6 +198,9 @@ private:
 
     void sent(const process& by, std::uint64_t, const call_request& what) override {
         bool reads = false;
+        if (what.what == rpc::lease_keep_alive) {
+            ++spent_[by.number()].renewals;
+        }
         if (what.what == rpc::txn) {
             const json request(what.body);
             reads = only_reads(request.root());
@@ -398,13 +403,22 @@ private:
                     std::to_string(s.writes) + " and " + std::to_string(s.looks) + " looks");
         }
     }
-    /// Its transactions; while something is held the background looks after that.
+    /// What looks besides while it is awaited.
+    enum class beside : std::size_t {
+        nothing,
+        hold, ///< Which is looked at with each renewal.
+        term, ///< Likewise, and once when its watch begins.
+    };
+    /// Its transactions.
     asio::awaitable<void>
-    costs(const char* what, std::size_t writes, bool holds, asio::awaitable<void> call) {
+    costs(const char* what, std::size_t writes, beside whose, asio::awaitable<void> call) {
         const bill b(*this);
         co_await std::move(call);
         const spending s = b.spent();
-        expect(s.writes == writes && s.looks <= (holds ? b.background() : 0), what, s);
+        const auto looks = static_cast<std::size_t>(whose);
+        expect(s.writes == writes && s.looks <= (looks == 0 ? 0 : b.background() + looks - 1),
+               what,
+               s);
         if (s_.judges && b.took() > w_.longest() * static_cast<int>(writes)) {
             w_.fail(std::string("it takes longer than its round trips: ") + what);
         }
@@ -471,8 +485,14 @@ private:
         s_.judges = false;
         co_await bear_illness();
         co_await meet(2);
-        // It looks around each 30 s, while it is used.
+        // It looks around each 30 s, while it is used. Meanwhile it renews its lease.
+        const bill idle(*this);
         (void)co_await p_->sleep(36s);
+        const auto due = static_cast<std::size_t>(36s / (s_.ttl * 95 / 300)) + 2;
+        if (idle.spent().all() != 0 || idle.spent().renewals > due) {
+            w_.fail("a session that is not used asks for " + std::to_string(idle.spent().all()) +
+                    " things, and " + std::to_string(idle.spent().renewals) + " times for renewal");
+        }
         co_await use_often(3);
         (void)co_await p_->sleep(3s);
         co_await meet(3);
@@ -548,11 +568,11 @@ private:
         case 7:
             return lead();
         case 8:
-            return costs("value::set", 1, false, ignoring(kit_->value.set(number())));
+            return costs("value::set", 1, beside::nothing, ignoring(kit_->value.set(number())));
         case 9:
-            return costs("sequence::next", 1, false, ignoring(kit_->numbers.next()));
+            return costs("sequence::next", 1, beside::nothing, ignoring(kit_->numbers.next()));
         case 10:
-            return costs("counter::add", 1, false, ignoring(kit_->visits.add()));
+            return costs("counter::add", 1, beside::nothing, ignoring(kit_->visits.add()));
         default:
             return write_once();
         }
@@ -586,49 +606,50 @@ private:
         }
         if (taken) {
             co_await rest(40ms);
-            co_await costs("unlock", 1, true, ignoring(m.unlock()));
+            co_await costs("unlock", 1, beside::hold, ignoring(m.unlock()));
         }
     }
     asio::awaitable<void> read_and_write() {
         coetcd::shared_mutex& m = kit_->rw;
-        co_await costs("lock_shared", 1, false, m.lock_shared());
-        co_await costs("unlock_shared", 1, true, ignoring(m.unlock_shared()));
+        co_await costs("lock_shared", 1, beside::nothing, m.lock_shared());
+        co_await costs("unlock_shared", 1, beside::hold, ignoring(m.unlock_shared()));
         std::optional<coetcd::held_lock> l;
-        co_await costs("lock, to write", 1, false, into(l, m.scoped_lock()));
+        co_await costs("lock, to write", 1, beside::nothing, into(l, m.scoped_lock()));
         const std::string proof = l->sequencer();
         const bill b(*this);
         (void)co_await coetcd::verify(*client_, proof);
         expect(b.spent().all() <= 1 + b.background(), "verify", b.spent());
-        co_await costs("downgrade", 1, true, l->downgrade());
-        co_await costs("try_upgrade", 1, true, ignoring(l->try_upgrade()));
-        co_await costs("unlock, of who writes", 1, true, ignoring(l->unlock()));
+        co_await costs("downgrade", 1, beside::hold, l->downgrade());
+        co_await costs("try_upgrade", 1, beside::hold, ignoring(l->try_upgrade()));
+        co_await costs("unlock, of who writes", 1, beside::hold, ignoring(l->unlock()));
     }
     asio::awaitable<void> lock_several() {
         std::optional<coetcd::held_locks> l;
-        co_await costs("lock, of several", 1, false, into(l, kit_->several.scoped_lock()));
-        co_await costs("unlock, of several", 1, true, ignoring(l->unlock()));
+        co_await costs(
+            "lock, of several", 1, beside::nothing, into(l, kit_->several.scoped_lock()));
+        co_await costs("unlock, of several", 1, beside::hold, ignoring(l->unlock()));
     }
     asio::awaitable<void> take_permits() {
         std::optional<coetcd::permit> p;
         const std::int64_t n = taste_.between(1, limit);
         // Who has had the last one asks first whether there is room.
         const std::size_t asks = std::exchange(kit_->took_last, n == limit) ? 2 : 1;
-        co_await costs("acquire", asks, false, into(p, kit_->permits.acquire(n)));
-        co_await costs("release", 1, true, ignoring(p->release()));
+        co_await costs("acquire", asks, beside::nothing, into(p, kit_->permits.acquire(n)));
+        co_await costs("release", 1, beside::hold, ignoring(p->release()));
     }
     asio::awaitable<void> lead() {
         std::optional<coetcd::leadership> l;
-        co_await costs("campaign", 1, true, into(l, kit_->office.campaign(number())));
-        co_await costs("proclaim", 1, true, l->proclaim(number()));
-        co_await costs("proclaim again", 1, true, l->proclaim(number()));
-        co_await costs("resign", 1, true, ignoring(l->resign()));
+        co_await costs("campaign", 1, beside::term, into(l, kit_->office.campaign(number())));
+        co_await costs("proclaim", 1, beside::term, l->proclaim(number()));
+        co_await costs("proclaim again", 1, beside::term, l->proclaim(number()));
+        co_await costs("resign", 1, beside::term, ignoring(l->resign()));
     }
     asio::awaitable<void> write_once() {
         coetcd::txn put = coetcd::txn().then(coetcd::op::put("data/" + own_, number()));
         auto writing = kit_->writer.txn(std::move(put));
-        co_await costs("exactly_once::txn", 1, false, ignoring(std::move(writing)));
+        co_await costs("exactly_once::txn", 1, beside::nothing, ignoring(std::move(writing)));
         const std::int64_t token = ++writes_;
-        co_await costs("admit", 1, false, ignoring(kit_->gate.admit(token)));
+        co_await costs("admit", 1, beside::nothing, ignoring(kit_->gate.admit(token)));
     }
 
     /// Gives back what an operation that was cancelled still has: the objects stay.

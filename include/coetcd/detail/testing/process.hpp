@@ -146,6 +146,7 @@ public:
     std::uint64_t calls = 0;
     std::uint64_t suspensions = 0;
     std::function<void()> on_suspension;
+    std::function<void()> on_resumption; ///< Likewise, of each end of one.
 
     world& in;
 

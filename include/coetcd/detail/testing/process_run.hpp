@@ -64,6 +64,9 @@ COETCD_DECL void suspension::resume(error_code ec) {
         return;
     }
     result_ = ec;
+    if (in_.on_resumption) {
+        in_.on_resumption();
+    }
     const world::own_doing own(in_.in);
     if (then_) {
         in_.waiting_.erase(place_);

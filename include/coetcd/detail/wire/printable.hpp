@@ -33,21 +33,25 @@ inline std::size_t printable_character(std::string_view text) {
     return 0;
 }
 
-/// Whether a character of UTF-8 changes how the text around it is read, though it is not seen: in
-/// what direction, or in which line.
+/// Whether a character of UTF-8 deceives who reads a text: it is not seen, so that two names look
+/// alike, or it changes in what direction, or in which line, the text around it is read.
 inline bool is_deceptive(std::string_view character) {
     const auto in = [&](std::string_view low, std::string_view high) {
         return character.size() == low.size() && character >= low && character <= high;
     };
-    return character == "\xd8\x9c" ||            // U+061c, the Arabic letter mark
-           in("\xe2\x80\x8e", "\xe2\x80\x8f") || // U+200e and U+200f, marks of a direction
-           in("\xe2\x80\xa8", "\xe2\x80\xae") || // U+2028 and U+2029 end lines; directions
-           in("\xe2\x81\xa6", "\xe2\x81\xa9");   // U+2066 to U+2069, isolated directions
+    return character == "\xc2\xad" ||                  // U+00ad, the soft hyphen
+           character == "\xd8\x9c" ||                  // U+061c, the Arabic letter mark
+           character == "\xe1\xa0\x8e" ||              // U+180e, a separator of no width
+           in("\xe2\x80\x8b", "\xe2\x80\x8f") ||       // U+200b to U+200f: no width; directions
+           in("\xe2\x80\xa8", "\xe2\x80\xae") ||       // U+2028 and U+2029 end lines; directions
+           in("\xe2\x81\xa0", "\xe2\x81\xaf") ||       // U+2060 to U+206f: likewise
+           character == "\xef\xbb\xbf" ||              // U+feff, the byte order mark
+           in("\xf3\xa0\x80\x80", "\xf3\xa0\xbf\xbf"); // U+e0000 to U+e0fff: tags
 }
 
 /// Makes text from outside fit for a log: valid UTF-8, at most 256 bytes. White space other than
-/// the space becomes a space; other control characters, those of Unicode that change the direction
-/// of a text or end a line, and malformed bytes become '?'.
+/// the space becomes a space; other control characters, those of Unicode that deceive, and
+/// malformed bytes become '?'.
 inline std::string printable(std::string_view untrusted) {
     constexpr std::size_t limit = 256;
     std::string out;

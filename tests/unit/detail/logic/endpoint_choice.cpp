@@ -217,6 +217,17 @@ TEST_CASE("one slow answer does not make an endpoint far", "[logic][endpoint_cho
     CHECK(c.pick(start) == 1);
 }
 
+TEST_CASE("a fast answer makes up for slow ones", "[logic][endpoint_choice]") {
+    choice c(2, 0);
+    c.measured(0, 20ms);
+    for (int i = 0; i != 3; ++i) {
+        c.measured(1, 1500ms);
+    }
+    CHECK(c.pick(start) == 0);
+    c.measured(1, 1ms);
+    CHECK(c.pick(start) == 1);
+}
+
 TEST_CASE("from an endpoint that failed a client goes to the nearest", "[logic][endpoint_choice]") {
     choice c(4, 0);
     c.measured(1, 3ms);

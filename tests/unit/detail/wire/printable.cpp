@@ -23,33 +23,30 @@ TEST_CASE("sec.server_text: printable text has no control characters", "[wire][s
                     "31m") == "??31m"); // U+009b starts a command of a terminal, as ESC [ does
 }
 
-TEST_CASE("sec.server_text: printable text reads in one direction, and is one line",
+TEST_CASE("sec.server_text: printable text shows all of it, in one direction and one line",
           "[wire][security]") {
-    // U+061c, 200e, 200f, 2028 to 202e, 2066 to 2069
-    for (const char* bad : {"\xd8\x9c",
-                            "\xe2\x80\x8e",
-                            "\xe2\x80\x8f",
-                            "\xe2\x80\xa8",
-                            "\xe2\x80\xa9",
-                            "\xe2\x80\xaa",
-                            "\xe2\x80\xab",
-                            "\xe2\x80\xac",
-                            "\xe2\x80\xad",
-                            "\xe2\x80\xae",
-                            "\xe2\x81\xa6",
-                            "\xe2\x81\xa7",
-                            "\xe2\x81\xa8",
-                            "\xe2\x81\xa9"}) {
+    for (const char* bad :
+         {"\xc2\xad", // U+00ad, 061c, 180e, 200b to 200f, 2028 to 202e
+          "\xd8\x9c",         "\xe1\xa0\x8e",    "\xe2\x80\x8b", "\xe2\x80\x8c", "\xe2\x80\x8d",
+          "\xe2\x80\x8e",     "\xe2\x80\x8f",    "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaa",
+          "\xe2\x80\xab",     "\xe2\x80\xac",    "\xe2\x80\xad", "\xe2\x80\xae",
+          "\xe2\x81\xa0", // 2060 to 206f, feff, e0000 to e0fff
+          "\xe2\x81\xa6",     "\xe2\x81\xa9",    "\xe2\x81\xaf", "\xef\xbb\xbf", "\xf3\xa0\x80\x80",
+          "\xf3\xa0\x81\xbf", "\xf3\xa0\xbf\xbf"}) {
         CHECK(printable(std::string("a") + bad + "b") == "a?b");
         CHECK(printable(std::string(255, 'x') + bad) == std::string(255, 'x') + '?');
     }
     for (const char* good : {"\xd8\x9b",            // an Arabic semicolon
-                             "\xe2\x80\x8d",        // joins characters
+                             "\xc2\xac",            // before the soft hyphen
+                             "\xe2\x80\x8a",        // a hair space
                              "\xe2\x80\x90",        // a hyphen
                              "\xe2\x80\xa7",        // a hyphenation point
                              "\xe2\x80\xaf",        // a narrow space
-                             "\xe2\x81\xa5",        // next to them
-                             "\xe2\x81\xaa",        // likewise
+                             "\xe2\x81\x9f",        // a mathematical space
+                             "\xe2\x81\xb0",        // a superscript zero
+                             "\xef\xbb\xbe",        // next to the byte order mark
+                             "\xf3\x9f\xbf\xbf",    // next to the tags
+                             "\xf3\xa1\x80\x80",    // likewise
                              "\xd7\x90\xd7\x91"}) { // Hebrew letters
         CHECK(printable(good) == good);
     }
