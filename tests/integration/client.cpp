@@ -337,8 +337,8 @@ TEST_CASE("Many leases are renewed in few requests, and none of them is left out
         for (int round = 0; round != rounds; ++round) {
             std::vector<task<renewals::result>> all;
             for (const coetcd::lease_id id : ids) {
-                coetcd::detail::when how = impl->within(5s);
-                how.way = coetcd::detail::lane::renewal;
+                coetcd::detail::call_terms how = impl->within(5s);
+                how.way = coetcd::detail::connection_kind::renewal;
                 all.emplace_back(executor, renewals::renew(impl->lease_renewals, id, how, false));
             }
             for (std::size_t i = 0; i != all.size(); ++i) {

@@ -95,7 +95,7 @@ struct stage {
                             ///< or change between reading and writing again and again.
     bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.
     bool lying = false;     ///< Claims are kept for longer than they last.
-    bool busy = false;      ///< Somebody keeps the lane of a client busy.
+    bool busy = false;      ///< Somebody keeps the connection_kind of a client busy.
     bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
     bool claims = false;    ///< Some claim a name for a time, instead of locking it.
     bool proves = false;    ///< Some ask whether an ownership lasts, or share it.

@@ -168,7 +168,7 @@ asio::awaitable<void> actor::close_session() {
                                                            s_.w.count_of(fault::locked_out) != 0);
         // Nor may there be for one that learns only now that its cluster was replaced.
         const bool no_cluster =
-            coetcd::detail::logic::is_passing(e.code()) && cluster != s_.w.store.cluster;
+            coetcd::detail::logic::is_transient(e.code()) && cluster != s_.w.store.cluster;
         if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
             !no_login && !no_cluster) {
             s_.w.fail("close() failed although nothing goes wrong");

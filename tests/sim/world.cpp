@@ -205,7 +205,7 @@ fate world::judge(process& by, const call_request& request) {
     const bool refuses = no && (no->of_all || no->what == request.what);
     // What users ask for, and may not be done twice, ends with the first refusal.
     // And what ends a place is not refused: one request for that, and one more, are all there is.
-    const bool of_engine = request.way != coetcd::detail::lane::shared &&
+    const bool of_engine = request.way != coetcd::detail::connection_kind::shared &&
                            request.body.find("request_delete_range") == request.body.npos;
     if (refuses && (of_engine || no->of_all) && !f.instead && !f.doubt && !f.lost) {
         refuse(*no, by, request, f);

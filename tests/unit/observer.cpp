@@ -337,7 +337,7 @@ TEST_CASE("a renewal that the end of its session overtakes has not failed", "[ob
         coetcd::session s = w.open();
         w.env->decide = [](const call_request& r) {
             scripted_env::fate f;
-            f.answered = r.way != coetcd::detail::lane::renewal;
+            f.answered = r.way != coetcd::detail::connection_kind::renewal;
             return f;
         };
         const std::size_t before = w.env->calls.size();

@@ -100,7 +100,7 @@ struct contended {
     void cut_off() {
         w.env->decide = [](const coetcd::detail::call_request& r) {
             scripted_env::fate f;
-            f.answered = r.way == coetcd::detail::lane::renewal;
+            f.answered = r.way == coetcd::detail::connection_kind::renewal;
             return f;
         };
     }

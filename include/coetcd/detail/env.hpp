@@ -48,7 +48,7 @@ Duration bounded(Duration d) {
 
 /// Which connections a call may use. Renewals have their own, and so have the transactions of
 /// locks: no crowd of other calls can hold them up.
-enum class lane { shared, renewal, locks };
+enum class connection_kind { shared, renewal, locks };
 
 /// How the messages of a stream are sent.
 enum class sending {
@@ -72,7 +72,7 @@ struct call_request {
     /// How long it waits for a connection while the endpoint gives none of them back. Of a stream:
     /// how long sending may take, once there is a connection.
     std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
-    lane way = lane::shared;
+    connection_kind way = connection_kind::shared;
     sending how = sending::duplex; ///< For a stream.
     std::string token;             ///< Of the user; empty for none. Not to be logged.
 };

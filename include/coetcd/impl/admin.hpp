@@ -4,7 +4,7 @@
 #include <coetcd/admin.hpp>
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
-#include <coetcd/detail/logic/fencing.hpp>
+#include <coetcd/detail/logic/fencing_gate.hpp>
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/recipe/admin.hpp>
 
@@ -17,7 +17,7 @@ force_unlock(const client& by, std::string name, std::int64_t token) {
     detail::logic::require_name(name);
     detail::logic::require_token(token);
     const auto& impl = detail::access::impl(by);
-    const detail::when how = impl->within(detail::access::timeout(by));
+    const detail::call_terms how = impl->within(detail::access::timeout(by));
     return impl->home(detail::force_unlock(impl, how, std::move(name), token));
 }
 

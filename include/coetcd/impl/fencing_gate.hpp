@@ -3,8 +3,8 @@
 
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
-#include <coetcd/detail/logic/fencing.hpp>
-#include <coetcd/detail/recipe/fence.hpp>
+#include <coetcd/detail/logic/fencing_gate.hpp>
+#include <coetcd/detail/recipe/fencing_gate.hpp>
 #include <coetcd/fencing_gate.hpp>
 
 #include <utility>
@@ -28,7 +28,7 @@ COETCD_DECL const std::string& fencing_gate::key() const {
 COETCD_DECL boost::asio::awaitable<bool> fencing_gate::admit(std::int64_t token) const {
     detail::logic::require_token(token);
     const auto& impl = detail::access::impl(client_);
-    const detail::when how = impl->within(detail::access::timeout(client_));
+    const detail::call_terms how = impl->within(detail::access::timeout(client_));
     return impl->home(detail::come_through(impl, how, key_, token));
 }
 
@@ -36,7 +36,7 @@ COETCD_DECL boost::asio::awaitable<std::optional<txn_response>>
 fencing_gate::admit(std::int64_t token, txn work) const {
     detail::logic::require_token(token);
     const auto& impl = detail::access::impl(client_);
-    const detail::when how = impl->within(detail::access::timeout(client_));
+    const detail::call_terms how = impl->within(detail::access::timeout(client_));
     return impl->home(detail::work_behind(impl, how, key_, token, std::move(work)));
 }
 

@@ -5,8 +5,8 @@
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/logic/delay.hpp>
 #include <coetcd/detail/logic/sequencer.hpp>
-#include <coetcd/detail/recipe/asked.hpp>
 #include <coetcd/detail/recipe/holder.hpp>
+#include <coetcd/detail/recipe/release_requests.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <functional>

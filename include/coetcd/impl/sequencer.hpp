@@ -4,7 +4,7 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/logic/sequencer.hpp>
-#include <coetcd/detail/recipe/proof.hpp>
+#include <coetcd/detail/recipe/sequencer.hpp>
 #include <coetcd/sequencer.hpp>
 
 #include <optional>

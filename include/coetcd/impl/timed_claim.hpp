@@ -4,7 +4,7 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/logic/names.hpp>
-#include <coetcd/detail/recipe/claim.hpp>
+#include <coetcd/detail/recipe/timed_claim.hpp>
 #include <coetcd/timed_claim.hpp>
 
 #include <utility>

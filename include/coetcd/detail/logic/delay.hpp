@@ -69,13 +69,13 @@ inline standing after_replacing_note(const txn_response& response,
                                      std::int64_t create_revision) {
     standing result;
     result.create_revision = create_revision;
-    result.at = response.succeeded ? standing::place::owner : standing::place::queued;
+    result.at = response.succeeded ? standing::where::owner : standing::where::queued;
     std::size_t at = 0;
     for (const claim& c : a.claims) {
         for (const std::string& key : c.keys) {
             if (!response.succeeded &&
                 !answers::holds(answers::range_at(response, at++), key, create_revision)) {
-                result.at = standing::place::gone;
+                result.at = standing::where::gone;
             }
         }
     }

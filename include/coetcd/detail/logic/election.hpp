@@ -173,7 +173,7 @@ inline proclaimed after_reading(const txn_response& response,
 
 /// Whether a campaign that failed so is to be made again, with another session if need be.
 inline bool may_campaign_again(const error_code& ec) {
-    return is_passing(ec) || ec == condition::ownership_lost;
+    return is_transient(ec) || ec == condition::ownership_lost;
 }
 
 } // namespace coetcd::detail::logic

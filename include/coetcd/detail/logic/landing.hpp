@@ -50,7 +50,7 @@ inline landing land(const passenger& p, const error_code& ec, std::optional<bool
     // Another one may be at fault: for etcd, or for something before it that reads along.
     // But what etcd says of its data as a whole is no part's fault.
     const bool for_good =
-        ec && ec != server_errc::data_loss && (!is_passing(ec) || ec == errc::protocol_error);
+        ec && ec != server_errc::data_loss && (!is_transient(ec) || ec == errc::protocol_error);
     if (for_good && p.with_others) {
         result.then = next::fewer;
     } else if (!ec && !succeeded && p.with_others) {

@@ -26,7 +26,7 @@ inline remedy remedy_for(const error_code& ec, std::string_view text) {
     if (ec == errc::protocol_error) {
         return remedy::later; // it may come as fast as it is asked for
     }
-    if (is_passing(ec)) {
+    if (is_transient(ec)) {
         return remedy::again;
     }
     if (is_no_space(ec, text)) {

@@ -87,7 +87,7 @@ public:
         }
         standing now;
         if (response.responses.empty()) { // it was not asked why
-            now.at = standing::place::taken;
+            now.at = standing::where::taken;
             return now;
         }
         const permits::life life = permits::life_in(response, 0, permit_);
@@ -95,8 +95,8 @@ public:
             return ask_in(a, life.create_revision);
         }
         now = why_not_there(response, permit_.size(), a);
-        if (life.none && now.at == standing::place::gone) {
-            now.at = standing::place::taken;
+        if (life.none && now.at == standing::where::gone) {
+            now.at = standing::where::taken;
         }
         return now;
     }
@@ -139,12 +139,12 @@ public:
             return ask_in(a, life.create_revision); // a late copy of `take` has put it
         }
         standing now = why_not_there(response, waiting_.size() + permit_.size(), a);
-        if (now.at == standing::place::ended && life.all) {
+        if (now.at == standing::where::ended && life.all) {
             now.create_revision = taken_; // it is still there
-        } else if (now.at == standing::place::ended && life.none) {
+        } else if (now.at == standing::where::ended && life.none) {
             set_in(a, false);
         } else {
-            now.at = standing::place::gone;
+            now.at = standing::where::gone;
         }
         return now;
     }
@@ -204,7 +204,7 @@ public:
             set_in(a, true);
             taken_ = answers::require_revision(response.header.revision);
             standing now;
-            now.at = standing::place::owner;
+            now.at = standing::where::owner;
             now.create_revision = taken_;
             now.crowded = waited_ || room_.used + weight_ >= room_.limit;
             return now;
@@ -213,7 +213,7 @@ public:
         const permits::life life = permits::life_in(response, waiting_.size(), permit_);
         const std::size_t epoch = waiting_.size() + permit_.size();
         if (place.create_revision == create_revision) {
-            const bool moved = why_not_there(response, epoch, a).at == standing::place::ended;
+            const bool moved = why_not_there(response, epoch, a).at == standing::where::ended;
             return moved ? standing() : queued(create_revision);
         }
         return life.all ? ask_in(a, life.create_revision) : standing();
@@ -235,7 +235,7 @@ public:
         const permits::life place = permits::life_in(response, 0, own);
         return place.create_revision != create_revision ||
                judge(permits::room_in(response, own.size(), name_, initial_)) !=
-                   standing::place::no_room;
+                   standing::where::no_room;
     }
     std::string why_not() const override {
         return "it asks for " + std::to_string(weight_) + ", and the limit is " +
@@ -264,8 +264,8 @@ private:
 
     void learn(const room& now) { room_ = now; }
     /// Nobody is before us: what follows.
-    standing::place judge(const room& now) const {
-        using at = standing::place;
+    standing::where judge(const room& now) const {
+        using at = standing::where;
         if (weight_ > now.limit) {
             return at::exceeds;
         }
@@ -294,16 +294,16 @@ private:
         now.seen = response.header.revision;
         for (const key_value& kv : answers::range_at(response, newest).kvs) {
             now.ahead.push_back({kv.key, kv.create_revision});
-            if (now.at != standing::place::exceeds) {
-                now.at = standing::place::behind;
+            if (now.at != standing::where::exceeds) {
+                now.at = standing::where::behind;
             }
         }
-        waited_ = waited_ || now.at != standing::place::room;
+        waited_ = waited_ || now.at != standing::where::room;
         return now;
     }
     static standing queued(std::int64_t born) {
         standing now;
-        now.at = standing::place::queued;
+        now.at = standing::where::queued;
         now.create_revision = born;
         return now;
     }
@@ -320,7 +320,7 @@ private:
         const std::int64_t epoch = answers::epoch_of(answers::range_at(response, at), c.epoch_key);
         standing now;
         if (epoch != 0 && epoch != c.epoch) {
-            now.at = standing::place::ended;
+            now.at = standing::where::ended;
             now.epochs.push_back(epoch);
         }
         return now;

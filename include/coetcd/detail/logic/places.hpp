@@ -282,11 +282,11 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
         result.epochs.push_back(now == 0 ? c.epoch : now);
     }
     if (all) {
-        result.at = standing::place::queued; // by an earlier copy of the same request
+        result.at = standing::where::queued; // by an earlier copy of the same request
         result.epochs.clear();
         return result;
     }
-    result.at = moved ? standing::place::ended : standing::place::gone;
+    result.at = moved ? standing::where::ended : standing::where::gone;
     result.create_revision = 0;
     result.partly = any;
     return result;
@@ -301,10 +301,10 @@ heed_notes(standing& now, const txn_response& response, const attempt_keys& a, s
         if (!c.note_key.empty()) {
             const std::optional<std::int64_t> left =
                 notes::left_by_others(response, index++, c.keys.front(), now.create_revision);
-            if (now.at == standing::place::owner && !left) {
-                now.at = standing::place::queued;
-            } else if (now.at == standing::place::owner && *left != 0) {
-                now.at = standing::place::delayed;
+            if (now.at == standing::where::owner && !left) {
+                now.at = standing::where::queued;
+            } else if (now.at == standing::where::owner && *left != 0) {
+                now.at = standing::where::delayed;
                 now.note = *left;
             }
         }
@@ -328,12 +328,12 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
         return answers::why_refused(response, a);
     }
     standing result;
-    result.at = standing::place::owner;
+    result.at = standing::where::owner;
     result.create_revision = answers::require_revision(response.header.revision);
     std::size_t at = a.claims.size();
     for (std::size_t i = 0; i != a.claims.size(); ++i) {
         for (const key_value& kv : answers::range_at(response, i).kvs) {
-            result.at = standing::place::behind;
+            result.at = standing::where::behind;
             result.ahead.push_back({kv.key, kv.create_revision});
         }
         at += a.claims[i].keys.size();
@@ -347,20 +347,20 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
 inline standing after_take(const txn_response& response, const attempt_keys& a) {
     if (response.succeeded) {
         standing result;
-        result.at = standing::place::owner;
+        result.at = standing::where::owner;
         result.create_revision = answers::require_revision(response.header.revision);
         return result;
     }
     if (response.responses.empty()) { // it was not asked why
         standing result;
-        result.at = standing::place::taken;
+        result.at = standing::where::taken;
         return result;
     }
     standing result = answers::why_refused(response, a);
-    if (result.at == standing::place::queued) {
-        result.at = standing::place::owner; // it was put by an earlier copy: nobody was before it
-    } else if (result.at == standing::place::gone && !result.partly) {
-        result.at = standing::place::taken;
+    if (result.at == standing::where::queued) {
+        result.at = standing::where::owner; // it was put by an earlier copy: nobody was before it
+    } else if (result.at == standing::where::gone && !result.partly) {
+        result.at = standing::where::taken;
     }
     return result;
 }
@@ -372,11 +372,11 @@ after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t 
     if (!response.succeeded) {
         return result;
     }
-    result.at = standing::place::owner;
+    result.at = standing::where::owner;
     result.create_revision = create_revision;
     for (std::size_t i = 0; i != a.claims.size(); ++i) {
         for (const key_value& kv : answers::range_at(response, i + 1).kvs) {
-            result.at = standing::place::behind;
+            result.at = standing::where::behind;
             result.ahead.push_back({kv.key, kv.create_revision});
         }
     }

@@ -41,7 +41,7 @@ public:
 
     /// Whether a waiter may hope: nothing has failed, or what has failed may pass by itself. Else
     /// somebody has to act, and a waiter is told at once.
-    bool may_pass() const { return !failure_ || is_passing(failure_->code()); }
+    bool may_pass() const { return !failure_ || is_transient(failure_->code()); }
 
     /// What a waiter is told whose patience is over, or who cannot hope.
     error told() const {

@@ -148,7 +148,7 @@ inline verdict judge(const wire::status& s, rpc what, bool movable) {
 }
 
 /// Whether a call that ended so, all its attempts included, may succeed later.
-inline bool is_passing(const error_code& ec) {
+inline bool is_transient(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
            ec == errc::wrong_cluster || // the endpoint may lead to ours again
            ec == errc::protocol_error;  // etcd may be back behind what answers in its place
@@ -156,7 +156,7 @@ inline bool is_passing(const error_code& ec) {
 
 /// Whether etcd has refused a call for good. That nothing was done then is its word alone.
 inline bool is_refusal(const error_code& ec) {
-    return ec.category() == server_category() && !is_passing(ec);
+    return ec.category() == server_category() && !is_transient(ec);
 }
 
 /// So many refusals in a row are final. One may be a slip of whatever gave it.

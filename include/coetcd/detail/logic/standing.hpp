@@ -70,7 +70,7 @@ struct predecessor {
 
 /// Where an attempt stands.
 struct standing {
-    enum class place {
+    enum class where {
         owner,   ///< Nobody is before us.
         behind,  ///< Somebody is.
         queued,  ///< Our keys are there; who is before us, this answer does not say.
@@ -84,7 +84,7 @@ struct standing {
         too_many, ///< We are in, and so many are that we must stand in the queue instead.
         exceeds,  ///< There is no room for us even where nobody else is.
     };
-    place at = place::gone;
+    where at = where::gone;
     std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
     std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.

@@ -34,21 +34,23 @@ namespace coetcd::detail::net {
 namespace detail_env {
 
 /// The connections for calls to one endpoint.
-inline std::string pool_key(const logic::endpoint& to, lane way) {
+inline std::string pool_key(const logic::endpoint& to, connection_kind way) {
     switch (way) {
-    case lane::renewal:
+    case connection_kind::renewal:
         return to.text() + " renewal";
-    case lane::locks:
+    case connection_kind::locks:
         return to.text() + " locks";
-    case lane::shared:
+    case connection_kind::shared:
         break;
     }
     return to.text();
 }
 
 /// Whether calls on `one` must not wait for those on `other`.
-inline bool is_more_pressing(lane one, lane other) {
-    const auto rank = [](lane of) { return of == lane::renewal ? 2 : of == lane::locks ? 1 : 0; };
+inline bool is_more_pressing(connection_kind one, connection_kind other) {
+    const auto rank = [](connection_kind of) {
+        return of == connection_kind::renewal ? 2 : of == connection_kind::locks ? 1 : 0;
+    };
     return rank(one) > rank(other);
 }
 
@@ -85,13 +87,13 @@ private:
     /// Of those for the transactions of locks: as many as there are under way.
     static constexpr std::size_t lock_connections = 2;
 
-    std::size_t cap(lane way) const {
+    std::size_t cap(connection_kind way) const {
         switch (way) {
-        case lane::renewal:
+        case connection_kind::renewal:
             return renewal_connections;
-        case lane::locks:
+        case connection_kind::locks:
             return lock_connections;
-        case lane::shared:
+        case connection_kind::shared:
             break;
         }
         return options_.connections;
@@ -99,18 +101,19 @@ private:
 
     /// On which connections a request goes. A lease is granted, or adopted, on the one that will
     /// renew it if there is none yet: it may be too late to make one when it is needed.
-    lane way_of(const call_request& request) const {
+    connection_kind way_of(const call_request& request) const {
         const bool begins =
             request.what == rpc::lease_grant || request.what == rpc::lease_keep_alive;
         const bool first =
-            begins && !pool_.has_any(detail_env::pool_key(request.to, lane::renewal));
-        return first ? lane::renewal : request.way;
+            begins && !pool_.has_any(detail_env::pool_key(request.to, connection_kind::renewal));
+        return first ? connection_kind::renewal : request.way;
     }
     /// For want of a new connection: an idle one of those whose use is less pressing, or null.
     template<class Alive>
-    std::unique_ptr<connection> idle_of_others(const logic::endpoint& to, lane way, Alive alive) {
+    std::unique_ptr<connection>
+    idle_of_others(const logic::endpoint& to, connection_kind way, Alive alive) {
         std::unique_ptr<connection> found;
-        for (const lane other : {lane::shared, lane::locks}) {
+        for (const connection_kind other : {connection_kind::shared, connection_kind::locks}) {
             if (!found && detail_env::is_more_pressing(way, other)) {
                 found = pool_.take_from(detail_env::pool_key(to, other), alive);
             }
@@ -225,7 +228,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     const time_point asked = now();
     const std::chrono::nanoseconds allowed = request.deadline - asked;
     auto is_alive = [this](connection& c) { return c.heard >= silent_since_ && c.is_quiet(); };
-    const lane way = way_of(request);
+    const connection_kind way = way_of(request);
     pool<connection>::loan place = co_await pool_.take(detail_env::pool_key(request.to, way),
                                                        cap(way),
                                                        request.latest,
@@ -300,7 +303,8 @@ inline void default_env::rate(const logic::endpoint& of, const asio::ip::address
         return;
     }
     // Nor by what is kept: that leads to the same one. What is in use is rated by its own answer.
-    for (const lane way : {lane::shared, lane::renewal, lane::locks}) {
+    for (const connection_kind way :
+         {connection_kind::shared, connection_kind::renewal, connection_kind::locks}) {
         pool_.drop(detail_env::pool_key(of, way),
                    [&](const connection& c) { return c.peer == by; });
     }
@@ -311,7 +315,8 @@ inline void default_env::keep_only(const std::vector<logic::endpoint>& used) {
     std::set<std::string> keys;
     for (const logic::endpoint& e : used) {
         hosts.insert(e.host);
-        for (const lane way : {lane::shared, lane::renewal, lane::locks}) {
+        for (const connection_kind way :
+             {connection_kind::shared, connection_kind::renewal, connection_kind::locks}) {
             keys.insert(detail_env::pool_key(e, way));
         }
     }

@@ -25,8 +25,10 @@ inline void check_lock_answer(const answer& a, const std::string& name, const ch
     }
 }
 
-inline asio::awaitable<bool>
-force_unlock(std::shared_ptr<client_impl> by, when how, std::string name, std::int64_t token) {
+inline asio::awaitable<bool> force_unlock(std::shared_ptr<client_impl> by,
+                                          call_terms how,
+                                          std::string name,
+                                          std::int64_t token) {
     constexpr const char* title = "force_unlock";
     const range_request life = logic::life_of(name, token);
     const outcome<range_response> found = co_await call(by, life, how);
@@ -56,7 +58,7 @@ inline asio::awaitable<std::optional<std::int64_t>> request_release(std::shared_
         s->require_alive(std::string(title) + " \"" + wire::printable(name) + "\"");
     };
     require_session();
-    const when how = s->owner->within(s->request_timeout);
+    const call_terms how = s->owner->within(s->request_timeout);
     const range_request oldest = logic::oldest_key_of(name);
     const outcome<range_response> read = co_await call(s->owner, oldest, how);
     check_lock_answer(read, name, title);

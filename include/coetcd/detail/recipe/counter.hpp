@@ -32,7 +32,7 @@ public:
     const named_recipe about;
 
     static asio::awaitable<std::int64_t> add(std::shared_ptr<counter_impl> self, std::int64_t by) {
-        const when in_time = self->about.within();
+        const call_terms in_time = self->about.within();
         env& world = self->about.session->world;
         while (self->busy_) {
             const bool came = co_await self->free_.wait(in_time.deadline);

@@ -36,7 +36,7 @@ inline void require_fit_within(const txn& what) {
 /// What a list of operations answered, from the history.
 /// @returns Nothing if it does not tell.
 inline asio::awaitable<std::optional<std::vector<op_response>>> read_answers_again(
-    std::shared_ptr<client_impl> by, std::vector<op> ops, std::int64_t at, when how) {
+    std::shared_ptr<client_impl> by, std::vector<op> ops, std::int64_t at, call_terms how) {
     std::optional<std::vector<op_response>> result;
     const std::optional<txn> reads = logic::read_again(ops, at);
     if (reads) {
@@ -57,7 +57,7 @@ inline asio::awaitable<std::optional<std::vector<op_response>>> read_answers_aga
 inline asio::awaitable<txn_outcome> carry_out_once(std::shared_ptr<const named_recipe> by,
                                                    txn what) {
     once_writer writer(by->session, by->name, by->title);
-    const when in_time = by->within();
+    const call_terms in_time = by->within();
     txn request = what;
     once_end end = co_await writer.apply(std::move(request), once_writer::form::either, in_time);
     txn_outcome result;

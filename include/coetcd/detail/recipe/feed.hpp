@@ -173,7 +173,7 @@ private:
         }
         if (ec) {
             look_later();
-            if (!logic::is_passing(ec)) {
+            if (!logic::is_transient(ec)) {
                 failure_.emplace(ec, question_.title + ": " + text);
             }
             return;

@@ -80,13 +80,13 @@ public:
                 left = std::max(left, part->left);
             }
             if (part->ec) {
-                if (logic::is_passing(part->ec)) {
+                if (logic::is_transient(part->ec)) {
                     of_lease.end_row();
                     continue;
                 }
                 if (logic::is_lease_gone(part->ec, part->text)) {
                     session_impl& s = *mine.session;
-                    const when how = s.owner->within(s.request_timeout);
+                    const call_terms how = s.owner->within(s.request_timeout);
                     const auto gone = co_await session_impl::look_for_lease(mine.session, how);
                     self->require_leading();
                     of_lease.add(gone);

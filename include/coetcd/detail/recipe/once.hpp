@@ -32,7 +32,7 @@ namespace coetcd::detail {
 /// A transaction in a request of its own: etcd evaluates the conditions of all that share a request
 /// before it does anything, so that two might both write what each of them has ruled out.
 inline asio::awaitable<outcome<txn_response>>
-ask_alone(std::shared_ptr<client_impl> by, txn what, when how) {
+ask_alone(std::shared_ptr<client_impl> by, txn what, call_terms how) {
     outcome<txn_response> result;
     decoder decode = [&](const std::string& body) -> decoded {
         result.response = wire::decode<txn_response>(body);
@@ -97,7 +97,7 @@ public:
     ///   the next write with this marker; else nothing was changed.
     /// @par Cancellation
     /// As with `outcome_unknown`, if it was sent.
-    asio::awaitable<once_end> apply(txn what, form how, when in_time) {
+    asio::awaitable<once_end> apply(txn what, form how, call_terms in_time) {
         using end = logic::written::how;
         ++marker_.number;
         bool in_doubt = false; // a copy may still come
@@ -173,7 +173,7 @@ private:
         throw_unknown("the key that tells was deleted");
     }
 
-    asio::awaitable<outcome<txn_response>> send(txn request, when in_time) {
+    asio::awaitable<outcome<txn_response>> send(txn request, call_terms in_time) {
         const bool erasable = marker_.erasable;
         marker_.erasable = erasable && !marker_.value.empty(); // should we not hear of it
         in_time = in_time.as(impact::idempotent);
@@ -195,7 +195,7 @@ private:
 
     /// The request failed for good. Tells that it was applied all the same, if it was.
     /// @throws error otherwise.
-    asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, when in_time) {
+    asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, call_terms in_time) {
         const bool lease_gone = failed.ec == server_errc::not_found; // ours, or of what is written
         if (lease_gone) {
             const auto gone = co_await session_impl::look_for_lease(session_, in_time);
@@ -204,7 +204,7 @@ private:
         }
         // A copy that the network made may have found a lease that is gone now.
         const bool asks = lease_gone || failed.left == logic::effect::settled ||
-                          (in_doubt && !logic::is_passing(failed.ec));
+                          (in_doubt && !logic::is_transient(failed.ec));
         if (asks) {
             txn question = logic::read_marker(marker_);
             const outcome<txn_response> a =
@@ -235,7 +235,7 @@ private:
 
     /// Sees to it that no copy of the write is applied any more.
     /// @returns `refused`: none was; `told`: one was, after all.
-    asio::awaitable<logic::written> make_void(when in_time) {
+    asio::awaitable<logic::written> make_void(call_terms in_time) {
         using end = logic::written::how;
         const std::uint64_t write = marker_.number++;
         for (;;) {
@@ -282,7 +282,7 @@ struct named_recipe {
         return name;
     }
 
-    when within() const { return session->owner->within(session->request_timeout); }
+    call_terms within() const { return session->owner->within(session->request_timeout); }
 
     const std::shared_ptr<session_impl> session;
     const std::string name;

@@ -12,7 +12,7 @@
 #include <coetcd/detail/recipe/ownership.hpp>
 #include <coetcd/detail/recipe/recipe.hpp>
 #include <coetcd/detail/service/lane.hpp>
-#include <coetcd/detail/service/lines.hpp>
+#include <coetcd/detail/service/local_queues.hpp>
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/lock_mode.hpp>
@@ -34,7 +34,7 @@ namespace coetcd::detail {
 /// One attempt's places in the queues of its names, from the first request to the last. Whatever
 /// ends it, nothing of it stays in etcd: what is left to do then is done in the background.
 class place final : public ownership,
-                    public looked_after,
+                    public held_keys,
                     public std::enable_shared_from_this<place>,
                     private turn_taker,
                     private loss_listener {
@@ -245,7 +245,7 @@ public:
         return missing_ ? std::vector<logic::held_life>()
                         : logic::counted_on(keys_, create_revision_);
     }
-    void on_missing() override {
+    void on_key_gone() override {
         const auto self = shared_from_this(); // those who are told may let go of it
         const bool stays = unresolved_ || has_note() || held_by().size() > 1;
         holds_ = false;
@@ -476,7 +476,7 @@ private:
     time_point granted_at_{};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
     std::optional<time_point> granted_;                     // for the observer
-    std::optional<lines::turn> turn_;
+    std::optional<local_queues::turn> turn_;
     const loss_source::subscription loss_of_session_;
 };
 

@@ -271,7 +271,7 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& 
     }
     logic::remedy next = logic::remedy_for(ec, text);
     if (next == logic::remedy::forget) {
-        const when how = s.owner->within(s.request_timeout);
+        const call_terms how = s.owner->within(s.request_timeout);
         const std::optional<bool> gone = co_await session_impl::look_for_lease(self->session, how);
         if (gone == true) {
             self->all_over();

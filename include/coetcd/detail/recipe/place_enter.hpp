@@ -43,7 +43,7 @@ inline void place::ask_in_turn() {
             turn_->at(i).slots.add_closing(earlier_);
             // What we have is there when etcd looks, and what we are giving up, even if that
             // goes in the same request.
-            const lines::line& l = turn_->at(i);
+            const local_queues::line& l = turn_->at(i);
             free = free && (recipe_.admits ? !l.was_full : l.was_free && !l.slots.any_other());
         }
         const bool takes = beginning_ == beginning::take_or_leave || free;
@@ -86,7 +86,7 @@ inline bool place::take_slots() {
 }
 
 inline void place::learn(const logic::standing& now) {
-    using at = logic::standing::place;
+    using at = logic::standing::where;
     const bool known = is_known();
     create_revision_ = now.create_revision;
     if (turn_) {

@@ -264,7 +264,7 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
     if (part->ec) {
         self->not_raised(part->left != logic::effect::none);
         if (logic::is_lease_gone(part->ec, part->text)) { // with which we would put
-            const when how = s.owner->within(s.request_timeout);
+            const call_terms how = s.owner->within(s.request_timeout);
             const auto gone = co_await session_impl::look_for_lease(self->session, how);
             self->require_held(call);
             if (!gone) {
@@ -279,7 +279,7 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
         self->not_raised(doubtful);
         (void)co_await explain_missing_key(self, deadline);
         if (self->held()) {
-            self->on_missing();
+            self->on_key_gone();
         }
         throw self->loss();
     }
@@ -309,7 +309,7 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
 /// Why a request in the middle of a hold has failed.
 [[noreturn]] inline void
 place::throw_refused(const char* call, const error_code& ec, const std::string& text) {
-    const error_code told = logic::is_passing(ec) ? make_error_code(errc::timed_out) : ec;
+    const error_code told = logic::is_transient(ec) ? make_error_code(errc::timed_out) : ec;
     throw error(told, title() + ", " + call + ": " + text + if_denied(ec));
 }
 

@@ -86,7 +86,7 @@ public:
     }
 
 private:
-    using at = logic::standing::place;
+    using at = logic::standing::where;
 
     static result
     follow_protocol(std::unique_ptr<wish> w, time_point deadline, std::chrono::nanoseconds delay) {
@@ -408,7 +408,7 @@ private:
     /// @throws error if a request failed for good.
     asio::awaitable<void> check(error_code ec) {
         if (logic::is_lease_gone(ec, trouble_)) { // with which we would put
-            when how = session_->owner->within(session_->request_timeout);
+            call_terms how = session_->owner->within(session_->request_timeout);
             how.deadline = std::min(how.deadline, deadline_);
             const std::optional<bool> gone = co_await session_impl::look_for_lease(session_, how);
             lease_refusals_.add(gone);
@@ -418,7 +418,7 @@ private:
         } else {
             lease_refusals_.end_row();
         }
-        if (ec && !logic::is_passing(ec)) {
+        if (ec && !logic::is_transient(ec)) {
             fail(ec);
         }
     }

@@ -87,14 +87,14 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     if (stop.cancelled() != cancelled_before) {
         throw_aborted();
     }
-    co_return now.at == logic::standing::place::owner;
+    co_return now.at == logic::standing::where::owner;
 }
 
 inline asio::awaitable<std::shared_ptr<place>>
 inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
-    const when in_time = s->owner->within(s->request_timeout);
+    const call_terms in_time = s->owner->within(s->request_timeout);
     const range_request queue = logic::whole_queue(name);
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
     check_resumed(read.ec, read.text, title, name);
@@ -148,7 +148,7 @@ inline asio::awaitable<std::shared_ptr<place>> inherit_life(std::shared_ptr<sess
         co_return taken;
     }
     logic::claim claim = logic::legacy_claim(name, id, s->lease(), s->nonce());
-    const when in_time = s->owner->within(s->request_timeout);
+    const call_terms in_time = s->owner->within(s->request_timeout);
     const bool holds = co_await is_oldest(s, claim, create_revision, in_time.deadline, title, name);
     if (holds) {
         claimed.accept();

@@ -77,7 +77,7 @@ public:
     template<class State>
     static asio::awaitable<State> state(std::shared_ptr<semaphore_impl> self) {
         const txn question = logic::permits::ask_state(self->name);
-        const when in_time = self->within().as(impact::none);
+        const call_terms in_time = self->within().as(impact::none);
         const outcome<txn_response> a = co_await call(self->session->owner, question, in_time);
         a.check();
         const logic::room now = logic::permits::room_in(a.response, 0, self->name, self->initial);
@@ -97,7 +97,7 @@ public:
                                                       logic::permits::limit_change how) {
         const std::shared_ptr<session_impl> s = self->session;
         const std::string title = "semaphore \"" + wire::printable(self->name) + "\"";
-        const when in_time = self->within();
+        const call_terms in_time = self->within();
         s->require_alive(title);
         const range_request question(logic::permits::limit_key(self->name));
         const outcome<range_response> read = co_await call(s->owner, question, in_time);
@@ -181,7 +181,7 @@ private:
     std::shared_ptr<logic::rule> rule(std::int64_t n) const {
         return std::make_shared<logic::permit_rule>(name, n, initial);
     }
-    when within() const { return session->owner->within(session->request_timeout); }
+    call_terms within() const { return session->owner->within(session->request_timeout); }
 };
 
 } // namespace coetcd::detail

@@ -28,7 +28,7 @@ inline std::int64_t require_sequence(const named_recipe& by, const range_respons
 /// Puts the key of a sequence: its version is the number, and no two puts have the same.
 inline asio::awaitable<std::int64_t> next_number(std::shared_ptr<const named_recipe> by) {
     once_writer writer(by->session, by->name, by->title);
-    const when in_time = by->within();
+    const call_terms in_time = by->within();
     once_end end;
     for (bool exists = true; !end.applied;) {
         txn what = logic::draw(by->name, exists);

@@ -154,7 +154,7 @@ public:
             }
             refused = std::move(*end.answered);
         } else {
-            const when in_time = self->within().as(writes ? impact::once : impact::none);
+            const call_terms in_time = self->within().as(writes ? impact::once : impact::none);
             outcome<txn_response> a = co_await ask_alone(self->owner, std::move(all), in_time);
             a.check();
             if (a.response.succeeded) {
@@ -168,7 +168,7 @@ public:
     }
 
 private:
-    when within() const { return owner->within(timeout_); }
+    call_terms within() const { return owner->within(timeout_); }
 
     void require_session() {
         if (session_) {

@@ -31,7 +31,7 @@ struct value_impl {
         , name(named_recipe::checked(std::move(n)))
         , title("value \"" + wire::printable(name) + "\"") {}
 
-    when within() const { return owner->within(timeout); }
+    call_terms within() const { return owner->within(timeout); }
 
     const std::shared_ptr<client_impl> owner;
     const std::shared_ptr<session_impl> session;

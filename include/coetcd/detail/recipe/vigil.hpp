@@ -221,7 +221,7 @@ private:
             }
             (void)co_await wake_.wait(deadline);
         }
-        if (question_->ec && logic::is_passing(question_->ec)) {
+        if (question_->ec && logic::is_transient(question_->ec)) {
             question_ = nullptr;
             co_return false;
         }

@@ -25,7 +25,7 @@ inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
     const time_point soon = after(held->session->world.now(), patience_with_lease);
     (void)co_await explain_missing_key(held, soon);
     if (held->held()) {
-        held->on_missing();
+        held->on_key_gone();
     }
 }
 

@@ -23,10 +23,10 @@
 namespace coetcd::detail {
 
 /// By when a call is made, on which connections, and how often it may be tried.
-struct when {
+struct call_terms {
     time_point deadline; ///< For all attempts together.
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If it may be repeated.
-    lane way = lane::shared;
+    connection_kind way = connection_kind::shared;
     std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
     bool can_be_split = false;     ///< See `logic::attempts`.
     bool may_be_large = false;     ///< The true answer may be over the limit.
@@ -40,8 +40,8 @@ struct when {
     /// Whether no further attempt is to be made.
     bool is_over(time_point now) const { return now >= deadline || (wanted && !(*wanted)()); }
 
-    when as(impact what) const {
-        when result = *this;
+    call_terms as(impact what) const {
+        call_terms result = *this;
         result.known = what;
         return result;
     }
@@ -90,12 +90,12 @@ class router;
 /// Makes a request that is written already; router.hpp has the definition. `body` is wiped at the
 /// end. Cancelled: throws `operation_aborted`; the request may have been applied.
 inline asio::awaitable<answer>
-carry(std::shared_ptr<router> by, rpc what, when how, std::string body, decoder decode);
+carry(std::shared_ptr<router> by, rpc what, call_terms how, std::string body, decoder decode);
 
 /// The part of `call` that waits.
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
-carry_for(std::shared_ptr<router> by, when how, std::string body) {
+carry_for(std::shared_ptr<router> by, call_terms how, std::string body) {
     using response = wire::response_of<Request>;
     outcome<response> result;
     decoder decode = [&result](const std::string& text) -> decoded {
@@ -121,7 +121,7 @@ carry_for(std::shared_ptr<router> by, when how, std::string body) {
 /// @throws std::invalid_argument if the request cannot be written, at once.
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
-call(std::shared_ptr<router> by, const Request& request, when how) {
+call(std::shared_ptr<router> by, const Request& request, call_terms how) {
     how.may_be_large = wire::may_be_large(request);
     return carry_for<Request>(std::move(by), how, wire::encode(request));
 }

@@ -68,7 +68,9 @@ public:
     const client_options options;
 
     /// On the usual terms.
-    when within(std::chrono::nanoseconds timeout) const { return cluster_router->within(timeout); }
+    call_terms within(std::chrono::nanoseconds timeout) const {
+        return cluster_router->within(timeout);
+    }
 
     /// What a user awaits, from whichever executor.
     template<class T>
@@ -103,7 +105,7 @@ private:
 
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
-call(std::shared_ptr<client_impl> by, const Request& request, when how) {
+call(std::shared_ptr<client_impl> by, const Request& request, call_terms how) {
     return call(by->cluster_router, request, how);
 }
 
@@ -118,7 +120,7 @@ asio::awaitable<Response> response_in(asio::awaitable<outcome<Response>> work) {
 /// One call: what every unary service comes down to.
 template<class Request>
 asio::awaitable<wire::response_of<Request>>
-ask(const std::shared_ptr<client_impl>& by, const Request& request, when how) {
+ask(const std::shared_ptr<client_impl>& by, const Request& request, call_terms how) {
     return response_in(call(by, request, how));
 }
 
@@ -133,7 +135,7 @@ inline asio::awaitable<std::optional<key_value>> first_of(asio::awaitable<range_
 }
 
 inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<client_impl> impl,
-                                                            when how,
+                                                            call_terms how,
                                                             wire::watch_create_request request,
                                                             watch_options options) {
     // Not from when etcd registers it: what happens until then would be missed. If nothing does,

@@ -346,8 +346,8 @@ private:
         for (const auto& part : batch) {
             (void)g.add(part->what, part->puts, part->form());
         }
-        when how{lane.deadline(batch), lane.attempt_timeout_};
-        how.way = detail::lane::locks;
+        call_terms how{lane.deadline(batch), lane.attempt_timeout_};
+        how.way = detail::connection_kind::locks;
         how.known = impact::idempotent;
         how.can_be_split = batch.size() > 1;
         const std::function<bool()> wanted = [&batch] {

@@ -40,7 +40,7 @@ inline lease_id draw_lease(env& world) {
 
 /// One renewal. That there is no such lease is no failure, however etcd says it.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
-try_to_renew(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+try_to_renew(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const wire::lease_keep_alive_request request{id};
     outcome<lease_keep_alive_response> renewed = co_await call(std::move(impl), request, how);
     if (logic::is_lease_gone(renewed.ec, renewed.text)) {
@@ -52,7 +52,7 @@ try_to_renew(std::shared_ptr<client_impl> impl, when how, lease_id id) {
 
 /// @returns What was renewed, or is known to have ended. Throws the rest.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
-lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+lease_keep_alive(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     outcome<lease_keep_alive_response> renewed = co_await try_to_renew(std::move(impl), how, id);
     renewed.check();
     co_return renewed;
@@ -60,7 +60,7 @@ lease_keep_alive(std::shared_ptr<client_impl> impl, when how, lease_id id) {
 
 /// @returns Nothing if there is no such lease. Throws the rest.
 inline asio::awaitable<std::optional<lease_keep_alive_response>>
-renew_once(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+renew_once(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const outcome<lease_keep_alive_response> renewed =
         co_await lease_keep_alive(std::move(impl), how, id);
     std::optional<lease_keep_alive_response> there;
@@ -74,7 +74,7 @@ renew_once(std::shared_ptr<client_impl> impl, when how, lease_id id) {
 /// nobody else's. What exists although nothing was lost is: two may have drawn the same number, if
 /// their source is broken, and would share the lease and its locks.
 inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
-    std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id drawn) {
+    std::shared_ptr<client_impl> impl, call_terms how, std::chrono::seconds ttl, lease_id drawn) {
     const wire::lease_grant_request request{ttl, drawn};
     outcome<lease_grant_response> granted = co_await call(impl, request, how);
     if (is_taken(granted) && granted.left == logic::effect::unresolved) {
@@ -113,7 +113,7 @@ inline void check_grant(const outcome<lease_grant_response>& granted) {
 /// @param drawn Is told the number before it is sent. Must outlive the call.
 /// @returns What was granted. Throws the rest.
 inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
-    std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id& drawn) {
+    std::shared_ptr<client_impl> impl, call_terms how, std::chrono::seconds ttl, lease_id& drawn) {
     // A proxy that repeats a request by itself takes a number from us; and what was granted may
     // have ended before we learn of it. Where the cluster was replaced, all numbers seem to be
     // taken until that is known, some seconds at most.
@@ -139,8 +139,10 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
 }
 
 /// @param id 0 to have one drawn. Any other may be that of somebody else's lease.
-inline asio::awaitable<lease_grant_response>
-lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds ttl, lease_id id) {
+inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_impl> impl,
+                                                         call_terms how,
+                                                         std::chrono::seconds ttl,
+                                                         lease_id id) {
     outcome<lease_grant_response> granted;
     if (id == 0) {
         granted = co_await grant_drawn_lease(std::move(impl), how, ttl, id);
@@ -160,7 +162,7 @@ lease_grant(std::shared_ptr<client_impl> impl, when how, std::chrono::seconds tt
 /// Has etcd end a lease. That there is none is an error, `server_errc::not_found`. A refusal does
 /// not tell which cluster it is of, so that another answer has to say the same.
 inline asio::awaitable<outcome<lease_revoke_response>>
-try_to_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+try_to_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const wire::lease_revoke_request request{id};
     outcome<lease_revoke_response> revoked = co_await call(impl, request, how);
     if (revoked.ec == server_errc::not_found) {
@@ -177,7 +179,7 @@ try_to_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
 
 /// @returns Nothing if there is no such lease. Throws the rest.
 inline asio::awaitable<std::optional<lease_revoke_response>>
-lease_revoke(std::shared_ptr<client_impl> impl, when how, lease_id id) {
+lease_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
     std::optional<lease_revoke_response> there;
     if (revoked.ec != server_errc::not_found) {
@@ -203,7 +205,7 @@ asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> aski
 /// Has etcd end a lease. That there is none is as good.
 inline asio::awaitable<answer>
 end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
-    const when how = impl->within(patience);
+    const call_terms how = impl->within(patience);
     const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
     answer result = revoked;
     if (result.ec == server_errc::not_found) {

@@ -38,10 +38,10 @@ inline asio::awaitable<std::optional<std::int64_t>> look_back(std::shared_ptr<ro
     std::int64_t latest = 0;
     int agreed = 0;
     while (const std::int64_t known = told()) {
-        const when how = by->within_attempt(patience);
+        const call_terms how = by->within_attempt(patience);
         const outcome<range_response> seen = co_await call(by, read, how);
         const std::int64_t revision = seen.response.header.revision;
-        if (seen.ec ? !logic::is_passing(seen.ec) : revision >= known) {
+        if (seen.ec ? !logic::is_transient(seen.ec) : revision >= known) {
             co_return std::nullopt;
         }
         latest = std::max(latest, revision);

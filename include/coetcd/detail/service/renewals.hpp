@@ -50,7 +50,7 @@ public:
     /// @returns A failure also if the request was answered, but this message of it was not.
     ///   Cancelled: throws `operation_aborted`; the others that share the request are not.
     static asio::awaitable<result>
-    renew(std::shared_ptr<renewals> self, lease_id id, when how, bool alone) {
+    renew(std::shared_ptr<renewals> self, lease_id id, call_terms how, bool alone) {
         const auto own = std::make_shared<member>(self->env_, id, how);
         if (alone && self->alone_ < logic::most_renewals_alone) {
             co_await renew_alone(std::move(self), own);
@@ -63,13 +63,13 @@ public:
 private:
     /// A waiter for the renewal of a lease.
     struct member {
-        member(env& world, lease_id which, when on)
+        member(env& world, lease_id which, call_terms on)
             : id(which)
             , how(on)
             , since(world.now())
             , changed(world) {}
         const lease_id id;
-        const when how;
+        const call_terms how;
         const time_point since;
         bool sent = false;
         std::optional<result> ended;
@@ -195,7 +195,7 @@ private:
             }
             return said.messages.front().header; // one member answers all of them
         };
-        const when how = terms_of(together);
+        const call_terms how = terms_of(together);
         const answer a = co_await carry(
             self->router_, rpc::lease_keep_alive, how, std::move(body), std::move(decode));
         deliver(together, a, said);
@@ -212,8 +212,8 @@ private:
         return body;
     }
 
-    static when terms_of(const group& together) {
-        when how = together.front()->how;
+    static call_terms terms_of(const group& together) {
+        call_terms how = together.front()->how;
         for (const auto& each : together) {
             how.deadline = std::max(how.deadline, each->how.deadline);
             how.attempt_timeout = std::max(how.attempt_timeout, each->how.attempt_timeout);

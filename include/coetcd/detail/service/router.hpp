@@ -58,16 +58,16 @@ public:
     const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
 
     /// On the usual terms.
-    when within(std::chrono::nanoseconds timeout) const {
+    call_terms within(std::chrono::nanoseconds timeout) const {
         return {after(env_->now(), timeout), options_.attempt_timeout};
     }
     /// Likewise, and at least for as long as one attempt may take.
-    when within_attempt(std::chrono::nanoseconds timeout) const {
+    call_terms within_attempt(std::chrono::nanoseconds timeout) const {
         return within(std::max(timeout, options_.attempt_timeout));
     }
 
     /// See `detail::carry`.
-    asio::awaitable<answer> carry(rpc what, when how, std::string body, decoder decode) {
+    asio::awaitable<answer> carry(rpc what, call_terms how, std::string body, decoder decode) {
         using step = logic::attempts<time_point>::step;
         const wipe_at_end no_trace(body); // it may hold a password
         const impact does = how.known.value_or(traits(what).usual);
@@ -147,7 +147,7 @@ public:
     // For streams, which make their own attempts.
 
     /// Waits until there is a token, if one is needed.
-    asio::awaitable<authorization> authorize(when how) {
+    asio::awaitable<authorization> authorize(call_terms how) {
         using step = logic::login_state<time_point>::step;
         authorization result;
         for (;;) {
@@ -250,7 +250,7 @@ private:
     }
 
     /// What keeps a request from its end, for whoever waits for it and has to give up before.
-    void tell(rpc what, const when& how, const error_code& ec, const std::string& why) {
+    void tell(rpc what, const call_terms& how, const error_code& ec, const std::string& why) {
         if (what == rpc::authenticate) {
             login_.tried(ec, std::string(name(what)) + ": " + why);
             login_changed_.notify_all();
@@ -354,7 +354,7 @@ private:
         const std::shared_ptr<router> self = until_told->of;
         outcome<wire::authenticate_response>& granted = until_told->granted;
         if (const std::optional<wire::authenticate_request> request = self->login_request()) {
-            when how = self->within(self->options_.login_timeout);
+            call_terms how = self->within(self->options_.login_timeout);
             const std::function<bool()> wanted = [&r = *self] { return r.awaiting_login_ != 0; };
             how.wanted = &wanted;
             auto asking = detail::call(self, *request, how);
@@ -372,7 +372,8 @@ private:
         } else {
             const bool wrong = granted.ec == server_errc::invalid_argument;
             const error_code ec = wrong ? make_error_code(errc::login_failed) : granted.ec;
-            login_.failed(!logic::is_passing(ec), ec, std::move(granted.text), now, env_->random());
+            login_.failed(
+                !logic::is_transient(ec), ec, std::move(granted.text), now, env_->random());
         }
         login_changed_.notify_all();
     }
@@ -443,7 +444,7 @@ private:
 };
 
 inline asio::awaitable<answer>
-carry(std::shared_ptr<router> by, rpc what, when how, std::string body, decoder decode) {
+carry(std::shared_ptr<router> by, rpc what, call_terms how, std::string body, decoder decode) {
     answer result = co_await by->carry(what, how, std::move(body), std::move(decode));
     co_return result;
 }

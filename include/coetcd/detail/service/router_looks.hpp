@@ -91,7 +91,7 @@ inline asio::awaitable<void> router::refresh_if_due(std::weak_ptr<router> of,
     }
     const auto self = of.lock();
     if (self && !list && self->options_.lists_from_learned) {
-        const when how = self->within(self->options_.login_timeout);
+        const call_terms how = self->within(self->options_.login_timeout);
         outcome<wire::member_list_response> any =
             co_await detail::call(self, wire::member_list_request(), how);
         if (!any.ec) {
@@ -129,7 +129,8 @@ inline asio::awaitable<reply> router::look_at(std::weak_ptr<router> of,
                                               std::optional<std::chrono::nanoseconds> timeout) {
     std::optional<call_request> request;
     if (const auto self = of.lock()) {
-        const when how = timeout ? self->within(*timeout) : self->within_attempt(look_timeout);
+        const call_terms how =
+            timeout ? self->within(*timeout) : self->within_attempt(look_timeout);
         request.emplace(std::move(where), what, std::move(body), how.deadline);
         request->token = self->login_.token();
     }

@@ -13,7 +13,7 @@
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/lease.hpp>
-#include <coetcd/detail/service/lines.hpp>
+#include <coetcd/detail/service/local_queues.hpp>
 #include <coetcd/session_options.hpp>
 
 #include <algorithm>
@@ -34,16 +34,16 @@
 namespace coetcd::detail {
 
 /// Something that is held by keys; each round of renewal looks whether they are still there.
-class looked_after {
+class held_keys {
 public:
     virtual std::vector<logic::held_life> held_by() const = 0;
     /// One of them is not there any more.
-    virtual void on_missing() = 0;
+    virtual void on_key_gone() = 0;
 
     std::uint64_t number = 0; ///< Among those of its session, which sets it.
 
 protected:
-    ~looked_after() = default;
+    ~held_keys() = default;
 };
 
 class session_impl : public std::enable_shared_from_this<session_impl> {
@@ -176,7 +176,7 @@ public:
     }
     loss_source losses;
 
-    lines wanted;                             ///< Who of this session wants what.
+    local_queues wanted;                      ///< Who of this session wants what.
     kept_watches watches;                     ///< For waiters.
     logic::failing_time<time_point> cleanups; ///< Of places that are given up.
     logic::marker_table markers;              ///< Of writes that are applied once.
@@ -222,18 +222,18 @@ public:
     /// none the session ends. Also ends with the session.
     /// @returns Whether there is none; nothing if that was not to be learned in time.
     static asio::awaitable<std::optional<bool>> look_for_lease(std::shared_ptr<session_impl> self,
-                                                               when how);
+                                                               call_terms how);
 
     /// Renews the lease, with as many attempts as there is time for. Then it looks after what
     /// is held: the next renewal, and the look with it, is due later by this one.
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
-    void look_after(looked_after& k) {
+    void look_after(held_keys& k) {
         k.number = ++last_number_;
         held_.emplace_hint(held_.end(), k.number, &k);
     }
-    void look_away(looked_after& k) { held_.erase(k.number); }
+    void look_away(held_keys& k) { held_.erase(k.number); }
 
 private:
     /// Once; what a lack of memory has cut short, the next call goes on with.
@@ -269,8 +269,9 @@ private:
         bool over = false;
         std::optional<bool> gone;
     };
-    static asio::awaitable<void>
-    renew_to_tell(std::shared_ptr<session_impl> self, when how, std::shared_ptr<lease_look> look);
+    static asio::awaitable<void> renew_to_tell(std::shared_ptr<session_impl> self,
+                                               call_terms how,
+                                               std::shared_ptr<lease_look> look);
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     struct revoking;
     static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
@@ -296,7 +297,7 @@ private:
     answer trouble_;             // with that
     std::string failed_renewal_; // why the last renewal failed, if it did
     notifier changed_;
-    std::map<std::uint64_t, looked_after*> held_; // by number: in order of arrival
+    std::map<std::uint64_t, held_keys*> held_; // by number: in order of arrival
     std::uint64_t last_number_ = 0;
     bool looks_ = false; // whether what is held is still there
     bool told_ = false;  // of its end
@@ -308,7 +309,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     const time_point deadline = std::min(after(sent, timeout), self->certain_until());
     const bool alone =
         self->suspect_ || logic::renews_alone(self->certain_until() - sent, self->ttl_);
-    const when how{deadline, timeout, lane::renewal};
+    const call_terms how{deadline, timeout, connection_kind::renewal};
     const renewals::result a =
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
     if (const auto& observer = self->owner->options.observer) {
@@ -338,10 +339,10 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
 }
 
 inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session_impl> self,
-                                                         when how,
+                                                         call_terms how,
                                                          std::shared_ptr<lease_look> look) {
     const auto renewed = co_await try_to_renew(self->owner, how, self->lease_);
-    if (!logic::is_passing(renewed.ec)) {
+    if (!logic::is_transient(renewed.ec)) {
         look->gone = !renewed.ec && !is_there(renewed.response);
     }
     if (look->gone == true) {
@@ -352,7 +353,7 @@ inline asio::awaitable<void> session_impl::renew_to_tell(std::shared_ptr<session
 }
 
 inline asio::awaitable<std::optional<bool>>
-session_impl::look_for_lease(std::shared_ptr<session_impl> self, when how) {
+session_impl::look_for_lease(std::shared_ptr<session_impl> self, call_terms how) {
     const bool lived = self->alive();
     const auto look = std::make_shared<lease_look>();
     spawn(self->world, renew_to_tell(self, how, look));
@@ -465,7 +466,7 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
             }
             const std::vector<logic::held_life> lives = found->second->held_by();
             if (std::find(lives.begin(), lives.end(), gone) != lives.end()) {
-                found->second->on_missing();
+                found->second->on_key_gone();
             }
         }
     }

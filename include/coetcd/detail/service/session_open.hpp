@@ -34,7 +34,7 @@ session_impl::open(std::shared_ptr<client_impl> c,
         }
     };
     grant_guard guard{c, 0};
-    when how = c->within(timeout);
+    call_terms how = c->within(timeout);
     how.tried = tried;
     guard.pending = true;
     outcome<lease_grant_response> granted;
@@ -64,7 +64,7 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
                     std::chrono::nanoseconds timeout,
                     lease_id lease,
                     session_options options) {
-    const when how = c->within(timeout);
+    const call_terms how = c->within(timeout);
     std::shared_ptr<session_impl> impl;
     // Two answers, since one may be wrong.
     const wire::lease_time_to_live_request question{lease, false};

@@ -89,7 +89,7 @@ protected:
         authorization who =
             co_await router_->authorize(router_->within(stream_state::long_patience));
         if (who.ec || on->closed) {
-            if (who.ec && !logic::is_passing(who.ec)) {
+            if (who.ec && !logic::is_transient(who.ec)) {
                 end_all(*on, who.ec, who.text);
             }
             co_return !on->closed;

@@ -10,7 +10,7 @@
 
 using namespace coetcd;
 using namespace coetcd::detail::logic;
-using where = standing::place;
+using where = standing::where;
 
 namespace {
 

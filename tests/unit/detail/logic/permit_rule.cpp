@@ -15,7 +15,7 @@
 
 using namespace coetcd;
 using namespace coetcd::detail::logic;
-using where = standing::place;
+using where = standing::where;
 using strings = std::vector<std::string>;
 
 namespace {

@@ -18,7 +18,7 @@ using namespace coetcd;
 using namespace coetcd::detail;
 using namespace coetcd::detail::logic;
 using namespace support;
-using where = standing::place;
+using where = standing::where;
 
 namespace {
 

@@ -193,13 +193,13 @@ TEST_CASE("what is too large is etcd's only in the body of what it has to say", 
 }
 
 TEST_CASE("a call may succeed later unless it was refused", "[logic][retry]") {
-    CHECK(is_passing(errc::timed_out));
-    CHECK(is_passing(errc::unavailable));
-    CHECK(is_passing(errc::outcome_unknown));
-    CHECK(is_passing(errc::protocol_error)); // etcd may be back
-    CHECK_FALSE(is_passing(errc::too_large));
-    CHECK_FALSE(is_passing(server_errc::permission_denied));
-    CHECK_FALSE(is_passing(error_code()));
+    CHECK(is_transient(errc::timed_out));
+    CHECK(is_transient(errc::unavailable));
+    CHECK(is_transient(errc::outcome_unknown));
+    CHECK(is_transient(errc::protocol_error)); // etcd may be back
+    CHECK_FALSE(is_transient(errc::too_large));
+    CHECK_FALSE(is_transient(server_errc::permission_denied));
+    CHECK_FALSE(is_transient(error_code()));
 }
 
 TEST_CASE("effects are in order of trouble", "[logic][retry]") {

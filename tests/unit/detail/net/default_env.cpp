@@ -492,7 +492,7 @@ TEST_CASE("sec.limits: there are no more connections to an endpoint than allowed
         CHECK_FALSE(w.knocks());
 
         // A renewal does not wait for others, nor does a transaction of a lock.
-        for (const lane way : {lane::renewal, lane::locks}) {
+        for (const connection_kind way : {connection_kind::renewal, connection_kind::locks}) {
             call_request pressing = w.request();
             pressing.way = way;
             background<reply> at_once(w.env, w.env->call(std::move(pressing)));
@@ -799,14 +799,14 @@ TEST_CASE("an address whose answer was of no use is left for another, with what 
         o.lookup = always({"127.0.0.2", "127.0.0.1"});
         world w(ex, o);
         tcp::acceptor other(ex, tcp::endpoint(bad, w.port()));
-        const auto ask = [&](lane way) {
+        const auto ask = [&](connection_kind way) {
             call_request r = w.request();
             r.to.host = "two.example";
             r.way = way;
             return background<reply>(w.env, w.env->call(std::move(r)));
         };
         std::vector<std::shared_ptr<peer>> kept;
-        for (const lane way : {lane::shared, lane::locks}) {
+        for (const connection_kind way : {connection_kind::shared, connection_kind::locks}) {
             background<reply> call = ask(way);
             tcp::socket socket = co_await other.async_accept(asio::use_awaitable);
             kept.push_back(std::make_shared<peer>(std::move(socket)));
@@ -824,7 +824,8 @@ TEST_CASE("an address whose answer was of no use is left for another, with what 
             const bool closed = co_await each->closes();
             CHECK(closed);
         }
-        for (const lane way : {lane::shared, lane::locks, lane::renewal}) {
+        for (const connection_kind way :
+             {connection_kind::shared, connection_kind::locks, connection_kind::renewal}) {
             background<reply> call = ask(way);
             const std::shared_ptr<peer> server = co_await w.accept();
             (void)co_await server->read_until(request_end);
@@ -918,7 +919,7 @@ TEST_CASE("one bad address of a name is of no account", "[net][default_env]") {
                 range_options few;
                 few.count_only = true;
                 const range_request read("k", few);
-                when how{after(w.env->now(), 20s)};
+                call_terms how{after(w.env->now(), 20s)};
                 how.known = impact::none;
                 auto reading = call(way, read, how);
                 background<outcome<range_response>> got(w.env, std::move(reading));
@@ -1030,7 +1031,7 @@ TEST_CASE("a lease is granted on the connection that will renew it", "[net][defa
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
-        const auto start = [&](rpc what, lane way) {
+        const auto start = [&](rpc what, connection_kind way) {
             call_request r = w.request(30s, what);
             r.way = way;
             return background<reply>(w.env, w.env->call(std::move(r)));
@@ -1042,16 +1043,16 @@ TEST_CASE("a lease is granted on the connection that will renew it", "[net][defa
             co_await call.done();
             CHECK_FALSE(call.take().ec);
         };
-        background<reply> grant = start(rpc::lease_grant, lane::shared);
+        background<reply> grant = start(rpc::lease_grant, connection_kind::shared);
         const std::shared_ptr<peer> first = co_await w.accept();
         // Others do not wait for it.
-        background<reply> another = start(rpc::lease_grant, lane::shared);
+        background<reply> another = start(rpc::lease_grant, connection_kind::shared);
         const std::shared_ptr<peer> second = co_await w.accept();
         co_await serve(std::move(another), second);
         co_await serve(std::move(grant), first);
-        background<reply> renewal = start(rpc::lease_keep_alive, lane::renewal);
+        background<reply> renewal = start(rpc::lease_keep_alive, connection_kind::renewal);
         co_await serve(std::move(renewal), first);
-        background<reply> later = start(rpc::lease_grant, lane::shared);
+        background<reply> later = start(rpc::lease_grant, connection_kind::shared);
         co_await serve(std::move(later), second);
         CHECK_FALSE(w.knocks());
     });
@@ -1086,7 +1087,7 @@ TEST_CASE("without descriptors what is pressing takes an idle connection of othe
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         world w(ex);
-        const auto start = [&](lane way) {
+        const auto start = [&](connection_kind way) {
             call_request r = w.request();
             r.way = way;
             return background<reply>(w.env, w.env->call(std::move(r)));
@@ -1098,24 +1099,24 @@ TEST_CASE("without descriptors what is pressing takes an idle connection of othe
             co_await call.done();
             CHECK_FALSE(call.take().ec);
         };
-        background<reply> shared = start(lane::shared);
+        background<reply> shared = start(connection_kind::shared);
         const std::shared_ptr<peer> kept = co_await w.accept();
         co_await serve(std::move(shared), kept);
 
         const no_descriptors from_here;
-        background<reply> lock = start(lane::locks);
+        background<reply> lock = start(connection_kind::locks);
         co_await serve(std::move(lock), kept);
-        background<reply> renewal = start(lane::renewal);
+        background<reply> renewal = start(connection_kind::renewal);
         co_await serve(std::move(renewal), kept);
         // What is less pressing takes nothing from it.
-        for (const lane way : {lane::locks, lane::shared}) {
+        for (const connection_kind way : {connection_kind::locks, connection_kind::shared}) {
             background<reply> none = start(way);
             co_await none.done();
             const reply r = none.take();
             CHECK(r.ec == asio::error::no_descriptors);
             CHECK_FALSE(r.sent);
         }
-        background<reply> next = start(lane::renewal);
+        background<reply> next = start(connection_kind::renewal);
         co_await serve(std::move(next), kept);
     });
 }

@@ -55,7 +55,7 @@ struct desk {
     }
     ~desk() { writer.reset(); }
 
-    coetcd::detail::when in_time() const { return impl->owner->within(5s); }
+    coetcd::detail::call_terms in_time() const { return impl->owner->within(5s); }
     background<once_end> start(txn what) {
         return w.start(writer->apply(std::move(what), plain, in_time()));
     }

@@ -33,7 +33,7 @@ struct call_fixture {
     }
 
     template<class Request>
-    outcome<wire::response_of<Request>> make(const Request& request, when how) {
+    outcome<wire::response_of<Request>> make(const Request& request, call_terms how) {
         support::background<outcome<wire::response_of<Request>>> b(context,
                                                                    call(carrier, request, how));
         env->pass(1min);
@@ -41,11 +41,11 @@ struct call_fixture {
     }
     template<class Request>
     outcome<wire::response_of<Request>> make(const Request& request) {
-        return make(request, when{env->now() + 5s});
+        return make(request, call_terms{env->now() + 5s});
     }
     /// How often a request is made whose first answer is lost.
     template<class Request>
-    std::size_t attempts(const Request& request, when how) {
+    std::size_t attempts(const Request& request, call_terms how) {
         env->calls.clear();
         bool lost = false;
         env->decide = [&lost](const call_request&) {
@@ -79,7 +79,7 @@ TEST_CASE("a request is written, sent to its call, and its answer read", "[call]
     REQUIRE(f.env->calls.size() == 1);
     CHECK(f.env->calls[0].what == rpc::range);
     CHECK(f.env->calls[0].body == R"({"key":"aw=="})");
-    CHECK(f.env->calls[0].way == lane::shared);
+    CHECK(f.env->calls[0].way == connection_kind::shared);
 }
 
 TEST_CASE("a failure is told with its code, its text and what may be left of the request",
@@ -116,7 +116,7 @@ TEST_CASE("the answer to a renewal is a stream of one message", "[call]") {
 
 TEST_CASE("a request is repeated if that does no harm, or if the caller says so", "[call]") {
     call_fixture f;
-    const when usual{f.env->now() + 1h};
+    const call_terms usual{f.env->now() + 1h};
     CHECK(f.attempts(range_request("k"), usual) == 2);
     CHECK(f.attempts(put_request("k", "v"), usual) == 1);
     CHECK(f.attempts(erase_request("k"), usual) == 1);
@@ -137,15 +137,15 @@ TEST_CASE("a call is made in its time and on its way", "[call]") {
         return lost;
     };
     const auto began = f.env->now();
-    when how{began + 3s};
+    call_terms how{began + 3s};
     how.attempt_timeout = 1s;
-    how.way = lane::renewal;
+    how.way = connection_kind::renewal;
     const outcome<range_response> o = f.make(range_request("k"), how);
     CHECK(o.ec == errc::timed_out);
     REQUIRE(f.env->calls.size() == 3);
     CHECK(f.env->calls[0].deadline == began + 1s);
     CHECK(f.env->calls[2].deadline == how.deadline);
-    CHECK(f.env->calls[0].way == lane::renewal);
+    CHECK(f.env->calls[0].way == connection_kind::renewal);
     // What is not repeated has all the time that there is.
     f.env->calls.clear();
     how.deadline = f.env->now() + 3s;
@@ -158,7 +158,7 @@ TEST_CASE("a request that cannot be written is refused before anything is sent",
     call_fixture f;
     range_options fewer;
     fewer.limit = -1;
-    const when how{f.env->now() + 5s};
+    const call_terms how{f.env->now() + 5s};
     CHECK_THROWS_AS((void)call(f.carrier, range_request("k", fewer), how), std::invalid_argument);
     CHECK(f.env->calls.empty());
 }

@@ -304,7 +304,7 @@ TEST_CASE("whoever leaves makes room for the next one in the same request", "[se
     f.finish();
     CHECK(f.requests() == strings{"-m/1-1-0 ?m/ m/1-1-1"});
     CHECK(logic::after_leaving(released->response, first.claims[0], life, false).was_there);
-    CHECK(logic::after_enter(entered->response, second).at == logic::standing::place::owner);
+    CHECK(logic::after_enter(entered->response, second).at == logic::standing::where::owner);
 }
 
 TEST_CASE("a condition that does not hold costs the others one request, and says why",

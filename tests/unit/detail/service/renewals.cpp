@@ -56,9 +56,9 @@ public:
 
     background<renewals::result>
     start(lease_id id, std::chrono::nanoseconds timeout = 2s, bool alone = false) {
-        when how{env->now() + timeout};
+        call_terms how{env->now() + timeout};
         how.attempt_timeout = timeout;
-        how.way = lane::renewal;
+        how.way = connection_kind::renewal;
         return background<renewals::result>(*context, renewals::renew(renewing, id, how, alone));
     }
     /// All leases at once.
@@ -141,7 +141,7 @@ TEST_CASE("a renewal goes at once if nothing is under way", "[renewals]") {
         CHECK(got.response.ttl == 10s);
         CHECK(got.sent == began);
         CHECK(f.sent_at.back() == began);
-        CHECK(f.env->calls.back().way == lane::renewal);
+        CHECK(f.env->calls.back().way == connection_kind::renewal);
         CHECK(f.env->calls.back().deadline == began + 2s);
         CHECK(f.sizes() == std::vector<std::size_t>(static_cast<std::size_t>(round), 1));
     }

@@ -34,8 +34,8 @@ using fate = scripted_env::fate;
 namespace {
 
 /// How a request is to be made: at once, in the usual way.
-when terms(const env& world, std::chrono::nanoseconds timeout, bool may_repeat, bool writes) {
-    when how{world.now() + timeout};
+call_terms terms(const env& world, std::chrono::nanoseconds timeout, bool may_repeat, bool writes) {
+    call_terms how{world.now() + timeout};
     how.known = !writes ? impact::none : may_repeat ? impact::idempotent : impact::once;
     return how;
 }
@@ -159,20 +159,20 @@ public:
     time_point start = env->now();
     std::vector<std::chrono::nanoseconds> times; ///< Of the requests, since the start.
     std::chrono::nanoseconds took{0};
-    lane way = lane::shared;
+    connection_kind way = connection_kind::shared;
     bool may_be_large = false; ///< The answers.
 
     router& cluster_router() { return *router_; }
     const std::shared_ptr<router>& shared_router() const { return router_; }
 
 private:
-    when spec(bool may_repeat, bool writes, std::chrono::nanoseconds timeout) const {
-        when how = terms(*env, timeout, may_repeat, writes);
+    call_terms spec(bool may_repeat, bool writes, std::chrono::nanoseconds timeout) const {
+        call_terms how = terms(*env, timeout, may_repeat, writes);
         how.way = way;
         how.may_be_large = may_be_large;
         return how;
     }
-    asio::awaitable<void> run(when how, std::optional<answer>& result) {
+    asio::awaitable<void> run(call_terms how, std::optional<answer>& result) {
         decoder d = decode;
         answer a = co_await carry(router_, rpc::txn, how, "body", std::move(d));
         result = std::move(a);
@@ -217,18 +217,18 @@ TEST_CASE("a request that succeeds is made once", "[router]") {
         REQUIRE(f.env->calls.size() == 1);
         CHECK(f.env->calls[0].body == "body");
         CHECK(f.env->calls[0].what == rpc::txn);
-        CHECK(f.env->calls[0].way == lane::shared);
+        CHECK(f.env->calls[0].way == connection_kind::shared);
     }
 }
 
 TEST_CASE("a request goes its own way", "[router]") {
     router_fixture f;
-    f.way = lane::renewal;
+    f.way = connection_kind::renewal;
     f.script = {refused()};
     CHECK_FALSE(f.call(idempotent, changes).ec);
     REQUIRE(f.env->calls.size() == 2);
-    CHECK(f.env->calls[0].way == lane::renewal);
-    CHECK(f.env->calls[1].way == lane::renewal);
+    CHECK(f.env->calls[0].way == connection_kind::renewal);
+    CHECK(f.env->calls[1].way == connection_kind::renewal);
 }
 
 TEST_CASE("one attempt has a time of its own only if there may be another one", "[router]") {
@@ -526,7 +526,7 @@ TEST_CASE("what no member can do is told at once", "[router]") {
 TEST_CASE("a request that can be split is given up where no answer is etcd's", "[router]") {
     router_fixture f;
     f.fail_with(403, "<html>what is this?</html>");
-    when how = terms(*f.env, 5s, idempotent, changes);
+    call_terms how = terms(*f.env, 5s, idempotent, changes);
     how.can_be_split = true;
     decoder d = decode;
     support::background<answer> b(f.context,
@@ -812,7 +812,7 @@ public:
 
     support::background<answer> start(bool may_repeat = true,
                                       std::chrono::nanoseconds timeout = 5s) {
-        const when how = terms(*env, timeout, may_repeat, true);
+        const call_terms how = terms(*env, timeout, may_repeat, true);
         return support::background<answer>(context, run(router_, how));
     }
     answer call(bool may_repeat = true, std::chrono::nanoseconds timeout = 5s) {
@@ -850,7 +850,7 @@ private:
         o.login = [this] { return wire::authenticate_request("root", secret(ask())); };
         return std::make_shared<router>(env, cluster(count), std::move(o));
     }
-    static asio::awaitable<answer> run(std::shared_ptr<router> r, when how) {
+    static asio::awaitable<answer> run(std::shared_ptr<router> r, call_terms how) {
         decoder d = decode;
         answer a = co_await carry(std::move(r), rpc::txn, how, "body", std::move(d));
         co_return a;

@@ -64,7 +64,7 @@ public:
             decoder d = [](const std::string& body) -> decoded {
                 return wire::decode<range_response>(body).header;
             };
-            const when how = when{env->now() + 5s}.as(impact::idempotent);
+            const call_terms how = call_terms{env->now() + 5s}.as(impact::idempotent);
             support::background<answer> b(
                 context, detail::carry(router_, rpc::txn, how, "{}", std::move(d)));
             const auto end = env->now() + 2s;

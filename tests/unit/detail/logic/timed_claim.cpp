@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/logic/claims.hpp>
+#include <coetcd/detail/logic/timed_claim.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -29,10 +29,10 @@ protected:
     ~turn_taker() = default;
 };
 
-/// Who of one session wants which names, in order of arrival. The first of each line has, or is to
-/// have, keys in etcd; the others wait here. A turn that shares its name with others leaves the
-/// line as soon as etcd knows its place: from then on the order is etcd's.
-class lines {
+/// The coroutines of one session that want names, in order of arrival. The first of each line has,
+/// or is to have, keys in etcd; the others wait here. A turn that shares its name with others
+/// leaves the line as soon as etcd knows its place: from then on the order is etcd's.
+class local_queues {
 public:
     class turn;
 
@@ -72,11 +72,11 @@ private:
 
 /// A place in the lines of some names, from its creation on. All are joined, and left, in one step,
 /// so that those who want several names cannot lock each other up.
-class lines::turn {
+class local_queues::turn {
 public:
     /// @param shares Of each name whether it is wanted together with others: see `pass_on`. Empty:
     ///   none is.
-    turn(lines& of,
+    turn(local_queues& of,
          const std::vector<std::string>& names,
          turn_taker& taker,
          const std::vector<bool>& shares = {})
@@ -145,9 +145,9 @@ public:
     line& at(std::size_t index) const { return *joined_[index].of; }
 
 private:
-    friend class lines;
+    friend class local_queues;
 
-    turn(lines& of, turn_taker& taker)
+    turn(local_queues& of, turn_taker& taker)
         : lines_(of)
         , taker_(taker) {}
 
@@ -193,13 +193,13 @@ private:
         });
     }
 
-    lines& lines_;
+    local_queues& lines_;
     turn_taker& taker_;
     std::vector<joined> joined_;
     time_point told_ = time_point::min(); // to those before it, when its turn came
 };
 
-inline bool lines::is_free_here(const std::string& name, bool shares) const {
+inline bool local_queues::is_free_here(const std::string& name, bool shares) const {
     const auto found = lines_.find(name);
     if (found == lines_.end()) {
         return true;
@@ -209,7 +209,7 @@ inline bool lines::is_free_here(const std::string& name, bool shares) const {
         l.queue.begin(), l.queue.end(), [&](const turn* t) { return shares && t->shares(l); });
 }
 
-inline void lines::slot_freed(const std::string& name) {
+inline void local_queues::slot_freed(const std::string& name) {
     const auto found = lines_.find(name);
     if (found == lines_.end()) {
         return;
@@ -221,7 +221,7 @@ inline void lines::slot_freed(const std::string& name) {
     let_go(l);
 }
 
-inline lines::line& lines::join(const std::string& name) {
+inline local_queues::line& local_queues::join(const std::string& name) {
     auto found = lines_.find(name);
     if (found == lines_.end()) {
         std::list<line*> own(1, nullptr);
@@ -239,7 +239,7 @@ inline lines::line& lines::join(const std::string& name) {
     return l;
 }
 
-inline void lines::let_go(line& l) noexcept {
+inline void local_queues::let_go(line& l) noexcept {
     if (l.idle || l.turns != 0 || !l.slots.all_free()) {
         return;
     }

@@ -11,8 +11,9 @@
 namespace coetcd::detail {
 
 /// Whether what somebody says of himself is true.
-inline asio::awaitable<bool>
-is_proved(std::shared_ptr<client_impl> by, when how, std::optional<logic::sequencer> claimed) {
+inline asio::awaitable<bool> is_proved(std::shared_ptr<client_impl> by,
+                                       call_terms how,
+                                       std::optional<logic::sequencer> claimed) {
     if (!claimed) {
         co_return false;
     }

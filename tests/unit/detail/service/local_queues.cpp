@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/service/lines.hpp>
+#include <coetcd/detail/service/local_queues.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -20,13 +20,13 @@ int seconds_now = 0; ///< Seconds.
 /// Somebody in line; counts what he is told.
 class waiter final : public turn_taker {
 public:
-    waiter(lines& of, const names& wanted, const std::vector<bool>& shares = {}) {
+    waiter(local_queues& of, const names& wanted, const std::vector<bool>& shares = {}) {
         turn_.emplace(of, wanted, *this, shares);
     }
 
     bool has_come() const { return turn_->has_come(); }
     bool is_behind_known() const { return turn_->is_behind_known(); }
-    lines::line& at(std::size_t index) { return turn_->at(index); }
+    local_queues::line& at(std::size_t index) { return turn_->at(index); }
     void pass_on() { turn_->pass_on(); }
     void share() { turn_->share(); }
     void leave() { turn_.reset(); }
@@ -45,11 +45,11 @@ private:
     void on_turn() noexcept override { ++told; }
     time_point now() const override { return time_point(std::chrono::seconds(seconds_now)); }
     bool is_known() const override { return known; }
-    std::optional<lines::turn> turn_;
+    std::optional<local_queues::turn> turn_;
 };
 
 /// The epoch of the slot of a name, with which one tells whether the name was forgotten.
-std::int64_t epoch(lines& of, const std::string& name) {
+std::int64_t epoch(local_queues& of, const std::string& name) {
     waiter w(of, {name});
     auto* const slot = w.at(0).slots.take();
     REQUIRE(slot);
@@ -58,14 +58,14 @@ std::int64_t epoch(lines& of, const std::string& name) {
     return known;
 }
 
-void set_epoch(lines& of, const std::string& name, std::int64_t epoch) {
+void set_epoch(local_queues& of, const std::string& name, std::int64_t epoch) {
     waiter w(of, {name});
     auto* const slot = w.at(0).slots.take();
     REQUIRE(slot);
     logic::slot_table::free(*slot, epoch);
 }
 
-void visit(lines& of, const std::string& prefix, int count) {
+void visit(local_queues& of, const std::string& prefix, int count) {
     for (int i = 0; i != count; ++i) {
         waiter w(of, {prefix + std::to_string(i)});
     }
@@ -76,7 +76,7 @@ constexpr int most_idle = 1024;
 } // namespace
 
 TEST_CASE("turns come in order of arrival", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter first(all, {"a"});
     waiter second(all, {"a"});
     waiter third(all, {"a"});
@@ -96,7 +96,7 @@ TEST_CASE("turns come in order of arrival", "[service][lines]") {
 }
 
 TEST_CASE("who leaves the middle of a line is nobody's turn", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter first(all, {"a"});
     waiter second(all, {"a"});
     waiter third(all, {"a"});
@@ -110,7 +110,7 @@ TEST_CASE("who leaves the middle of a line is nobody's turn", "[service][lines]"
 }
 
 TEST_CASE("a line remembers when etcd has last told one of it how things are", "[service][lines]") {
-    lines all;
+    local_queues all;
     seconds_now = 1;
     waiter first(all, {"a"});
     waiter second(all, {"a", "b"});
@@ -137,7 +137,7 @@ TEST_CASE("a line remembers when etcd has last told one of it how things are", "
 }
 
 TEST_CASE("a turn in several lines has come when it is the first of all", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter a(all, {"a"});
     waiter b(all, {"b"});
     waiter ab(all, {"a", "b"});
@@ -162,7 +162,7 @@ TEST_CASE("a turn in several lines has come when it is the first of all", "[serv
 }
 
 TEST_CASE("who leaves several lines gives way in each of them", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter abc(all, {"a", "b", "c"});
     waiter a(all, {"a"});
     waiter bd(all, {"b", "d"});
@@ -175,7 +175,7 @@ TEST_CASE("who leaves several lines gives way in each of them", "[service][lines
 }
 
 TEST_CASE("who shares a name lets the next one go on before it leaves", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter first(all, {"a"}, {true});
     waiter second(all, {"a"}, {true});
     waiter writer(all, {"a"});
@@ -205,7 +205,7 @@ TEST_CASE("who shares a name lets the next one go on before it leaves", "[servic
 }
 
 TEST_CASE("of several names only those are passed on that are shared", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter both(all, {"a", "b"}, {true, false});
     waiter a(all, {"a"}, {true});
     waiter b(all, {"b"}, {true});
@@ -224,7 +224,7 @@ TEST_CASE("of several names only those are passed on that are shared", "[service
 }
 
 TEST_CASE("who has passed a turn on is nobody's predecessor", "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter first(all, {"a"}, {true});
     first.known = true;
     waiter second(all, {"a"});
@@ -240,7 +240,7 @@ TEST_CASE("who has passed a turn on is nobody's predecessor", "[service][lines]"
 
 TEST_CASE("a name is free to be shared while only those are in its line who share it",
           "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter other(all, {"b"}, {true});
     waiter first(all, {"a"}, {true});
     CHECK_FALSE(all.is_free_here("a"));
@@ -257,7 +257,7 @@ TEST_CASE("a name is free to be shared while only those are in its line who shar
 TEST_CASE("a name is not forgotten while somebody lasts who has passed it on, or a slot of it",
           "[service][lines]") {
     for (const bool slot_first : {true, false}) {
-        lines all;
+        local_queues all;
         waiter reader(all, {"a"}, {true});
         auto* const slot = reader.at(0).slots.take();
         reader.pass_on();
@@ -281,7 +281,7 @@ TEST_CASE("a name is not forgotten while somebody lasts who has passed it on, or
 
 TEST_CASE("a slot that is free again is told to the first, while it is his turn",
           "[service][lines]") {
-    lines all;
+    local_queues all;
     waiter first(all, {"a"});
     waiter second(all, {"a", "b"});
     all.slot_freed("a");
@@ -297,7 +297,7 @@ TEST_CASE("a slot that is free again is told to the first, while it is his turn"
 }
 
 TEST_CASE("a name is free here while nobody is in its line", "[service][lines]") {
-    lines all;
+    local_queues all;
     CHECK(all.is_free_here("a"));
     waiter first(all, {"a"});
     waiter second(all, {"a"});
@@ -315,7 +315,7 @@ TEST_CASE("a name is free here while nobody is in its line", "[service][lines]")
 }
 
 TEST_CASE("what is known of a name is kept for the next one", "[service][lines]") {
-    lines all;
+    local_queues all;
     {
         waiter first(all, {"a"});
         first.at(0).was_free = true;
@@ -328,7 +328,7 @@ TEST_CASE("what is known of a name is kept for the next one", "[service][lines]"
 }
 
 TEST_CASE("of the names that nobody wants the last 1024 are remembered", "[service][lines]") {
-    lines all;
+    local_queues all;
     set_epoch(all, "first", 7);
     set_epoch(all, "second", 8);
     visit(all, "x", most_idle - 2);
@@ -341,7 +341,7 @@ TEST_CASE("of the names that nobody wants the last 1024 are remembered", "[servi
 }
 
 TEST_CASE("a name that somebody wants is not forgotten", "[service][lines]") {
-    lines all;
+    local_queues all;
     set_epoch(all, "a", 7);
     waiter one(all, {"a"});
     all.slot_freed("a");
@@ -353,7 +353,7 @@ TEST_CASE("a name that somebody wants is not forgotten", "[service][lines]") {
 
 TEST_CASE("a name is not forgotten before its slots are free", "[service][lines]") {
     for (const bool soon : {true, false}) {
-        lines all;
+        local_queues all;
         waiter one(all, {"a"});
         auto* const slot = one.at(0).slots.take();
         logic::slot_table::close(*slot);
@@ -368,7 +368,7 @@ TEST_CASE("a name is not forgotten before its slots are free", "[service][lines]
 
 TEST_CASE("a name that nobody wants is remembered once, however often it is told of",
           "[service][lines]") {
-    lines all;
+    local_queues all;
     set_epoch(all, "a", 7);
     set_epoch(all, "b", 8);
     for (int i = 0; i != 2 * most_idle; ++i) {

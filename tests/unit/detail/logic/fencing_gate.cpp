@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/logic/fencing.hpp>
+#include <coetcd/detail/logic/fencing_gate.hpp>
 
 #include <cstdint>
 #include <functional>

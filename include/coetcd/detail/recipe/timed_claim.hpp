@@ -4,9 +4,9 @@
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
-#include <coetcd/detail/logic/claims.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/logic/timed_claim.hpp>
 #include <coetcd/detail/recipe/admin.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 #include <coetcd/detail/service/client.hpp>
@@ -82,7 +82,7 @@ private:
     enum class state { there, leaving, gone };
 
     static asio::awaitable<void> revoke(std::shared_ptr<claim_impl> self) {
-        const when how = self->owner->within(self->timeout);
+        const call_terms how = self->owner->within(self->timeout);
         auto revoking = try_to_revoke(self->owner, how, self->lease);
         const outcome<lease_revoke_response> revoked = co_await std::move(revoking);
         self->trouble_ = revoked;
@@ -124,7 +124,7 @@ struct claim_try {
 /// Grants a lease, and takes the name with it if that is free. Whatever ends it without a claim,
 /// the lease is revoked in the background, and the key with it, if it was put.
 inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
-                                               when how,
+                                               call_terms how,
                                                std::chrono::nanoseconds timeout,
                                                std::string name,
                                                std::chrono::seconds hold) {
@@ -212,7 +212,7 @@ inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
 
 /// Who is there now, if anybody is.
 inline asio::awaitable<std::optional<logic::predecessor>>
-who_has(std::shared_ptr<client_impl> by, when how, std::string name) {
+who_has(std::shared_ptr<client_impl> by, call_terms how, std::string name) {
     const range_request oldest = logic::oldest_key_of(name);
     const outcome<range_response> read = co_await call(by, oldest, how);
     check_lock_answer(read, name, "claim_for");
@@ -229,7 +229,7 @@ inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
                                          claim_try& last) {
     env& world = *by->world;
     const auto in_time = [&] {
-        when how = by->within(timeout);
+        call_terms how = by->within(timeout);
         how.deadline = std::min(how.deadline, deadline);
         return how;
     };
@@ -278,7 +278,7 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
             failures = 0;
             continue;
         }
-        const bool passing = logic::is_passing(failure->code());
+        const bool passing = logic::is_transient(failure->code());
         if (!passing || (world.now() >= deadline && !busy)) {
             throw error(*failure);
         }

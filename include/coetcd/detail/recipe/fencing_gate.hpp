@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/logic/fencing.hpp>
+#include <coetcd/detail/logic/fencing_gate.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/error.hpp>
@@ -25,14 +25,17 @@ inline logic::passage require_gate(logic::passage how_it_went, const std::string
 
 /// The token comes through again, if an answer was lost, unless a greater one has come since.
 inline asio::awaitable<bool>
-come_through(std::shared_ptr<client_impl> by, when how, std::string key, std::int64_t token) {
+come_through(std::shared_ptr<client_impl> by, call_terms how, std::string key, std::int64_t token) {
     const txn asks = logic::pass(key, token, std::nullopt);
     const txn_response said = co_await ask(by, asks, how.as(impact::idempotent));
     co_return require_gate(logic::after_pass(said, false), key).through;
 }
 
-inline asio::awaitable<std::optional<txn_response>> work_behind(
-    std::shared_ptr<client_impl> by, when how, std::string key, std::int64_t token, txn work) {
+inline asio::awaitable<std::optional<txn_response>> work_behind(std::shared_ptr<client_impl> by,
+                                                                call_terms how,
+                                                                std::string key,
+                                                                std::int64_t token,
+                                                                txn work) {
     const impact does = impact_of(work) == impact::none ? impact::idempotent : impact::once;
     const std::optional<txn> all(std::move(work));
     const txn asks = logic::pass(key, token, all);
