@@ -110,7 +110,6 @@ protected:
         spawn(env_, attend(shared_from_this(), on));
 
         asio::ip::address by;
-        bool works = false; // what comes later tells of the stream alone, and not of calls
         while (!on->closed) {
             if (is_full(*on)) {
                 co_await until_room(on);
@@ -121,9 +120,6 @@ protected:
             on->state.heard_something(env_.now(), on->channel->received());
             if (!dispatch(*on, r)) {
                 break;
-            }
-            if (!std::exchange(works, true)) {
-                router_->succeeded(on->where, by);
             }
             if (on->is_for(kind::question)) {
                 on->close(); // it has its answer
@@ -295,6 +291,7 @@ protected:
         if (m.created) {
             from.state.created(m.watch_id);
             router_->accepted(from.token_number);
+            router_->succeeded(from.where, whole.by); // events tell of the stream alone
         }
         const auto found = find(m.watch_id, from);
         if (found == watches_.end()) {
