@@ -1536,6 +1536,52 @@ TEST_CASE("a refusal by something that is not etcd ends no watch", "[watch][prox
     CHECK(refused <= 2); // once, and whether it merely dislikes streams
 }
 
+TEST_CASE("a stream that goes on does not excuse a member whose calls fail", "[watch]") {
+    world w;
+    coetcd::client_options options;
+    options.request_timeout = 2s;
+    const coetcd::client client =
+        w.client(coetcd::endpoints("http://a:2379", "http://b:2379"), options);
+    std::string near;
+    const auto serve = w.env->on_open;
+    w.env->on_open = [&](const call_request& r, std::shared_ptr<scripted_env::server_stream> s) {
+        near = r.to.host;
+        serve(r, s);
+    };
+    const coetcd::watcher seen = w.await(client.watch("k", from(1)));
+    // Both fail; then the one that has the stream is back, and is preferred.
+    bool near_works = false;
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.refused = r.to.host != near || !near_works;
+        return f;
+    };
+    auto failing = w.start(client.get("a"));
+    w.env->pass(3s);
+    REQUIRE(failing.ended());
+    near_works = true;
+    (void)w.await(client.get("a"));
+    w.env->pass(6s); // nobody is shunned any more
+    w.etcd->write("k", "0");
+    w.env->pass(10ms);
+    // It does not answer a request that is not made elsewhere, and its stream goes on.
+    w.env->decide = [&](const call_request& r) {
+        scripted_env::fate f;
+        f.answered = r.to.host != near;
+        return f;
+    };
+    auto lost = w.start(client.put("a", "1"));
+    w.env->pass(3s);
+    REQUIRE(lost.code() == errc::outcome_unknown);
+    REQUIRE(w.env->calls.back().to.host == near);
+    w.etcd->write("k", "1");
+    w.env->pass(10ms);
+    const std::size_t before = w.env->calls.size();
+    (void)w.await(client.get("a"));
+    CHECK(w.env->calls.at(before).to.host != near);
+    CHECK(w.env->opened.size() == 1);
+}
+
 TEST_CASE("where nothing is etcd a watch is not in force in time", "[watch][proxy]") {
     world w;
     const coetcd::client client = w.client();
