@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -33,20 +35,45 @@ inline std::size_t printable_character(std::string_view text) {
     return 0;
 }
 
-/// Whether a character of UTF-8 deceives who reads a text: it is not seen, so that two names look
-/// alike, or it changes in what direction, or in which line, the text around it is read.
-inline bool is_deceptive(std::string_view character) {
-    const auto in = [&](std::string_view low, std::string_view high) {
-        return character.size() == low.size() && character >= low && character <= high;
+/// The number of a character that `printable_character` accepts.
+inline char32_t code_point(std::string_view character) {
+    const auto bits = [&](std::size_t i, unsigned mask) {
+        return static_cast<char32_t>(static_cast<unsigned char>(character[i]) & mask);
     };
-    return character == "\xc2\xad" ||                  // U+00ad, the soft hyphen
-           character == "\xd8\x9c" ||                  // U+061c, the Arabic letter mark
-           character == "\xe1\xa0\x8e" ||              // U+180e, a separator of no width
-           in("\xe2\x80\x8b", "\xe2\x80\x8f") ||       // U+200b to U+200f: no width; directions
-           in("\xe2\x80\xa8", "\xe2\x80\xae") ||       // U+2028 and U+2029 end lines; directions
-           in("\xe2\x81\xa0", "\xe2\x81\xaf") ||       // U+2060 to U+206f: likewise
-           character == "\xef\xbb\xbf" ||              // U+feff, the byte order mark
-           in("\xf3\xa0\x80\x80", "\xf3\xa0\xbf\xbf"); // U+e0000 to U+e0fff: tags
+    switch (character.size()) {
+    case 1:
+        return bits(0, 0x7f);
+    case 2:
+        return bits(0, 0x1f) << 6 | bits(1, 0x3f);
+    case 3:
+        return bits(0, 0x0f) << 12 | bits(1, 0x3f) << 6 | bits(2, 0x3f);
+    default:
+        return bits(0, 0x07) << 18 | bits(1, 0x3f) << 12 | bits(2, 0x3f) << 6 | bits(3, 0x3f);
+    }
+}
+
+/// Whether a character deceives who reads a text: it is not seen, so that two names look alike, or
+/// it changes in what direction, or in which line, the text around it is read. Those that Unicode
+/// has shown as nothing (`Default_Ignorable_Code_Point`) or calls formats (`Cf`), those that end a
+/// line, blanks that are not spaces, and what is no character.
+inline bool is_deceptive(char32_t c) {
+    struct range {
+        char32_t first;
+        char32_t last;
+    };
+    static constexpr range ranges[] = {
+        {0xad, 0xad},       {0x34f, 0x34f},     {0x600, 0x605},     {0x61c, 0x61c},
+        {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},
+        {0x115f, 0x1160},   {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},
+        {0x2028, 0x202e},   {0x2060, 0x206f},   {0x2800, 0x2800},   {0x3164, 0x3164},
+        {0xfdd0, 0xfdef},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},
+        {0xfff0, 0xfffb},   {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f},
+        {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+    };
+    const bool is_none = (c & 0xfffe) == 0xfffe;
+    return is_none || std::any_of(std::begin(ranges), std::end(ranges), [c](const range& r) {
+               return c >= r.first && c <= r.last;
+           });
 }
 
 /// Makes text from outside fit for a log: valid UTF-8, at most 256 bytes. White space other than
@@ -57,7 +84,7 @@ inline std::string printable(std::string_view untrusted) {
     std::string out;
     while (!untrusted.empty()) {
         const std::size_t size = printable_character(untrusted);
-        const bool replaced = size == 0 || is_deceptive(untrusted.substr(0, size));
+        const bool replaced = size == 0 || is_deceptive(code_point(untrusted.substr(0, size)));
         if (out.size() + (replaced ? 1 : size) > limit) {
             break;
         }

@@ -45,10 +45,34 @@ TEST_CASE("sec.server_text: printable text shows all of it, in one direction and
                              "\xe2\x81\x9f",        // a mathematical space
                              "\xe2\x81\xb0",        // a superscript zero
                              "\xef\xbb\xbe",        // next to the byte order mark
-                             "\xf3\x9f\xbf\xbf",    // next to the tags
+                             "\xe2\xa0\x81",        // a Braille pattern with a dot
+                             "\xef\xbf\xbd",        // the replacement character
+                             "\xf3\x9f\xbf\xbd",    // next to the tags
                              "\xf3\xa1\x80\x80",    // likewise
                              "\xd7\x90\xd7\x91"}) { // Hebrew letters
         CHECK(printable(good) == good);
+    }
+}
+
+TEST_CASE("sec.server_text: printable text has no blank that is not a space", "[wire][security]") {
+    for (const char* bad : {"\xcd\x8f",            // U+034f, the grapheme joiner
+                            "\xd8\x80",            // U+0600
+                            "\xe1\x85\x9f",        // U+115f, the Hangul fillers
+                            "\xe1\x85\xa0",        // U+1160
+                            "\xe3\x85\xa4",        // U+3164
+                            "\xef\xbe\xa0",        // U+ffa0
+                            "\xe1\x9e\xb4",        // U+17b4
+                            "\xe1\xa0\x8b",        // U+180b
+                            "\xe2\xa0\x80",        // U+2800, the blank of Braille
+                            "\xef\xb8\x80",        // U+fe00 and U+fe0f, selectors
+                            "\xef\xb8\x8f",        //
+                            "\xef\xbf\xb9",        // U+fff9
+                            "\xf0\x9b\xb2\xa0",    // U+1bca0
+                            "\xf0\x9d\x85\xb3",    // U+1d173
+                            "\xef\xb7\x90",        // U+fdd0: no character
+                            "\xef\xbf\xbf",        // U+ffff: likewise
+                            "\xf0\x9f\xbf\xbe"}) { // U+1fffe: likewise
+        CHECK(printable(std::string("a") + bad + "b") == "a?b");
     }
 }
 
@@ -65,7 +89,7 @@ TEST_CASE("printable text is valid UTF-8", "[wire][security]") {
     CHECK(printable("\xf0\x9f\x94\x41") == "???\x41"); // cut short
     CHECK(printable("\xc3\xc3\xa9") == "?\xc3\xa9");   // goes on with the next character
     CHECK(printable("\xf5\x80\x80\x80") == "????");    // no such lead
-    CHECK(printable("\xf4\x8f\xbf\xbf") == "\xf4\x8f\xbf\xbf");
+    CHECK(printable("\xf4\x8f\xbf\xbd") == "\xf4\x8f\xbf\xbd");
 }
 
 TEST_CASE("sec.server_text: printable text has at most 256 bytes and ends with a whole character",
