@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
-#include <coetcd/detail/access.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/world.hpp>
 #include <coetcd/election.hpp>
@@ -18,9 +17,9 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "sim/stories.hpp"
+#include "sim/story.hpp"
 
 namespace sim {
 
@@ -31,7 +30,6 @@ using std::chrono::nanoseconds;
 namespace asio = boost::asio;
 namespace in_memory = coetcd::detail::testing;
 using in_memory::chance;
-using in_memory::etcd;
 using in_memory::process;
 
 /// One client has what watches serve: a lock that is watched while it is held, a wait for a lock, a
@@ -52,15 +50,8 @@ public:
             options.insecure_plain_text_credentials = true;
             w_.store.require_user("root", "secret");
         }
-        std::vector<std::string> urls;
-        for (int m = 0; m != members_; ++m) {
-            urls.push_back("http://m" + std::to_string(m));
-        }
-        const coetcd::endpoints all(urls);
-        client_.emplace(
-            coetcd::detail::access::make<coetcd::client>(home_, coetcd::endpoints(urls), options));
-        other_client_.emplace(coetcd::detail::access::make<coetcd::client>(
-            others_, coetcd::endpoints(urls), options));
+        client_.emplace(client_of_all(home_, members_, options));
+        other_client_.emplace(client_of_all(others_, members_, options));
     }
     ~service() { w_.shut_down(); }
     service(const service&) = delete;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
-#include <coetcd/detail/access.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/world.hpp>
 #include <coetcd/election.hpp>
@@ -8,8 +7,6 @@
 #include <coetcd/session.hpp>
 #include <coetcd/session_keeper.hpp>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 
@@ -22,9 +19,9 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "sim/stories.hpp"
+#include "sim/story.hpp"
 
 namespace sim {
 
@@ -37,7 +34,6 @@ namespace in_memory = coetcd::detail::testing;
 using coetcd::detail::call_request;
 using in_memory::chance;
 using in_memory::process;
-using in_memory::suspension;
 
 /// Sees who asks for something while another executor runs its handler.
 class watched_world final : public in_memory::world, public in_memory::wiretap {
@@ -64,7 +60,8 @@ private:
 class company {
 public:
     company(std::uint64_t seed, in_memory::world::options o)
-        : w_(chance::derive(seed, 51), o)
+        : members_(o.members)
+        , w_(chance::derive(seed, 51), o)
         , luck_(chance::derive(seed, 52))
         , home_(w_.add_process())
         , here_(w_.add_process())
@@ -77,9 +74,6 @@ public:
             }
         };
         home_->on_resumption = [this] { w_.require_home(*home_); };
-        for (int m = 0; m != o.members; ++m) {
-            urls_.push_back("http://m" + std::to_string(m));
-        }
     }
 
     std::string run() {
@@ -131,11 +125,12 @@ private:
 
     /// Awaits `work` here, whatever comes of it; some of it is cancelled.
     asio::awaitable<void> attempt(asio::awaitable<void> work) {
-        const auto done = std::make_shared<suspension>(*here_);
-        const auto stop = std::make_shared<asio::cancellation_signal>();
-        auto at_end = [this, done](std::exception_ptr failure) {
+        std::optional<nanoseconds> cancelled;
+        if (luck_.one_in(4)) {
+            cancelled = luck_.skewed(0ms, 200ms);
+        }
+        std::function<void(std::exception_ptr)> told = [this](std::exception_ptr failure) {
             must_be_here();
-            done->resume();
             try {
                 if (failure) {
                     std::rethrow_exception(failure);
@@ -145,19 +140,7 @@ private:
                 fail(std::current_exception());
             }
         };
-        asio::co_spawn(here_->executor(),
-                       std::move(work),
-                       asio::bind_cancellation_slot(stop->slot(), std::move(at_end)));
-        if (luck_.one_in(4)) {
-            w_.after(luck_.skewed(0ms, 200ms), [p = here_, stop, done] {
-                asio::post(p->executor(), [stop, done] {
-                    if (!done->resumed()) {
-                        stop->emit(asio::cancellation_type::terminal);
-                    }
-                });
-            });
-        }
-        (void)co_await suspension::wait(done);
+        co_await await_any_end(here_, std::move(work), cancelled, std::move(told));
     }
     void must_be_here() {
         if (!here_->is_running()) {
@@ -168,9 +151,7 @@ private:
     asio::awaitable<void> live() {
         for (int round = luck_.between(2, 6); round != 0; --round) {
             things_ = std::make_shared<things>();
-            coetcd::client_options options;
-            things_->client.emplace(coetcd::detail::access::make<coetcd::client>(
-                home_, coetcd::endpoints(urls_), options));
+            things_->client.emplace(client_of_all(home_, members_));
             steps_ = 0;
             step_ = 1 + luck_.below(luck_.one_in(2) ? 8 : 60);
             at_step_ = draw_end();
@@ -262,12 +243,12 @@ private:
         }
     }
 
+    const int members_;
     watched_world w_;
     chance luck_;
     const std::shared_ptr<process> home_;
     const std::shared_ptr<process> here_;
     const std::shared_ptr<process> elsewhere_;
-    std::vector<std::string> urls_;
     std::shared_ptr<things> things_;
     std::uint64_t steps_ = 0; ///< Of the client, in this round.
     std::uint64_t step_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
 #include <coetcd/counter.hpp>
-#include <coetcd/detail/access.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/json.hpp>
 #include <coetcd/detail/testing/world.hpp>
@@ -17,10 +16,7 @@
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/value.hpp>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <array>
@@ -28,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -39,6 +36,7 @@
 #include <vector>
 
 #include "sim/stories.hpp"
+#include "sim/story.hpp"
 
 namespace sim {
 
@@ -54,7 +52,6 @@ using in_memory::chance;
 using in_memory::etcd;
 using in_memory::json;
 using in_memory::process;
-using in_memory::suspension;
 
 constexpr int members = 3;
 constexpr int most_clients = 4;
@@ -308,13 +305,7 @@ public:
         , taste_(seed)
         , own_(std::to_string(number))
         , p_(w_.add_process()) {
-        const coetcd::client_options options;
-        std::vector<std::string> urls;
-        for (int m = 0; m != members; ++m) {
-            urls.push_back("http://m" + std::to_string(m));
-        }
-        client_.emplace(coetcd::detail::access::make<coetcd::client>(
-            p_, coetcd::endpoints(std::move(urls)), options));
+        client_.emplace(client_of_all(p_, members));
         auto at_end = [this](std::exception_ptr failure) {
             finished_ = true;
             if (failure) {
@@ -333,10 +324,10 @@ public:
 private:
     static constexpr int kinds = 12;
 
-    /// Since then.
+    /// What was spent since it was made.
     class bill {
     public:
-        bill(const user& u)
+        explicit bill(const user& u)
             : of_(u)
             , before_(u.w_.of(*u.p_))
             , began_(u.w_.now()) {}
@@ -507,22 +498,13 @@ private:
 
     /// Whatever comes of it. Some are cancelled.
     asio::awaitable<void> try_in_storm() {
-        const auto done = std::make_shared<suspension>(*p_);
-        const auto stop = std::make_shared<asio::cancellation_signal>();
-        asio::co_spawn(p_->executor(),
-                       use(taste_.between(0, kinds - 1)),
-                       asio::bind_cancellation_slot(
-                           stop->slot(), [done](std::exception_ptr) { done->resume(); }));
+        auto work = use(taste_.between(0, kinds - 1));
+        std::optional<nanoseconds> cancelled;
         if (taste_.one_in(2)) {
-            w_.after(taste_.skewed(0ms, 500ms), [p = p_, stop, done] {
-                asio::post(p->executor(), [stop, done] {
-                    if (!done->resumed()) {
-                        stop->emit(asio::cancellation_type::terminal);
-                    }
-                });
-            });
+            cancelled = taste_.skewed(0ms, 500ms);
         }
-        (void)co_await suspension::wait(done);
+        std::function<void(std::exception_ptr)> ignored = [](std::exception_ptr) {};
+        co_await await_any_end(p_, std::move(work), cancelled, std::move(ignored));
         co_await give_back();
     }
 
@@ -656,17 +638,18 @@ private:
     asio::awaitable<void> give_back() {
         for (coetcd::mutex& m : kit_->common) {
             if (m.owns_lock()) {
-                try {
-                    (void)co_await m.unlock();
-                } catch (const boost::system::system_error&) { // it goes on by itself
-                }
+                co_await whatever_comes(m.unlock());
             }
         }
         if (kit_->rw.owns_lock()) {
-            try {
-                (void)co_await kit_->rw.unlock_shared();
-            } catch (const boost::system::system_error&) {
-            }
+            co_await whatever_comes(kit_->rw.unlock_shared());
+        }
+    }
+    /// Giving back goes on by itself.
+    static asio::awaitable<void> whatever_comes(asio::awaitable<bool> call) {
+        try {
+            (void)co_await std::move(call);
+        } catch (const boost::system::system_error&) {
         }
     }
 
