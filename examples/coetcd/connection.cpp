@@ -26,8 +26,8 @@ namespace {
 /// What a password is asked for with.
 std::string ask_on_terminal(const std::string& prompt) {
     if (!terminal::is_typed_in()) {
-        throw std::runtime_error("there is no password, and no terminal to ask for it: use "
-                                 "--password-file, or ETCDCTL_PASSWORD");
+        throw std::runtime_error("there is no password, and the standard input is no terminal on "
+                                 "which to ask for it: use --password-file, or ETCDCTL_PASSWORD");
     }
     return ask(prompt, echo::off);
 }
@@ -63,14 +63,6 @@ std::string first_line(const std::string& file) {
         throw std::runtime_error(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     return line;
-}
-
-/// Some of them never end.
-void refuse_device(const std::string& flag, const std::string& file) {
-    struct stat about {};
-    if (::stat(file.c_str(), &about) == 0 && (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode))) {
-        throw std::invalid_argument(flag + ": " + coetcd::printable(file) + " is a device");
-    }
 }
 
 /// A password in an argument could be seen by all users of the machine.
@@ -158,6 +150,9 @@ void connection::check() const {
 
 void connection::prepare() {
     check();
+    if (is_encrypted()) {
+        tls_ = read_tls();
+    }
     credentials_ = read_credentials();
 }
 
@@ -170,6 +165,19 @@ bool connection::is_encrypted() const {
                }
                return scheme == "https";
            });
+}
+
+std::shared_ptr<const coetcd::tls_context> connection::read_tls() const {
+    coetcd::tls_options how;
+    if (!ca_file_.empty()) {
+        how.ca_file = ca_file_;
+    }
+    if (!certificate_file_.empty()) {
+        how.certificate_file = certificate_file_;
+        how.key_file = key_file_;
+    }
+    how.insecure_skip_verify = skip_verify_;
+    return coetcd::make_tls(how);
 }
 
 std::optional<coetcd::credentials> connection::read_credentials() const {
@@ -200,21 +208,7 @@ coetcd::client_options connection::options() const {
     coetcd::client_options result;
     result.request_timeout = milliseconds(command_timeout_);
     result.connect_timeout = milliseconds(dial_timeout_);
-    if (is_encrypted()) {
-        refuse_device("--cacert", ca_file_);
-        refuse_device("--cert", certificate_file_);
-        refuse_device("--key", key_file_);
-        coetcd::tls_options tls;
-        if (!ca_file_.empty()) {
-            tls.ca_file = ca_file_;
-        }
-        if (!certificate_file_.empty()) {
-            tls.certificate_file = certificate_file_;
-            tls.key_file = key_file_;
-        }
-        tls.insecure_skip_verify = skip_verify_;
-        result.tls = coetcd::make_tls(tls);
-    }
+    result.tls = tls_;
     result.credentials = credentials_;
     result.insecure_plain_text_credentials = in_the_clear_;
     return result;

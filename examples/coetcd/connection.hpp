@@ -21,13 +21,13 @@ public:
     connection() {}
 
     std::vector<option> flags();
-    /// To be called once they are known. Asks for the password on the terminal, if there is a user
-    /// and none is known.
+    /// To be called once they are known, while signals still end us: reads the files, which may be
+    /// pipes, and asks for the password on the terminal, if there is a user and none is known.
     /// @throws usage_error if they make no sense together.
-    /// @throws std::runtime_error saying which flag is wrong, and why.
+    /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
     void prepare();
 
-    /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
+    /// @throws std::invalid_argument saying which flag is wrong, and why.
     /// @param told What happens on it; null: nothing is.
     coetcd::client connect(boost::asio::any_io_executor executor,
                            std::shared_ptr<coetcd::observer> told = nullptr) const;
@@ -42,6 +42,7 @@ public:
 private:
     void check() const;
     std::optional<coetcd::credentials> read_credentials() const;
+    std::shared_ptr<const coetcd::tls_context> read_tls() const;
     bool is_encrypted() const;
     coetcd::client_options options() const;
     std::string url(std::string endpoint) const;
@@ -50,6 +51,7 @@ private:
     std::string user_;
     std::string password_file_;
     std::optional<coetcd::credentials> credentials_{};
+    std::shared_ptr<const coetcd::tls_context> tls_;
     std::string ca_file_;
     std::string certificate_file_;
     std::string key_file_;

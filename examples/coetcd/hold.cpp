@@ -30,6 +30,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unistd.h>
@@ -61,9 +62,6 @@ awaitable<session> open(client c, double ttl, std::string label) {
     const auto whole = std::chrono::seconds(std::llround(std::ceil(ttl)));
     coetcd::session_options options(whole, label.empty() ? default_label() : std::move(label));
     return session::open(c, std::move(options));
-}
-awaitable<session> open(client c, const hold_options& how) {
-    return open(c, how.ttl, how.label);
 }
 
 /// What is held, for the command's environment; and whether it still is.
@@ -162,7 +160,8 @@ public:
             told_.erase(std::string(r.endpoint));
         } else if (r.what == coetcd::connection_report::failed &&
                    told_.insert(std::string(r.endpoint)).second) {
-            note(coetcd::printable(r.endpoint) + ": " + r.reason.message());
+            const std::string more = r.text.empty() ? "" : ": " + std::string(r.text);
+            note(coetcd::printable(r.endpoint) + ": " + in_flags(r.reason.message() + more));
         }
     }
 
@@ -170,17 +169,14 @@ private:
     std::set<std::string> told_;
 };
 
-/// Tells who is before us, if it is to be known.
-awaitable<void> tell_queue(client c, const hold_options& how) {
-    if (!how.verbose) {
-        co_return;
-    }
-    const std::string name = coetcd::printable(how.name);
+/// Tells who is before us, if that can be known.
+awaitable<void> tell_queue(client c, const std::string& whole_name) {
+    const std::string name = coetcd::printable(whole_name);
     queue q;
     try {
-        q = co_await read_queue(c, how.name);
+        q = co_await read_queue(c, whole_name);
     } catch (const coetcd::error& e) {
-        note(name + ": who has it is not known: " + e.what());
+        note(name + ": who has it is not known: " + in_flags(e.what()));
     }
     for (const entry& e : q.holders) {
         note(name + ": " + describe(e) + " has it");
@@ -190,6 +186,32 @@ awaitable<void> tell_queue(client c, const hold_options& how) {
     }
 }
 
+/// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
+/// out that etcd does not answer.
+awaitable<session> begin(client c, const hold_options& how) {
+    if (!how.verbose) {
+        co_return co_await open(c, how.ttl, how.label);
+    }
+    const auto executor = co_await asio::this_coro::executor;
+    std::optional<session> opened;
+    auto opening = [&]() -> awaitable<void> {
+        session s = co_await open(c, how.ttl, how.label);
+        opened.emplace(std::move(s));
+    };
+    auto both = asio::experimental::make_parallel_group(
+        asio::co_spawn(executor, tell_queue(c, how.name), asio::deferred),
+        asio::co_spawn(executor, opening(), asio::deferred));
+    const auto how_they_ended =
+        co_await both.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
+    const auto& [order, untold, failure] = how_they_ended;
+    for (const std::exception_ptr& each : {failure, untold}) {
+        if (each) {
+            std::rethrow_exception(each);
+        }
+    }
+    co_return std::move(*opened);
+}
+
 /// To be called by the handler of this error.
 /// @returns The status of a command that had ended before. Without one, the error goes on.
 int status_in_spite(const coetcd::error& e, const std::string& name, std::optional<int> ended) {
@@ -197,7 +219,7 @@ int status_in_spite(const coetcd::error& e, const std::string& name, std::option
         throw;
     }
     note(coetcd::printable(name) +
-         ": is not given back, and lasts for its ttl at most: " + e.what());
+         ": is not given back, and lasts for its ttl at most: " + in_flags(e.what()));
     return *ended;
 }
 
@@ -207,7 +229,7 @@ awaitable<void> give_back(session s, std::string name) {
         co_await s.close();
     } catch (const coetcd::error& e) {
         note(coetcd::printable(name) +
-             ": its lease is not given back, and lasts for its ttl: " + e.what());
+             ": its lease is not given back, and lasts for its ttl: " + in_flags(e.what()));
     }
 }
 
@@ -226,8 +248,7 @@ std::shared_ptr<coetcd::observer> troubles_for(const hold_options& how) {
 }
 
 awaitable<int> lock(client c, lock_flags how) {
-    co_await tell_queue(c, how);
-    session s = co_await open(c, how);
+    session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::held_lock& held) -> awaitable<int> {
@@ -258,8 +279,7 @@ awaitable<int> lock(client c, lock_flags how) {
 }
 
 awaitable<int> elect(client c, elect_flags how) {
-    co_await tell_queue(c, how);
-    session s = co_await open(c, how);
+    session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::leadership& term) -> awaitable<int> {
@@ -279,8 +299,7 @@ awaitable<int> elect(client c, elect_flags how) {
 }
 
 awaitable<int> take_permits(client c, semaphore_flags how) {
-    co_await tell_queue(c, how);
-    session s = co_await open(c, how);
+    session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
     std::optional<int> ended;
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {

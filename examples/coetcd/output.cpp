@@ -44,17 +44,21 @@ std::string printed(std::string_view untrusted) {
 }
 
 std::string in_flags(std::string text) {
-    constexpr std::array<std::array<std::string_view, 2>, 6> anywhere{{
+    constexpr std::array<std::array<std::string_view, 2>, 8> anywhere{{
         {", or set tls_options::server_name", ""},
         {"tls_options::ca_file", "--cacert"},
         {"tls_options::certificate_file and key_file", "--cert and --key"},
         {"set insecure_plain_text_credentials", "set --plain-text-password"},
         {"set client_options::credentials", "use --user"},
         {"the key of certificate_file:", "the key of --cert:"},
+        {"is encrypted: set passphrase", "is encrypted: decrypt it, as with openssl pkey"},
+        {"; raise it in client_options, or read in pages", ""},
     }};
     for (const auto& [option, flag] : anywhere) {
-        if (const std::size_t at = text.find(option); at != text.npos) {
+        std::size_t at = text.find(option);
+        while (at != text.npos) {
             text.replace(at, option.size(), flag);
+            at = text.find(option, at + flag.size());
         }
     }
     constexpr std::array<std::array<std::string_view, 2>, 7> in_front{{

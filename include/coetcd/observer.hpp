@@ -31,6 +31,9 @@ struct connection_report {
     std::string_view endpoint;
     std::chrono::nanoseconds duration; ///< Of the connecting; of `closed`: how long it existed.
     error_code reason;                 ///< Of `failed`.
+    /// What there is to say of `reason` besides its message, as what is wrong with a certificate;
+    /// fit for a terminal. May be empty.
+    std::string_view text{};
 };
 
 /// The name of the enumerator; of any other value "unknown".

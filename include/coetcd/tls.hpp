@@ -17,6 +17,7 @@ namespace coetcd {
 /// a common name does not count. Sessions of TLS are not resumed: each connection verifies anew.
 ///
 /// Reads all files now, and never again: for new files make another context, and another client.
+/// A file may be a pipe; one of more than 16 MiB is refused.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
 std::shared_ptr<const tls_context> make_tls(tls_options options = {});

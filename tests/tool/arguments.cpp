@@ -271,6 +271,10 @@ TEST_CASE("A library's option is told of as the command's flag", "[arguments]") 
           "--key: \"x\" is not the key of --cert: \"y\"");
     CHECK(tool::in_flags("etcd wants a user: set client_options::credentials") ==
           "etcd wants a user: use --user");
+    CHECK(tool::in_flags("key_file: \"x\" is encrypted: set passphrase") ==
+          "--key: \"x\" is encrypted: decrypt it, as with openssl pkey");
+    const std::string large = "over the limit; raise it in client_options, or read in pages, on a";
+    CHECK(tool::in_flags(large + "; " + large) == "over the limit, on a; over the limit, on a");
     CHECK(tool::in_flags("name: is longer than 512 bytes") == "NAME: is longer than 512 bytes");
     CHECK(tool::in_flags("n: must be") == "--permits: must be");
     CHECK(tool::in_flags("lock \"ca_file\" is lost") == "lock \"ca_file\" is lost");

@@ -72,8 +72,8 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         {{"--command-timeout", "0"}, "--command-timeout: must be longer than 0"},
         {{"--dial-timeout", "0.1ms"}, "--dial-timeout: must be longer than 0"},
         {{"--cacert", odd}, "--cacert: \"/nowhere/?[31mx\""},
-        {{"--cacert", "/dev/zero"}, "--cacert: /dev/zero is a device"}, // it never ends
-        {{"--cert", "/dev/zero", "--key", odd}, "--cert: /dev/zero is a device"},
+        {{"--cacert", "/dev/zero"}, "--cacert: \"/dev/zero\" is larger"}, // it never ends
+        {{"--cert", "/dev/zero", "--key", odd}, "--cert: \"/dev/zero\" is larger"},
         {{"--user", "u", "--endpoints", "http://192.0.2.1:1"}, "or set --plain-text-password"},
         {{"--user", "u", "--password-file", odd}, "cannot read /nowhere/?[31mx: "},
     };

@@ -615,6 +615,18 @@ TEST_CASE("status asks all members at once", "[tool]") {
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15)); // not 20
 }
 
+TEST_CASE("With -v it takes no longer to find out that etcd does not answer", "[tool]") {
+    boost::asio::io_context context;
+    boost::asio::ip::tcp::acceptor silent(
+        context, {boost::asio::ip::address_v4::loopback(), 0}); // it never answers
+    const std::string one = "127.0.0.1:" + std::to_string(silent.local_endpoint().port());
+    const auto began = std::chrono::steady_clock::now();
+    const auto r = run_all("lock n -v --command-timeout 5s --endpoints " + one + " -- true");
+    CHECK(r.exit_code == 69);
+    CHECK(r.output.find("n: who has it is not known: ") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(10));
+}
+
 TEST_CASE("A password that is given as to etcdctl is not shown", "[tool]") {
     for (const std::string line : {"--password=s3cret who x", "who x --password=s3cret"}) {
         const auto r = run_all(line);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/certificates.hpp"
 #include "support/etcd_server.hpp"
 #include "support/process.hpp"
 #include "support/temporary_file.hpp"
@@ -673,6 +674,62 @@ TEST_CASE("The password is not the command's", "[tool][secrets]") {
     CHECK(all.find("secret") == std::string::npos);
 }
 
+namespace {
+
+/// How a signal ends a command that waits for a file, which is a pipe that nobody writes to.
+int ended_while_it_reads(const words& flags) {
+    words line{"who", "n"};
+    line.insert(line.end(), flags.begin(), flags.end());
+    auto waits = start(line);
+    until("it waits", [&] {
+        std::ifstream in("/proc/" + std::to_string(waits.pid()) + "/stat");
+        std::string number, program, state;
+        return in >> number >> program >> state && program == "(coetcd)" && state == "S";
+    });
+    waits.signal(SIGTERM);
+    return waits.wait();
+}
+
+} // namespace
+
+TEST_CASE("Certificates and keys may come from a pipe, and a signal ends the wait for it",
+          "[tool][secrets]") {
+    const temporary_file file("coetcd-certificate");
+    const std::string pipe = file.path().string() + ".pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(ended_while_it_reads({"--cacert", pipe}) == 128 + SIGTERM);
+    CHECK(ended_while_it_reads({"--cert", pipe, "--key", pipe}) == 128 + SIGTERM);
+    fs::remove(pipe);
+    for (const std::string flags : {"--cacert <(yes)", "--cert <(yes) --key <(yes)"}) {
+        const auto r = run_process({"bash", "-c", COETCD_TOOL " who n 2>&1 " + flags}, with_etcd());
+        CHECK(r.exit_code == 2);
+        CHECK(r.output.find(" is larger than 16 MiB") != std::string::npos);
+    }
+    const auto r = run_process({"bash",
+                                "-c",
+                                COETCD_TOOL " who n --endpoints 127.0.0.1:1 --command-timeout "
+                                            "200ms --cacert <(cat \"$1\")",
+                                "bash",
+                                certificate_maker().authority("any").file});
+    CHECK(r.exit_code == 69); // it asks etcd
+}
+
+TEST_CASE("-v tells why there is no secure connection", "[tool][secrets]") {
+    certificate_maker maker;
+    const certificate ours = maker.authority("ours");
+    etcd_server etcd({}, server_tls{maker.issued_by(ours, {})});
+    const std::string lock = "lock n --command-timeout 2s --endpoints " + etcd.url() + " --cacert ";
+    const auto r = run_all(lock + maker.authority("theirs").file + " -v -- true");
+    CHECK(r.exit_code == 69);
+    CHECK(r.output.find("coetcd: " + etcd.url() +
+                        ": no secure connection; check the certificates and the endpoint's name: "
+                        "certificate verify failed: ") != std::string::npos);
+    CHECK(r.output.find("tls_options") == std::string::npos);
+    const auto well = run_all(lock + ours.file + " -v -- true");
+    CHECK(well.exit_code == 0);
+    CHECK(well.output.empty());
+}
+
 TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     const temporary_file file("coetcd-password");
     std::ofstream(file.path()) << "secret\n";
@@ -692,14 +749,7 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
     const std::string pipe = file.path().string() + ".pipe"; // that nobody writes to
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-    auto waits = start({"who", "n", "--user", "u", "--password-file", pipe});
-    until("it waits", [&] {
-        std::ifstream in("/proc/" + std::to_string(waits.pid()) + "/stat");
-        std::string number, program, state;
-        return in >> number >> program >> state && program == "(coetcd)" && state == "S";
-    });
-    waits.signal(SIGTERM);
-    CHECK(waits.wait() == 128 + SIGTERM);
+    CHECK(ended_while_it_reads({"--user", "u", "--password-file", pipe}) == 128 + SIGTERM);
     fs::remove(pipe);
     CHECK(run_all(line + "/dev/stdin <" + file.path().string()).exit_code == 69);
     const std::string tool = COETCD_TOOL;

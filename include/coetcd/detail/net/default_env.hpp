@@ -202,7 +202,7 @@ inline void default_env::report(const std::string& endpoint,
     using kind = connection_report;
     const time_point then = boot_clock::now();
     options_.observer->on_connection(
-        {made.ec ? kind::failed : kind::opened, endpoint, then - began, made.ec});
+        {made.ec ? kind::failed : kind::opened, endpoint, then - began, made.ec, made.text});
     if (!made.ec) {
         made.connected->end =
             std::shared_ptr<const void>(nullptr, [o = options_.observer, endpoint, then](auto) {

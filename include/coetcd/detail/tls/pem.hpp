@@ -52,6 +52,9 @@ struct origin {
     std::string name;
 };
 
+/// More is no certificate and no key; a device or a pipe may have no end.
+inline constexpr std::size_t largest_file = std::size_t{16} * 1024 * 1024;
+
 /// All that is in a file. There may be a key in it: it goes straight to memory that is wiped, not
 /// through the buffer of a stream.
 inline secret read_file(const origin& from, const std::string& path) {
@@ -69,6 +72,9 @@ inline secret read_file(const origin& from, const std::string& path) {
     while (const std::size_t n =
                std::fread(text.data() + size, 1, text.size() - size, file.get())) {
         size += n;
+        if (size > largest_file) {
+            from.refuse("is larger than 16 MiB");
+        }
         if (size == text.size()) {
             std::string larger(2 * size, '\0');
             text.copy(larger.data(), size);
@@ -76,9 +82,12 @@ inline secret read_file(const origin& from, const std::string& path) {
             wipe(larger);
         }
     }
+    if (std::ferror(file.get()) != 0) {
+        from.refuse("cannot be read: " + std::generic_category().message(errno));
+    }
     text.resize(size);
     if (text.empty()) {
-        from.refuse("is empty, or a directory");
+        from.refuse("is empty");
     }
     return secret(std::move(text));
 }

@@ -44,8 +44,14 @@ TEST_CASE("a file that cannot be read is refused", "[tls][pem]") {
     const std::string directory = maker.directory().string();
     REQUIRE_THROWS_WITH(read_file(here, directory + "/none"),
                         "field: \"dir/file\" cannot be read: No such file or directory");
-    REQUIRE_THROWS_WITH(read_file(here, directory), support::contains("a directory"));
+    REQUIRE_THROWS_WITH(read_file(here, directory),
+                        support::contains("cannot be read: Is a directory"));
     REQUIRE_THROWS_WITH(read_file(here, maker.file("b", "")), support::contains("is empty"));
+    REQUIRE_THROWS_WITH(read_file(here, "/dev/zero"), "field: \"dir/file\" is larger than 16 MiB");
+    const std::string much(16 * 1024 * 1024, 'x');
+    CHECK(read_file(here, maker.file("c", much)).view().size() == much.size());
+    REQUIRE_THROWS_WITH(read_file(here, maker.file("c", much + "x")),
+                        support::contains("is larger than 16 MiB"));
 }
 
 TEST_CASE("all certificates of a text are found", "[tls][pem]") {
