@@ -55,6 +55,36 @@ constexpr std::initializer_list<int> touched{SIGINT,
 std::vector<int> ignored;
 sigset_t blocked;
 
+/// What job control has asked for since it was heeded last. As the kernel has it, to go on makes
+/// void what was asked before: several of us in one job would else stop each other for ever, since
+/// each tells the whole group that it stops.
+volatile std::sig_atomic_t is_to_stop = 0;
+volatile std::sig_atomic_t is_to_go_on = 0;
+
+void wake_up() {
+    const int before = errno;
+    ::kill(::getpid(), SIGCHLD); // is waited for
+    errno = before;
+}
+extern "C" void coetcd_stop_command(int) {
+    is_to_stop = 1;
+    wake_up();
+}
+extern "C" void coetcd_continue_command(int) {
+    is_to_stop = 0;
+    is_to_go_on = 1;
+    wake_up();
+}
+
+void handle(int number, void (*how)(int)) {
+    struct sigaction handler {};
+    handler.sa_handler = how;
+    handler.sa_flags = SA_RESTART;
+    ::sigaddset(&handler.sa_mask, SIGTSTP);
+    ::sigaddset(&handler.sa_mask, SIGCONT);
+    ::sigaction(number, &handler, nullptr);
+}
+
 /// In the new process. Never returns.
 [[noreturn]] void
 become(const std::vector<std::string>& command, const child::variables& changes, pid_t parent) {
@@ -173,14 +203,17 @@ child::child(asio::any_io_executor executor,
              const std::vector<std::string>& command,
              const variables& changes,
              std::function<bool()> may_go_on)
-    : signals_(std::move(executor), SIGCHLD, SIGCONT)
+    : signals_(std::move(executor), SIGCHLD)
     , may_go_on_(std::move(may_go_on))
     , terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
     for (const int number : heeded(ending)) {
         signals_.add(number);
     }
+    is_to_stop = 0;
+    is_to_go_on = 0;
+    handle(SIGCONT, coetcd_continue_command);
     for (const int number : heeded({SIGTSTP})) {
-        signals_.add(number);
+        handle(number, coetcd_stop_command);
     }
     for (const int number : {SIGTTIN, SIGTTOU}) { // others of our group may be stopped by these
         ::signal(number, SIG_IGN);
@@ -220,6 +253,10 @@ child::~child() {
         ::tcsetattr(terminal_, TCSADRAIN, &modes_);
     }
     ::close(terminal_);
+    for (const int number : heeded({SIGTSTP})) {
+        ::signal(number, SIG_DFL);
+    }
+    ::signal(SIGCONT, SIG_DFL);
     --running_;
 }
 
@@ -303,9 +340,14 @@ void child::stand_still(int why) {
     if (!wants_terminal || !give_terminal()) { // the shell that waits for us is to notice
         const bool had_terminal = take_terminal();
         for (const int number : heeded({SIGTSTP})) {
-            signals_.remove(number);
+            sigset_t stop, before;
+            ::sigemptyset(&stop);
+            ::sigaddset(&stop, number);
+            ::sigprocmask(SIG_BLOCK, &stop, &before); // others of us may be ahead
+            ::signal(number, SIG_DFL);
             ::kill(0, number); // all of our group, as if it were in it: a script waits for us, too
-            signals_.add(number);
+            ::sigprocmask(SIG_SETMASK, &before, nullptr); // here we stand still, once
+            handle(number, coetcd_stop_command);
         }
         if (had_terminal) {
             give_terminal();
@@ -316,23 +358,33 @@ void child::stand_still(int why) {
     }
 }
 
+void child::pass_on(int number) const {
+    signal(number);
+    const std::vector<pid_t> deaf = out_of_reach();
+    for (const int end : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+        if (number == end && deaf.empty()) {
+            signal(SIGCONT); // should it stand still
+        }
+    }
+    if (!deaf.empty()) {
+        note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +
+             ": another user's");
+    }
+}
+
 asio::awaitable<int> child::wait() {
     while (!reap()) {
         const int number = co_await signals_.async_wait(asio::use_awaitable);
-        if (number == SIGCONT) {
+        if (is_to_go_on != 0) {
+            is_to_go_on = 0;
             go_on();
-        } else if (number != SIGCHLD) {
-            signal(number);
-            const std::vector<pid_t> deaf = out_of_reach();
-            for (const int end : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-                if (number == end && deaf.empty()) {
-                    signal(SIGCONT); // should it stand still
-                }
-            }
-            if (!deaf.empty()) {
-                note("signal " + std::to_string(number) + " is not passed on to " + list_of(deaf) +
-                     ": another user's");
-            }
+        }
+        if (is_to_stop != 0) {
+            is_to_stop = 0;
+            pass_on(SIGTSTP);
+        }
+        if (number != SIGCHLD) {
+            pass_on(number);
         }
     }
     co_return status_;

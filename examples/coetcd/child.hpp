@@ -74,6 +74,8 @@ private:
     boost::asio::awaitable<int> stop(std::chrono::milliseconds grace);
     /// As far as it is permitted.
     void signal(int number) const;
+    /// Says so if it is not permitted.
+    void pass_on(int number) const;
     /// Unless it may not.
     void go_on() const;
     /// Those of its group that we may not signal.

@@ -12,15 +12,18 @@ _coetcd_offer() {
     done
 }
 
+# It takes no more than a second, however many keys there are.
 _coetcd_names() {
     local typed=$1 name
+    local -a limit=()
+    type -P timeout >/dev/null && limit=(timeout 1)
     local LC_ALL=C # else a-z has more letters than these
     [[ $typed =~ ^[A-Za-z0-9._/]?[A-Za-z0-9._/-]*$ ]] || return
     # A quote inside of a text has a backslash in front of it.
     while IFS= read -r name; do
         [[ $name =~ ^[A-Za-z0-9._/][A-Za-z0-9._/-]*$ && $name == "$typed"* ]] &&
             COMPREPLY+=("$name")
-    done < <(coetcd top --json --command-timeout 1s -- "$typed" 2>/dev/null </dev/null |
+    done < <("${limit[@]}" coetcd top --json --command-timeout 1s -- "$typed" 2>/dev/null </dev/null |
         sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p')
 }
 

@@ -26,8 +26,9 @@ namespace {
 /// What a password is asked for with.
 std::string ask_on_terminal(const std::string& prompt) {
     if (!terminal::is_typed_in()) {
-        throw std::runtime_error("there is no password, and the standard input is no terminal on "
-                                 "which to ask for it: use --password-file, or ETCDCTL_PASSWORD");
+        throw std::invalid_argument(
+            "there is no password, and the standard input is no terminal on "
+            "which to ask for it: use --password-file, or ETCDCTL_PASSWORD");
     }
     return ask(prompt, echo::off);
 }
@@ -39,28 +40,28 @@ bool is_secret(const struct stat& file) {
     return !S_ISREG(file.st_mode) || (file.st_mode & others) == 0;
 }
 
-/// @throws std::runtime_error if it cannot be read, or if others can read it.
+/// @throws std::invalid_argument if it cannot be read, or if others can read it.
 std::string first_line(const std::string& file) {
     const std::string flag = "--password-file: ", name = coetcd::printable(file);
     std::FILE* const in = std::fopen(file.c_str(), "re");
     if (in == nullptr) {
-        throw std::runtime_error(flag + "cannot read " + name + ": " + std::strerror(errno));
+        throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(in, std::fclose);
     struct stat about {};
     if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
-        throw std::runtime_error(flag + "others can read or write " + name + ": chmod 600 it");
+        throw std::invalid_argument(flag + "others can read or write " + name + ": chmod 600 it");
     }
     std::string line;
     constexpr std::size_t longest = 4096;
     for (int c = std::fgetc(in); c != EOF && c != '\n'; c = std::fgetc(in)) {
         if (line.size() == longest) {
-            throw std::runtime_error(flag + "the first line of " + name + " is no password");
+            throw std::invalid_argument(flag + "the first line of " + name + " is no password");
         }
         line += static_cast<char>(c);
     }
     if (std::ferror(in) != 0) {
-        throw std::runtime_error(flag + "cannot read " + name + ": " + std::strerror(errno));
+        throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     return line;
 }

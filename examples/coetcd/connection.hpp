@@ -24,7 +24,7 @@ public:
     /// To be called once they are known, while signals still end us: reads the files, which may be
     /// pipes, and asks for the password on the terminal, if there is a user and none is known.
     /// @throws usage_error if they make no sense together.
-    /// @throws std::invalid_argument, std::runtime_error saying which flag is wrong, and why.
+    /// @throws std::invalid_argument saying which flag is wrong, and why.
     void prepare();
 
     /// @throws std::invalid_argument saying which flag is wrong, and why.

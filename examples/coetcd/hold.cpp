@@ -184,6 +184,9 @@ awaitable<void> tell_queue(client c, const std::string& whole_name) {
     for (const entry& e : q.waiters) {
         note(name + ": " + describe(e) + " waits");
     }
+    for (const auto& [key, revision] : q.strays) {
+        note(in_the_way(key));
+    }
 }
 
 /// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
@@ -333,8 +336,12 @@ awaitable<int> set_limit(client c, std::string name, std::int64_t limit) {
 }
 
 awaitable<int> ask(client c, std::string name, double ttl) {
+    const queue found = co_await read_queue(c, name);
     session s = co_await open(c, ttl, "");
-    const std::optional<std::int64_t> token = co_await coetcd::request_release(s, name);
+    std::optional<std::int64_t> token;
+    if (!found.holders.empty()) { // the library would ask whatever is the first in the queue
+        token = co_await coetcd::request_release(s, name);
+    }
     if (!token) {
         note(coetcd::printable(name) + ": nobody has it");
         co_await give_back(std::move(s), name);

@@ -61,7 +61,8 @@ std::string in_flags(std::string text) {
             at = text.find(option, at + flag.size());
         }
     }
-    constexpr std::array<std::array<std::string_view, 2>, 7> in_front{{
+    constexpr std::array<std::array<std::string_view, 2>, 8> in_front{{
+        {"endpoints:", "--endpoints:"},
         {"ca_file:", "--cacert:"},
         {"certificate_file:", "--cert:"},
         {"key_file:", "--key:"},

@@ -152,7 +152,8 @@ struct place {
             what.shared = of == kind::reads || of == kind::keeps;
             if (of == kind::waits) { // how many it waits for, a space, the label
                 const std::size_t space = std::min(kv.value.find(' '), kv.value.size());
-                what.permits = number_in(std::string_view(kv.value).substr(0, space)).value_or(0);
+                const auto wanted = number_in(std::string_view(kv.value).substr(0, space));
+                what.permits = std::max<std::int64_t>(wanted.value_or(0), 0);
                 what.label = kv.value.substr(std::min(space + 1, kv.value.size()));
             }
         }
@@ -260,6 +261,10 @@ boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_ra
         next = larger(next);
         all.revision = all.revision == 0 ? found.header.revision : all.revision;
         more = found.more && !found.kvs.empty();
+        if (more && found.kvs.back().key < range.key) { // it would have no end
+            throw coetcd::error(coetcd::errc::protocol_error,
+                                "range: the keys of one answer do not follow those of the last");
+        }
         if (more) {
             range.key = found.kvs.back().key + '\0';
         }
@@ -296,6 +301,10 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
         result.waiters = std::move(q.waiters);
     }
     co_return result;
+}
+
+std::string in_the_way(const std::string& key) {
+    return printed(key) + ": is in the way of this lock, and nobody's place in it";
 }
 
 std::string describe(const entry& e) {

@@ -70,6 +70,9 @@ boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_ra
 /// Reads one, with its strays.
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);
 
+/// What there is to say of a stray.
+std::string in_the_way(const std::string& key);
+
 /// The label, fit for a terminal; or the lease, if there is none.
 std::string describe(const entry& e);
 

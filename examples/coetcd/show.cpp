@@ -474,7 +474,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
         line("waits", e);
     }
     for (const auto& [key, revision] : found.strays) {
-        note(printed(key) + ": is in the way of this lock, and nobody's place in it");
+        note(in_the_way(key));
     }
     co_return result;
 }

@@ -266,6 +266,8 @@ TEST_CASE("A library's option is told of as the command's flag", "[arguments]") 
           "wants one: set --cert and --key");
     CHECK(tool::in_flags("use such a name in the endpoint, or set tls_options::server_name") ==
           "use such a name in the endpoint");
+    CHECK(tool::in_flags("endpoints: \"a:x\" has a bad port") ==
+          "--endpoints: \"a:x\" has a bad port");
     CHECK(tool::in_flags("key_file: \"x\" is odd") == "--key: \"x\" is odd");
     CHECK(tool::in_flags("key_file: \"x\" is not the key of certificate_file: \"y\"") ==
           "--key: \"x\" is not the key of --cert: \"y\"");

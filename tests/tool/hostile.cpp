@@ -119,15 +119,15 @@ private:
 /// A bash that waits for keys, with the completion.
 class typing {
 public:
-    typing()
+    explicit typing(const std::string& first = "")
         : bash_({"bash", "--norc", "--noprofile", "-i"},
                 {"PS1=$ ",
                  "TERM=dumb",
                  "ETCDCTL_ENDPOINTS=" + shared_etcd().url(),
                  "PATH=" + fs::path(COETCD_TOOL).parent_path().string() + ":" +
                      std::getenv("PATH")}) {
-        bash_.type("source '" COETCD_COMPLETION "'; complete -F _coetcd shown\n"
-                   "shown() { printf '<%s>' \"$@\"; echo enough; }\n");
+        bash_.type(first + "source '" COETCD_COMPLETION "'; complete -F _coetcd shown\n"
+                           "shown() { printf '<%s>' \"$@\"; echo enough; }\n");
         (void)completed("");
     }
 
@@ -366,4 +366,24 @@ TEST_CASE("What cannot be run is told of as text", "[tool]") {
     const auto r = run_process(line, with_etcd());
     CHECK(r.exit_code == 127);
     CHECK(r.output == "coetcd: ?[31m/x: No such file or directory\n");
+}
+
+TEST_CASE("Pages that do not follow each other end a read", "[tool][hostile]") {
+    const std::string name = unique_name("hostile");
+    const std::string body =
+        R"({"header":{"cluster_id":"1","member_id":"1","revision":"5","raft_term":"1"},"kvs":[{"key":"YQ==","create_revision":"4"}],"more":true})";
+    const no_reads etcd("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " +
+                        std::to_string(body.size()) + "\r\n\r\n" + body);
+    const auto r = run_all("who " + name + " --endpoints " + etcd.url());
+    CHECK(r.exit_code == 69);
+    CHECK(r.output.find("do not follow") != std::string::npos);
+}
+
+TEST_CASE("TAB does not wait for long", "[tool][completion]") {
+    const own_directory here;
+    const std::string slow = (here.path / "coetcd").string();
+    std::ofstream(slow) << "#!/bin/sh\nexec sleep 300\n";
+    fs::permissions(slow, fs::perms(0700));
+    typing bash("PATH=" + here.path.string() + ":$PATH; hash -r\n");
+    CHECK(bash.completed("lock some") == "<lock><someEND>enough");
 }

@@ -152,6 +152,12 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     const auto text = run_all("who " + name).output;
     CHECK(text.find(name + "/photo: ") != std::string::npos);
     CHECK(text.find(name + "/second: ") != std::string::npos);
+    const auto waited = run_all("lock " + name + " -v --timeout 200ms -- true");
+    CHECK(waited.exit_code == 1);
+    CHECK(waited.output.find(name + "/second: is in the way of this lock") != std::string::npos);
+    const auto asked = run_all("ask " + name);
+    CHECK(asked.exit_code == 1);
+    CHECK(asked.output.find(name + ": nobody has it") != std::string::npos);
 }
 
 TEST_CASE("unlock ends no key that is nobody's place", "[tool]") {
@@ -651,7 +657,7 @@ TEST_CASE("Wrong usage, and an etcd that is not there, have statuses of their ow
     CHECK(away.exit_code == 69);
     CHECK(away.output.find("127.0.0.1:1") != std::string::npos);
     const auto secret = run_all("lock x --user somebody --password-file /nowhere -- true");
-    CHECK(secret.exit_code == 70);
+    CHECK(secret.exit_code == 2);
     CHECK(secret.output.find("/nowhere") != std::string::npos);
     const auto none = run_all("lock x --user somebody -- true </dev/null");
     CHECK(none.output.find("--password-file") != std::string::npos);
