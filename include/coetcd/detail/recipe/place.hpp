@@ -8,6 +8,7 @@
 #include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/presence.hpp>
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
 #include <coetcd/detail/recipe/recipe.hpp>
@@ -75,11 +76,9 @@ public:
         auto world = s->owner->world;
         const auto made =
             make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(wanted));
-        made->keys_.lease = made->session->lease();
-        made->keys_.claims.push_back(std::move(claim));
+        const lease_id lease = made->session->lease();
+        made->there_ = logic::presence(lease, std::move(claim), create_revision, unresolved);
         made->slots_.push_back(&made->inherited_slot_);
-        made->create_revision_ = create_revision;
-        made->unresolved_ = unresolved;
         made->inherited_ = true;
         made->phase_ = phase::entered;
         return {made.get(), [made](place*) { made->abandon(); }};
@@ -117,6 +116,8 @@ public:
         }
     }
 
+    const recipe& how() const { return recipe_; }
+
     // Entering.
 
     /// What the first request is to be.
@@ -143,27 +144,19 @@ public:
     const std::shared_ptr<lane_part>& entry() const { return entry_; }
     /// What its answer means. Call it once for each.
     logic::standing entered() {
-        // Other copies may still be under way, whatever became of the one that was answered.
-        unresolved_ = unresolved_ || entry_->left == logic::effect::unresolved;
-        doubtful_ = entry_->left == logic::effect::settled;
-        const logic::standing now =
-            logic::after_asking(rule(), asked_, entry_->response, keys_, create_revision_);
-        // It was put by a copy that was not answered: of those there may be more.
-        unresolved_ =
-            unresolved_ || (!entry_->response.succeeded &&
-                            now.create_revision != create_revision_ && now.create_revision != 0);
-        learn(now);
+        const bool known = is_known();
+        const logic::standing now = there_.answered(rule(), asked_, entry_->response, entry_->left);
+        learn(now, known);
         entry_ = nullptr;
         return now;
     }
     /// What the answer to a `confirm` means.
     logic::standing confirmed(const txn_response& response) {
-        return rule().after_confirm(response, keys_, create_revision_);
+        return there_.confirmed(rule(), response);
     }
     /// It failed, perhaps not for good. Call it once for each.
     void failed() {
-        unresolved_ = unresolved_ || entry_->left != logic::effect::none;
-        refused_ = refused_ || entry_->refused;
+        there_.failed(entry_->left, entry_->refused);
         entry_ = nullptr;
     }
     /// Asks (again).
@@ -180,7 +173,7 @@ public:
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
     /// When etcd had last told one of this session before it how things are with these names.
     time_point told() const { return turn_ ? turn_->told() : time_point::min(); }
-    const logic::attempt_keys& keys() const { return keys_; }
+    const logic::attempt_keys& keys() const { return there_.keys(); }
 
     /// A request of ours, on its way.
     std::shared_ptr<lane_part> submit(std::shared_ptr<lane_part> part) {
@@ -203,9 +196,8 @@ public:
     void grant() {
         require_session();
         phase_ = phase::held;
-        const logic::claim& first = keys_.claims.front();
-        if (first.keys.front() == first.write_key) {
-            write_life_ = create_revision_;
+        if (there_.first().keys.front() == there_.first().write_key) {
+            write_life_ = create_revision();
         }
         holds_ = true;
         not_after_ = time_point::max(); // the patience of who waited for it is over
@@ -224,7 +216,7 @@ public:
         if (!session->alive()) {
             return session->loss(title());
         }
-        if (!missing_ && session->world.now() >= held_until_.load()) {
+        if (!there_.is_deleted() && session->world.now() >= held_until_.load()) {
             return error(errc::hold_expired, title());
         }
         return error(errc::lock_lost, title());
@@ -240,16 +232,14 @@ public:
     env& world() const override { return session->world; }
 
     /// The fencing token.
-    std::int64_t create_revision() const { return create_revision_; }
-    std::vector<logic::held_life> held_by() const override {
-        return missing_ ? std::vector<logic::held_life>()
-                        : logic::counted_on(keys_, create_revision_);
-    }
+    std::int64_t create_revision() const { return there_.create_revision(); }
+    std::vector<logic::held_life> held_by() const override { return there_.held_by(); }
     void on_key_gone() override {
         const auto self = shared_from_this(); // those who are told may let go of it
-        const bool stays = unresolved_ || has_note() || held_by().size() > 1;
+        const bool leaves = !there_.is_deleted() && there_.outlasts_deletion();
         holds_ = false;
-        if (!std::exchange(missing_, true) && stays) {
+        there_.deleted();
+        if (leaves) {
             leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
         tell_own_loss();
@@ -272,15 +262,19 @@ public:
     }
 
     /// The key that stands for it; of several names, for the first.
-    const std::string& key() const;
+    const std::string& key() const { return there_.key(writes()); }
     /// The lives that stand for it: one of each name.
-    std::vector<logic::held_life> proof() const;
+    std::vector<logic::held_life> proof() const {
+        return there_.proof(std::max(write_life_.load(), reads));
+    }
     /// A key that is there from the grant to the end, whatever becomes of the mode; of one name.
-    logic::held_life lasting() const;
+    logic::held_life lasting() const { return there_.lasting(); }
 
     // Reading and writing, where that makes a difference. See place_mode.hpp.
 
-    lock_mode mode() const;
+    lock_mode mode() const {
+        return there_.has_modes() && !writes() ? lock_mode::shared : lock_mode::exclusive;
+    }
     /// Goes on as a reader: here at once, in etcd in the background. From anywhere; what is awaited
     /// is that etcd knows.
     asio::awaitable<void> downgrade();
@@ -306,7 +300,7 @@ public:
     void disinherit() {
         if (inherited_) {
             at_home(session->world, [self = shared_from_this()] {
-                self->session->legacies.erase({self->key(), self->create_revision_});
+                self->session->legacies.erase({self->key(), self->create_revision()});
                 (void)self->leave(true);
             });
         }
@@ -322,9 +316,6 @@ private:
 
     /// What an orphaned lease holds is for whoever adopts it; not what was given back before.
     bool is_for_heir() const { return session->reason() == session_end::orphaned; }
-
-    /// Whether it leaves a note, which goes with it.
-    bool has_note() const { return !keys_.claims.front().note_key.empty(); }
 
     std::string leaving_title() const { return title() + ", " + recipe_.giving_back + ": "; }
 
@@ -366,14 +357,14 @@ private:
     void on_turn() noexcept override;
     void ask_in_turn();
     time_point now() const override { return session->world.now(); }
-    bool is_known() const override { return create_revision_ != 0; }
+    bool is_known() const override { return there_.is_known(); }
     void on_known() override {
         if (beginning_ == beginning::take_or_leave) { // others wait on, whoever is before them
             changed.notify_all();
         }
     }
     bool take_slots();
-    void learn(const logic::standing& now);
+    void learn(const logic::standing& now, bool was_known);
 
     void on_loss() override {                      // of the session
         const auto self = weak_from_this().lock(); // those who are told may let go of it
@@ -427,6 +418,7 @@ private:
 
     // See place_mode.hpp.
 
+    bool writes() const { return write_life_ > reads; }
     static asio::awaitable<bool> try_upgrade(std::shared_ptr<place> self);
     void require_shared_mutex() const;
     void require_held(const char* call) const;
@@ -450,18 +442,13 @@ private:
     bool begins_ = false;
     phase phase_ = phase::waiting;
     std::atomic<bool> holds_ = false; // what can be seen of it from anywhere
-    logic::attempt_keys keys_;
+    logic::presence there_;
     std::vector<logic::slot_table::slot*> slots_; // of each name, from the turn to the end
     logic::slot_table::giving_up earlier_;        // by this session, at the turn
     bool inherited_ = false;                      // from an earlier object with this lease
     logic::slot_table::slot inherited_slot_;
-    std::int64_t create_revision_ = 0;
     std::shared_ptr<logic::rule> rule_;
     logic::asking asked_ = logic::asking::enter;
-    bool unresolved_ = false;    // something that puts may still be under way
-    bool doubtful_ = false;      // it was refused, and we do not know why
-    bool refused_ = false;       // likewise, with an error
-    bool missing_ = false;       // somebody deleted the key
     bool lost_ = false;          // while it was held
     std::exception_ptr failure_; // of its beginning
     std::shared_ptr<lane_part> entry_;

@@ -79,14 +79,14 @@ inline void place::report_end() {
     const auto& observer = session->owner->options.observer;
     if (granted_ && observer) {
         const bool late = now() >= std::min(session->certain_until(), held_until());
-        const bool lost = missing_ || late || session->is_taken_away();
+        const bool lost = there_.is_deleted() || late || session->is_taken_away();
         observer->on_lock_hold({names.front(), now() - *granted_, lost});
     }
     granted_.reset();
 }
 
 inline void place::keep_apart(lane_part& part) const {
-    if (has_note()) {
+    if (there_.has_note()) {
         part.puts = names;
     }
 }
@@ -139,15 +139,13 @@ inline void place::send_leave() {
         if (l.over || l.part) {
             continue;
         }
-        const bool nothing = create_revision_ == 0 && !unresolved_ && !doubtful_;
-        if (nothing && !refused_) { // nothing was put, and nothing will be
-            given_up(l, keys_.claims[l.of].epoch);
+        if (there_.is_absent() && !there_.was_refused()) {
+            given_up(l, keys().claims[l.of].epoch);
             continue;
         }
-        l.just_in_case = nothing;
-        l.life = create_revision_;
-        // A note goes with the life that left it, or with the epoch.
-        l.bumps = unresolved_ || create_revision_ == 0 || (missing_ && has_note());
+        l.just_in_case = there_.is_absent();
+        l.life = create_revision();
+        l.bumps = there_.needs_epoch();
         send(l);
     }
 }
@@ -161,16 +159,16 @@ inline void place::send(leaving& l) {
 
 /// What is given up.
 inline logic::claim place::what_of(const leaving& l) const {
-    const logic::claim& c = keys_.claims[l.of];
+    const logic::claim& c = keys().claims[l.of];
     return l.writing ? logic::writing_part(c) : c;
 }
 
 inline txn place::to_leave(const leaving& l) const {
     if (inherited_) {
-        return logic::end_legacy(keys_.claims[l.of], keys_.lease, l.life, l.bumps);
+        return logic::end_legacy(keys().claims[l.of], keys().lease, l.life, l.bumps);
     }
     const logic::claim what = what_of(l);
-    return l.bumps ? logic::end(what, keys_.lease, l.life) : logic::release(what, l.life);
+    return l.bumps ? logic::end(what, keys().lease, l.life) : logic::release(what, l.life);
 }
 
 /// Of what was to be given up nothing is there, and nothing will be.
@@ -211,7 +209,7 @@ inline asio::awaitable<void> place::finish(std::shared_ptr<place> self) {
                     (void)self->entered();
                 }
             } catch (const error&) {
-                self->unresolved_ = true;
+                self->there_.failed(logic::effect::unresolved, false);
                 self->entry_ = nullptr;
             }
         }
@@ -255,13 +253,12 @@ inline asio::awaitable<void> place::go_on(std::shared_ptr<place> self, leaving& 
             l.was_there = l.was_there || done.was_there || part->left == logic::effect::unresolved;
             // Else somebody has deleted it before, and its note is still there.
             const bool with_note = part->response.succeeded || (self->inherited_ && l.bumps);
-            if (done.over && (with_note || !self->has_note())) {
+            if (done.over && (with_note || !self->there_.has_note())) {
                 self->given_up(l, done.epoch);
                 self->changed.notify_all();
                 co_return;
             }
-            self->keys_.claims[l.of].epoch = done.epoch;
-            self->unresolved_ = true;
+            self->there_.not_left(l.of, done.epoch);
             self->send_again(l);
             co_return;
         } catch (const error& e) {
@@ -311,7 +308,7 @@ inline void place::send_again(leaving& l) {
     if (!l.writing) {
         send_leave();
     } else if (!l.over) {
-        l.bumps = unresolved_;
+        l.bumps = there_.may_come();
         send(l);
     }
 }
@@ -412,9 +409,10 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
         }
     }
     self->throw_trouble();
-    co_return !self->missing_ && std::all_of(self->leaving_.begin(),
-                                             self->leaving_.end(),
-                                             [](const leaving& l) { return l.was_there; });
+    co_return !self->there_.is_deleted() &&
+        std::all_of(self->leaving_.begin(), self->leaving_.end(), [](const leaving& l) {
+            return l.was_there;
+        });
 }
 
 } // namespace coetcd::detail

@@ -27,7 +27,7 @@ inline void place::on_turn() noexcept {
             logic::slot_table::free(*taken, taken->epoch);
         }
         slots_.clear();
-        keys_.claims.clear();
+        there_.withdraw();
         begins_ = false;
         phase_ = phase::waiting;
     }
@@ -56,7 +56,7 @@ inline void place::send_entry(logic::asking what) {
     const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
     const std::string& value = value_ ? *value_ : session->label();
     auto part =
-        std::make_shared<lane_part>(logic::to_ask(rule(), what, keys_, create_revision_, value));
+        std::make_shared<lane_part>(logic::to_ask(rule(), what, keys(), create_revision(), value));
     part->puts = names;
     part->likely = beginning_ != beginning::take_or_leave;
     part->asks_why = why;
@@ -76,19 +76,19 @@ inline bool place::take_slots() {
         }
         slots_.push_back(s);
     }
-    keys_.lease = session->lease();
+    logic::attempt_keys wanted;
+    wanted.lease = session->lease();
     for (std::size_t i = 0; i != names.size(); ++i) {
-        keys_.claims.push_back(recipes_[i]->claim(
+        wanted.claims.push_back(recipes_[i]->claim(
             names[i], session->lease(), session->nonce(), slots_[i]->number, slots_[i]->epoch));
     }
-    rule().prepare(keys_);
+    rule().prepare(wanted);
+    there_.begin(std::move(wanted));
     return true;
 }
 
-inline void place::learn(const logic::standing& now) {
+inline void place::learn(const logic::standing& now, bool was_known) {
     using at = logic::standing::where;
-    const bool known = is_known();
-    create_revision_ = now.create_revision;
     if (turn_) {
         turn_->was_told();
     }
@@ -99,18 +99,15 @@ inline void place::learn(const logic::standing& now) {
             turn_->at(i).was_full = now.at != at::owner || now.crowded;
         }
     }
-    if (recipe_.admits && turn_ && !known && is_known() && now.at != at::owner) {
+    if (recipe_.admits && turn_ && !was_known && is_known() && now.at != at::owner) {
         turn_->tell_behind();
     }
     if (now.at == at::ended) {
         for (std::size_t i = 0; i != names.size(); ++i) {
-            keys_.claims[i].epoch = slots_[i]->epoch = now.epochs[i];
+            slots_[i]->epoch = now.epochs[i];
         }
     }
-    if (now.at == at::gone || now.partly) {
-        unresolved_ = true; // some of them may be there
-    }
-    if (create_revision_ != 0 && turn_) {
+    if (is_known() && turn_) {
         turn_->pass_on();
     }
 }

@@ -32,39 +32,6 @@ namespace coetcd::detail {
 
 inline asio::awaitable<bool> explain_missing_key(std::shared_ptr<place> who, time_point deadline);
 
-inline lock_mode place::mode() const {
-    const bool may_read = !keys_.claims.front().write_key.empty();
-    return may_read && write_life_ <= reads ? lock_mode::shared : lock_mode::exclusive;
-}
-
-inline const std::string& place::key() const {
-    const logic::claim& c = keys_.claims.front();
-    if (c.write_key.empty()) {
-        return c.keys.front();
-    }
-    return write_life_ > reads ? c.write_key : c.base_key; // which do not change, unlike `keys`
-}
-
-inline std::vector<logic::held_life> place::proof() const {
-    std::vector<logic::held_life> all;
-    if (keys_.claims.size() == 1 && !keys_.claims.front().write_key.empty()) {
-        const logic::claim& c = keys_.claims.front();
-        const std::int64_t writes = write_life_;
-        all.push_back(writes > reads ? logic::held_life{c.write_key, writes}
-                                     : logic::held_life{c.base_key, create_revision_});
-        return all;
-    }
-    for (const logic::claim& c : keys_.claims) {
-        all.push_back({c.keys.front(), create_revision_});
-    }
-    return all;
-}
-
-inline logic::held_life place::lasting() const {
-    const logic::claim& c = keys_.claims.front();
-    return {c.write_key.empty() ? c.keys.front() : c.base_key, create_revision_};
-}
-
 /// @throws error if it was given back, or is lost.
 inline void place::require_held(const char* call) const {
     if (phase_ != phase::held) {
@@ -76,7 +43,7 @@ inline void place::require_held(const char* call) const {
 }
 
 inline void place::require_shared_mutex() const {
-    if (keys_.claims.front().write_key.empty()) {
+    if (!there_.has_modes()) {
         throw std::logic_error("coetcd: only the lock of a shared_mutex changes its mode");
     }
 }
@@ -112,11 +79,11 @@ inline void place::begin_lowering(std::int64_t life) {
     if (phase_ != phase::held || !leaving_.empty() || session->gives_lease_up()) {
         return; // all keys go
     }
-    logic::just_reads(keys_.claims.front());
+    there_.change_mode();
     lowering_ = std::make_shared<leaving>();
     lowering_->writing = true;
     lowering_->life = life;
-    lowering_->bumps = unresolved_;
+    lowering_->bumps = there_.may_come();
     send(*lowering_);
     if (turn_) { // readers of the session may go on, with the same request
         turn_->share();
@@ -148,10 +115,8 @@ inline asio::awaitable<void> place::finish_lowering(std::shared_ptr<place> self,
 
 /// The write key is not there, and none can come.
 inline void place::lowered(const leaving& l, std::int64_t epoch) {
-    keys_.claims.front().epoch = slots_.front()->epoch = epoch;
-    if (l.bumps) {
-        unresolved_ = false; // what was under way is void
-    }
+    slots_.front()->epoch = epoch;
+    there_.lowered(epoch, l.bumps);
     lowering_ = nullptr;
 }
 
@@ -159,7 +124,7 @@ inline void place::lowered(const leaving& l, std::int64_t epoch) {
 inline void place::cancel_changes() {
     transaction_lane& lane = *session->owner->transactions;
     if (raise_) {
-        unresolved_ = unresolved_ || raise_->in_flight || raise_->left != logic::effect::none;
+        there_.raise_ended(raise_->in_flight || raise_->left != logic::effect::none);
         lane.withdraw(std::exchange(raise_, nullptr));
     }
     if (lowering_) {
@@ -211,8 +176,8 @@ inline void place::not_raised(bool doubtful) {
     raise_ = nullptr;
     std::int64_t expected = raising;
     write_life_.compare_exchange_strong(expected, reads);
+    there_.raise_ended(doubtful);
     if (doubtful) {
-        unresolved_ = true;
         lower(0);
     }
     changed.notify_all();
@@ -242,11 +207,11 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
     if (!self->write_life_.compare_exchange_strong(before, raising)) {
         co_return true; // it writes
     }
-    logic::claim& c = self->keys_.claims.front();
-    logic::just_reads(c);
-    const std::int64_t revision = self->create_revision_;
+    self->there_.change_mode();
+    const logic::claim& c = self->there_.first();
+    const std::int64_t revision = self->create_revision();
     auto part =
-        std::make_shared<lane_part>(logic::upgrade(c, self->keys_.lease, s.label(), revision));
+        std::make_shared<lane_part>(logic::upgrade(c, self->keys().lease, s.label(), revision));
     part->puts = self->names;
     part->likely = true;
     part->not_after = deadline;
@@ -288,11 +253,11 @@ inline asio::awaitable<bool> place::try_upgrade(std::shared_ptr<place> self) {
         co_return false;
     }
     self->raise_ = nullptr;
-    self->unresolved_ = self->unresolved_ || doubtful || how.went == logic::upgraded::how::earlier;
+    self->there_.raise_ended(doubtful || how.went == logic::upgraded::how::earlier);
     std::int64_t expected = raising;
     const bool wanted = stop.cancelled() == cancelled_before;
     if (wanted && self->write_life_.compare_exchange_strong(expected, how.create_revision)) {
-        c.later.front().create_revision = how.create_revision;
+        self->there_.raised(how.create_revision);
         self->changed.notify_all();
         co_return true;
     }

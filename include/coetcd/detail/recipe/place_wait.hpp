@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/delay.hpp>
+#include <coetcd/detail/logic/next_step.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/recipe/missing_key.hpp>
 #include <coetcd/detail/recipe/observed.hpp>
@@ -87,6 +88,8 @@ public:
 
 private:
     using at = logic::standing::where;
+    using step = logic::step;
+    using try_step = logic::try_step;
 
     static result
     follow_protocol(std::unique_ptr<wish> w, time_point deadline, std::chrono::nanoseconds delay) {
@@ -97,57 +100,39 @@ private:
         wait.attempt_->require_session();
         wait.attempt_->begin(place::beginning::enter, deadline);
         co_await wait.enter();
-        while (wait.now_ && !wait.is(at::owner)) {
-            if (wait.is(at::gone)) {
-                const bool known = co_await explain_missing_key(wait.attempt_, deadline);
-                if (known) {
-                    throw wait.attempt_->loss();
-                }
+        while (wait.now_) {
+            switch (logic::next_step(wait.now_->at)) {
+            case step::own:
+                taken = wait.grant();
                 co_return taken;
-            }
-            if (wait.is(at::exceeds)) {
+            case step::enter:
+                wait.ask(logic::asking::enter);
+                co_await wait.enter();
+                break;
+            case step::admit:
+                wait.ask(logic::asking::admit);
+                co_await wait.enter();
+                break;
+            case step::wait:
+                co_await wait.until_moved();
+                break;
+            case step::wait_room:
+                co_await wait.until_room();
+                break;
+            case step::delay:
+                co_await wait.until_delay_is_over();
+                break;
+            case step::confirm:
+                co_await wait.confirm();
+                break;
+            case step::explain:
+                co_await wait.throw_loss_if_known();
+                co_return taken;
+            case step::refuse:
                 wait.throw_exceeds();
             }
-            if (wait.is(at::taken) || wait.is(at::ended) || wait.is(at::too_many)) {
-                wait.vigil_.reset(); // it is another life that we wait with from now on
-                wait.attempt_->send_entry(logic::asking::enter);
-                co_await wait.enter();
-                continue;
-            }
-            if (wait.is(at::room)) {
-                wait.vigil_.reset(); // that our place in the queue ends is no news
-                wait.attempt_->send_entry(logic::asking::admit);
-                co_await wait.enter();
-                continue;
-            }
-            if (wait.is(at::behind)) {
-                const bool moved = co_await wait.until_moved(logic::whom_to_watch(*wait.now_));
-                if (!moved) {
-                    co_return taken;
-                }
-            }
-            if (wait.is(at::no_room)) {
-                const bool moved = co_await wait.until_room(wait.now_->seen);
-                if (!moved) {
-                    co_return taken;
-                }
-            }
-            if (how.admits && wait.vigil_) {
-                wait.vigil_->drop_own();
-            }
-            std::int64_t note = 0;
-            if (wait.is(at::delayed)) {
-                note = wait.now_->note;
-                const bool passed = co_await wait.until_delay_is_over();
-                if (!passed) {
-                    co_return taken;
-                }
-            }
-            co_await wait.confirm(note);
         }
-        if (wait.now_) {
-            taken = wait.grant();
-        } else if (!wait.refused_ && !wait.others_have_it()) {
+        if (!wait.refused_ && !wait.others_have_it()) {
             wait.throw_timed_out(how.patiently);
         }
         co_return taken;
@@ -176,35 +161,35 @@ private:
             }
         }
         co_await wait.enter();
-        for (;;) {
-            if (wait.is(at::queued)) { // an earlier copy did it; whether it fits is to be asked
-                co_await wait.confirm(0);
-                continue;
-            }
-            if (wait.may_be_behind_own()) {
-                co_await wait.until_own_are_over();
-            } else if (!wait.is(at::ended)) { // another epoch counts
+        while (wait.now_) {
+            switch (logic::next_try_step(wait.now_->at, wait.own_may_be_there())) {
+            case try_step::own:
+                taken = wait.grant();
+                co_return taken;
+            case try_step::leave:
+                co_return taken;
+            case try_step::take:
+                wait.ask(logic::asking::take);
+                co_await wait.enter();
                 break;
+            case try_step::wait_own:
+                co_await wait.until_own_are_over();
+                wait.ask(logic::asking::take);
+                co_await wait.enter();
+                break;
+            case try_step::confirm:
+                co_await wait.confirm();
+                break;
+            case try_step::explain:
+                if (how.admits) {
+                    co_await wait.throw_loss_if_known();
+                }
+                co_return taken;
+            case try_step::refuse:
+                wait.throw_exceeds();
             }
-            wait.attempt_->send_entry(logic::asking::take);
-            co_await wait.enter();
         }
-        if (!wait.now_) {
-            wait.throw_timed_out(how.at_once);
-        }
-        if (wait.is(at::gone) && how.admits) {
-            const bool known = co_await explain_missing_key(wait.attempt_, deadline);
-            if (known) {
-                throw wait.attempt_->loss();
-            }
-        }
-        if (wait.is(at::exceeds)) {
-            wait.throw_exceeds();
-        }
-        if (wait.is(at::owner)) {
-            taken = wait.grant();
-        }
-        co_return taken;
+        wait.throw_timed_out(how.at_once);
     }
 
     /// Before the first request, while others of this session are asking for themselves.
@@ -220,10 +205,7 @@ private:
     }
 
     /// Whether nobody else need be in the way: what this session was giving up may have been there.
-    bool may_be_behind_own() const {
-        const bool refused = is(at::taken) || is(at::behind) || is(at::no_room) || is(at::too_many);
-        return refused && !own_are_over_ && !attempt_->earlier().empty();
-    }
+    bool own_may_be_there() const { return !own_are_over_ && !attempt_->earlier().empty(); }
     /// No longer than until the deadline.
     asio::awaitable<void> until_own_are_over() {
         own_are_over_ = true;
@@ -231,6 +213,12 @@ private:
         while (!logic::slot_table::are_over(attempt_->earlier()) && is_in_time()) {
             (void)co_await attempt_->changed.wait(deadline_);
         }
+    }
+
+    /// Asks again to enter; it is another life that we wait with from now on, if at all.
+    void ask(logic::asking what) {
+        vigil_.reset();
+        attempt_->send_entry(what);
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
@@ -259,10 +247,10 @@ private:
         }
     }
 
-    /// 3. Wait until the one ahead of us is gone, or one of our own keys is.
-    /// @returns False if the deadline came first.
-    asio::awaitable<bool> until_moved(logic::predecessor ahead) {
+    /// 3. Wait until the one ahead of us is gone, or one of our own keys is; or for the deadline.
+    asio::awaitable<void> until_moved() {
         begin_vigil();
+        const logic::predecessor ahead = logic::whom_to_watch(*now_);
         vigil_->watch(ahead.key, ahead.create_revision, told_);
         std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
         std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
@@ -270,13 +258,12 @@ private:
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
         const vigil::end how = co_await std::move(wait);
-        co_return has_moved(how);
+        waited(*vigil_, how == vigil::end::moved, how);
     }
 
     /// Or, where a rule asks for room: wait until there may be some.
-    /// @param seen The revision of the store when there was none.
-    /// @returns False if the deadline came first.
-    asio::awaitable<bool> until_room(std::int64_t seen) {
+    asio::awaitable<void> until_room() {
+        const std::int64_t seen = now_->seen;
         begin_vigil();
         vigil_->watch(attempt_->rule().signs_of_room(), seen, told_);
         std::function<txn()> look = [this] { return attempt_->rule().look(attempt_->keys()); };
@@ -287,7 +274,7 @@ private:
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
         const vigil::end how = co_await std::move(wait);
-        co_return has_moved(how);
+        waited(*vigil_, how == vigil::end::moved, how);
     }
 
     void begin_vigil() {
@@ -296,20 +283,24 @@ private:
             vigil_->watch_later(attempt_->held_by(), told_);
         }
     }
+    /// Who is before us is not known any more; nothing is, if the deadline came first.
     /// @throws error if the session has ended, or a look failed for good.
-    bool has_moved(vigil::end how) {
+    void waited(const vigil& with, bool is_over, vigil::end how) {
         attempt_->require_session();
         if (how == vigil::end::failed) {
-            trouble_ = vigil_->failure_text;
-            fail(vigil_->failure);
+            trouble_ = with.failure_text;
+            fail(with.failure);
         }
-        return how == vigil::end::moved;
+        if (is_over) {
+            now_->at = at::queued;
+        } else {
+            now_.reset();
+        }
     }
 
     /// An owner before us has vanished: give it the time that our user wants it to have, unless it
     /// is there after all, and takes its note away.
-    /// @returns False if the deadline came first.
-    asio::awaitable<bool> until_delay_is_over() {
+    asio::awaitable<void> until_delay_is_over() {
         refused_ = true; // the lock is not to be had
         const time_point due = after(session_->world.now(), delay_);
         const std::int64_t revision = attempt_->create_revision();
@@ -328,19 +319,18 @@ private:
             };
         auto wait = both.until_moved(std::move(look), std::move(moved), std::min(due, deadline_));
         const vigil::end how = co_await std::move(wait);
-        attempt_->require_session();
-        if (how == vigil::end::failed) {
-            trouble_ = both.failure_text;
-            fail(both.failure);
-        }
-        co_return how == vigil::end::moved || session_->world.now() >= due;
+        waited(both, how == vigil::end::moved || session_->world.now() >= due, how);
     }
 
-    /// 4. Prove that nobody is before us, or learn who is: `now_`.
-    /// @param note Of who has vanished, if there is one: after the delay ours takes its place.
-    asio::awaitable<void> confirm(std::int64_t note) {
+    /// 4. Prove that nobody is before us, or learn who is: `now_`. After a delay our note takes the
+    /// place of the one that an owner has left.
+    asio::awaitable<void> confirm() {
         const std::int64_t revision = attempt_->create_revision();
+        const std::int64_t note = now_->note;
         now_.reset();
+        if (attempt_->how().admits && vigil_) {
+            vigil_->drop_own();
+        }
         while (is_in_time() && !now_) {
             auto part = std::make_shared<lane_part>(
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
@@ -391,6 +381,13 @@ private:
             refused_ || is(at::behind) || is(at::taken) || is(at::no_room) || is(at::too_many);
     }
 
+    /// @throws error if it can be found out why our keys are gone.
+    asio::awaitable<void> throw_loss_if_known() {
+        const bool known = co_await explain_missing_key(attempt_, deadline_);
+        if (known) {
+            throw attempt_->loss();
+        }
+    }
     [[noreturn]] void throw_exceeds() const {
         throw error(errc::exceeds_limit, attempt_->title() + ": " + attempt_->rule().why_not());
     }
