@@ -302,7 +302,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         w.env->decide = [&](const call_request& q) {
             calls += q.what == rpc::txn;
             scripted_env::fate f;
-            f.breaks = calls == 1; // so that unlock() writes, too: see place_end.cpp
+            f.breaks = calls == 1; // so that unlock() writes, too: see departure.cpp
             return f;
         };
         w.await(mutex.lock());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/async/spawn.hpp>
-#include <coetcd/detail/recipe/place.hpp>
+#include <coetcd/detail/recipe/attempt.hpp>
 #include <coetcd/detail/service/session.hpp>
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace coetcd::detail {
 
-/// Renews a session's lease, for a place whose key is not there.
+/// Renews a session's lease, for an attempt whose key is not there.
 inline asio::awaitable<void>
-renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<place> who, std::shared_ptr<bool> done) {
+renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<attempt> who, std::shared_ptr<bool> done) {
     struct renewing { // nobody is to wait for it for ever
-        const std::weak_ptr<place>& who;
+        const std::weak_ptr<attempt>& who;
         bool& done;
         ~renewing() {
             done = true;
@@ -27,10 +27,11 @@ renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<place> who, std::shared
     (void)co_await session_impl::renew(std::move(s));
 }
 
-/// A key of a place is not there: either the lease is gone, or somebody deleted the key. A renewal
-/// tells which; it goes on in the background if the deadline comes first.
-/// @returns Whether `place::loss` knows it.
-inline asio::awaitable<bool> explain_missing_key(std::shared_ptr<place> who, time_point deadline) {
+/// A key of an attempt is not there: either the lease is gone, or somebody deleted the key. A
+/// renewal tells which; it goes on in the background if the deadline comes first.
+/// @returns Whether its `loss` knows it.
+inline asio::awaitable<bool> explain_missing_key(std::shared_ptr<attempt> who,
+                                                 time_point deadline) {
     const std::shared_ptr<session_impl> s = who->session;
     const auto renewed = std::make_shared<bool>(false);
     spawn(s->world, renew_for(s, who, renewed));

@@ -98,7 +98,7 @@ private:
         place_wait wait(std::move(w), deadline, delay, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
-        wait.attempt_->begin(place::beginning::enter, deadline);
+        wait.attempt_->entering.begin(entrance::beginning::enter, deadline);
         co_await wait.enter();
         while (wait.now_) {
             switch (logic::next_step(wait.now_->at)) {
@@ -153,7 +153,7 @@ private:
         if (!free_here && !how.admits) {
             co_return taken;
         }
-        wait.attempt_->begin(place::beginning::take_or_leave, deadline);
+        wait.attempt_->entering.begin(entrance::beginning::take_or_leave, deadline);
         if (!free_here) {
             const bool behind_waiter = co_await wait.until_sent_or_behind();
             if (behind_waiter) {
@@ -195,22 +195,24 @@ private:
     /// Before the first request, while others of this session are asking for themselves.
     /// @returns Whether one of them waits, or they take up all the time.
     asio::awaitable<bool> until_sent_or_behind() {
-        while (!attempt_->entry() && is_in_time()) {
-            if (attempt_->is_behind_own()) {
+        while (!attempt_->entering.request() && is_in_time()) {
+            if (attempt_->entering.is_behind_own()) {
                 co_return true;
             }
             (void)co_await attempt_->changed.wait(deadline_);
         }
-        co_return !attempt_->entry() && others_have_it();
+        co_return !attempt_->entering.request() && others_have_it();
     }
 
     /// Whether nobody else need be in the way: what this session was giving up may have been there.
-    bool own_may_be_there() const { return !own_are_over_ && !attempt_->earlier().empty(); }
+    bool own_may_be_there() const {
+        return !own_are_over_ && !attempt_->entering.earlier().empty();
+    }
     /// No longer than until the deadline.
     asio::awaitable<void> until_own_are_over() {
         own_are_over_ = true;
         trouble_ = "what this session had before is not given back yet";
-        while (!logic::slot_table::are_over(attempt_->earlier()) && is_in_time()) {
+        while (!logic::slot_table::are_over(attempt_->entering.earlier()) && is_in_time()) {
             (void)co_await attempt_->changed.wait(deadline_);
         }
     }
@@ -218,7 +220,7 @@ private:
     /// Asks again to enter; it is another life that we wait with from now on, if at all.
     void ask(logic::asking what) {
         vigil_.reset();
-        attempt_->send_entry(what);
+        attempt_->entering.send(what);
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
@@ -226,23 +228,23 @@ private:
     asio::awaitable<void> enter() {
         now_.reset();
         while (is_in_time()) {
-            const auto& entry = attempt_->entry();
+            const auto& entry = attempt_->entering.request();
             if (!entry || !entry->over) {
                 (void)co_await attempt_->changed.wait(deadline_);
                 continue;
             }
             if (!entry->ec) {
                 told_ = entry->sent;
-                now_ = attempt_->entered();
+                now_ = attempt_->entering.answered();
                 learn();
                 break;
             }
             const error_code ec = entry->ec;
             trouble_ = entry->text;
-            attempt_->failed();
+            attempt_->entering.failed();
             co_await check(ec);
             if (is_in_time()) {
-                attempt_->send_entry(attempt_->asked());
+                attempt_->entering.send_again();
             }
         }
     }
@@ -265,12 +267,14 @@ private:
     asio::awaitable<void> until_room() {
         const std::int64_t seen = now_->seen;
         begin_vigil();
-        vigil_->watch(attempt_->rule().signs_of_room(), seen, told_);
-        std::function<txn()> look = [this] { return attempt_->rule().look(attempt_->keys()); };
+        vigil_->watch(attempt_->entering.rule().signs_of_room(), seen, told_);
+        std::function<txn()> look = [this] {
+            return attempt_->entering.rule().look(attempt_->keys());
+        };
         std::function<bool(const txn_response&)> moved = [this, seen](const txn_response& r) {
             const bool is_older = r.header.revision < seen; // of a member that has stalled
-            return !is_older &&
-                   attempt_->rule().has_moved(r, attempt_->keys(), attempt_->create_revision());
+            return !is_older && attempt_->entering.rule().has_moved(
+                                    r, attempt_->keys(), attempt_->create_revision());
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
         const vigil::end how = co_await std::move(wait);
@@ -328,13 +332,13 @@ private:
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
         now_.reset();
-        if (attempt_->how().admits && vigil_) {
+        if (attempt_->how.admits && vigil_) {
             vigil_->drop_own();
         }
         while (is_in_time() && !now_) {
             auto part = std::make_shared<lane_part>(
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
-                          : attempt_->rule().confirm(attempt_->keys(), revision));
+                          : attempt_->entering.rule().confirm(attempt_->keys(), revision));
             part->likely = true;
             attempt_->keep_apart(*part);
             part = attempt_->submit(std::move(part));
@@ -370,7 +374,7 @@ private:
     /// Whether those of this session that were before us kept us, and not etcd.
     bool others_have_it() const {
         return logic::others_have_it(began_,
-                                     attempt_->told(),
+                                     attempt_->entering.told(),
                                      session_->world.now(),
                                      session_->owner->options.attempt_timeout);
     }
@@ -389,7 +393,8 @@ private:
         }
     }
     [[noreturn]] void throw_exceeds() const {
-        throw error(errc::exceeds_limit, attempt_->title() + ": " + attempt_->rule().why_not());
+        throw error(errc::exceeds_limit,
+                    attempt_->title() + ": " + attempt_->entering.rule().why_not());
     }
     [[noreturn]] void throw_timed_out(const char* call) const {
         throw error(errc::timed_out, attempt_->title() + ", " + call + ": " + trouble_);
@@ -398,7 +403,7 @@ private:
     /// @throws error if the session has ended.
     bool is_in_time() const {
         attempt_->require_session();
-        attempt_->require_begun();
+        attempt_->entering.require_begun();
         return session_->world.now() < deadline_;
     }
 

@@ -27,7 +27,7 @@ public:
               who_->session->owner->world,
               who_->session->owner,
               who_->session->request_timeout,
-              logic::is_asked_for(who_->names.front(), who_->create_revision()))) {}
+              logic::is_asked_for(who_->name(), who_->create_revision()))) {}
 
     /// Waits until somebody asks.
     /// @param wanted False once nobody waits for it any more; `changed` of the place tells so.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/recipe/place_end.hpp>
+#include <coetcd/detail/recipe/departure.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -55,7 +55,7 @@ asio::awaitable<void> until_cancelled(std::function<void()> f) {
 
 } // namespace
 
-TEST_CASE("one bad answer never costs a session", "[place_end]") {
+TEST_CASE("one bad answer never costs a session", "[departure]") {
     const std::pair<unsigned, const char*> answers[] = {
         {404, "<html>404 page not found</html>"},
         {404, "default backend - 404"},
@@ -108,7 +108,7 @@ TEST_CASE("one bad answer never costs a session", "[place_end]") {
 }
 
 TEST_CASE("where there is no space the key goes at once, and the epoch changes later",
-          "[place_end]") {
+          "[departure]") {
     owner all;
     auto& [w, client, session, mutex] = all;
     int sent = 0;
@@ -136,7 +136,7 @@ TEST_CASE("where there is no space the key goes at once, and the epoch changes l
 }
 
 TEST_CASE("an outage ends a session by its own deadline, whatever is to be cleaned up",
-          "[place_end]") {
+          "[departure]") {
     owner all(coetcd::session_options(20s));
     auto& [w, client, session, mutex] = all;
     const coetcd::session quiet = w.await(coetcd::session::open(client, {20s}));
@@ -170,7 +170,7 @@ TEST_CASE("an outage ends a session by its own deadline, whatever is to be clean
     REQUIRE(session.reason() == coetcd::session_end::deadline);
 }
 
-TEST_CASE("a storm of cancellations costs no session its lease", "[place_end][cancellation]") {
+TEST_CASE("a storm of cancellations costs no session its lease", "[departure][cancellation]") {
     for (const int names : {1, 5, 500, 15'000}) {
         owner all;
         auto& [w, client, session, mutex] = all;
@@ -204,7 +204,7 @@ TEST_CASE("a storm of cancellations costs no session its lease", "[place_end][ca
     }
 }
 
-TEST_CASE("what a lost session waits for goes with one request", "[place_end]") {
+TEST_CASE("what a lost session waits for goes with one request", "[departure]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session session = w.await(coetcd::session::open(client));
@@ -234,7 +234,7 @@ TEST_CASE("what a lost session waits for goes with one request", "[place_end]") 
             1);
 }
 
-TEST_CASE("a cancellation handler may destroy other locks of the session", "[place_end]") {
+TEST_CASE("a cancellation handler may destroy other locks of the session", "[departure]") {
     for (int how = 0; how != 4; ++how) {
         owner all;
         auto& [w, client, session, mutex] = all;

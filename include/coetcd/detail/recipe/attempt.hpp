@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/logic/presence.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/logic/slots.hpp>
+#include <coetcd/detail/recipe/ownership.hpp>
+#include <coetcd/detail/recipe/recipe.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// One attempt to have places in the queues of some names, as far as it is known to etcd: its keys,
+/// and its way to ask. What becomes of it is told by what is derived from it, `place`; what it asks
+/// for also by the parts of that, `departure` and `mode_change`.
+class attempt : public ownership, public held_keys, public std::enable_shared_from_this<attempt> {
+public:
+    /// What it wants of one name; and from its turn to its end the slot, whose keys it has.
+    struct queue {
+        std::string name;
+        const recipe* how;
+        logic::slot_table::slot* slot = nullptr;
+    };
+
+    attempt(std::shared_ptr<session_impl> s, const recipe& h, std::vector<wanted_name> wanted)
+        : session(std::move(s))
+        , how(h)
+        , changed(session->world) {
+        for (wanted_name& w : wanted) {
+            queues.push_back({std::move(w.name), w.how});
+        }
+    }
+
+    const std::shared_ptr<session_impl> session;
+    const recipe& how;
+    std::vector<queue> queues; ///< In order of their claims.
+    logic::presence there;
+    notifier changed;       ///< Of everything that a wait may be for.
+    bool inherited = false; ///< Its keys are those of an earlier object with this lease.
+    time_point not_after = time_point::max(); ///< For its requests.
+
+    const std::string& name() const { return queues.front().name; }
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (const queue& q : queues) {
+            all.push_back(q.name);
+        }
+        return all;
+    }
+    bool has_slots() const { return queues.front().slot != nullptr; }
+    env& world() const override { return session->world; }
+    const logic::attempt_keys& keys() const { return there.keys(); }
+    /// The fencing token.
+    std::int64_t create_revision() const { return there.create_revision(); }
+    std::vector<logic::held_life> held_by() const override { return there.held_by(); }
+
+    /// For messages.
+    std::string title() const {
+        std::string text = std::string(how.word) + " \"" + wire::printable(name()) + "\"";
+        if (queues.size() > 1) {
+            text += " and " + std::to_string(queues.size() - 1) + " more";
+        }
+        return text;
+    }
+    /// At the end of a message: what the user lacks if it was denied something.
+    std::string if_denied(const error_code& ec) const {
+        return logic::if_denied(ec, wire::printable(name()), queues.size() > 1);
+    }
+
+    /// A request of ours, on its way.
+    std::shared_ptr<lane_part> submit(std::shared_ptr<lane_part> part) {
+        part->not_after = std::min(part->not_after, not_after);
+        part->patience = session->request_timeout;
+        part->on_end = [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) {
+                self->changed.notify_all();
+            }
+        };
+        session->owner->transactions->submit(part);
+        return part;
+    }
+    /// Keeps parts that put or erase the same note out of one request: etcd refuses a request that
+    /// might change a key twice.
+    void keep_apart(lane_part& part) const {
+        if (there.has_note()) {
+            part.puts = names();
+        }
+    }
+
+    /// It was granted, and not given back: it may be lost.
+    virtual bool is_granted() const = 0;
+    /// It gives up what it may have in etcd.
+    virtual bool is_leaving() const = 0;
+    /// Readers of the session may go on beside it.
+    virtual void share_turn() = 0;
+    /// Its keys go, or have gone, with the lease.
+    virtual void leave_to_lease() = 0;
+    /// Nothing of it is left to do: the lease has gone.
+    virtual void all_over() = 0;
+
+    void give_lease_up() {
+        session->lose(session_end::cleanup_failed);
+        session->revoke();
+        all_over();
+    }
+
+protected:
+    ~attempt() = default;
+};
+
+/// A request has a deadline of its own, and can tell more: that one first.
+inline constexpr std::chrono::milliseconds grace_for_requests{100};
+
+} // namespace coetcd::detail

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/presence.hpp>
+#include <coetcd/detail/logic/rule.hpp>
+#include <coetcd/detail/logic/slots.hpp>
+#include <coetcd/detail/recipe/attempt.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/local_queues.hpp>
+#include <coetcd/detail/service/session.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// How an attempt enters: it waits for its turn among those of its session, takes slots, asks for
+/// its keys, and learns what the answer says.
+class entrance final : private turn_taker {
+public:
+    explicit entrance(attempt& of)
+        : of_(of) {}
+    entrance(const entrance&) = delete;
+    entrance& operator=(const entrance&) = delete;
+
+    /// Takes the last place in the session's own lines.
+    /// @param value What is in its keys; nothing: the session's label.
+    /// @param by Null: the first in the queue owns.
+    void queue_up(std::optional<std::string> value, std::shared_ptr<logic::rule> by) {
+        value_ = std::move(value);
+        rule_ = std::move(by);
+        std::vector<bool> shares;
+        for (const attempt::queue& q : of_.queues) {
+            shares.push_back(q.how->shares);
+        }
+        turn_.emplace(of_.session->wanted, of_.names(), static_cast<turn_taker&>(*this), shares);
+    }
+
+    /// What the first request is to be.
+    enum class beginning {
+        enter,        ///< Stand in the queue; take, where the name was free the last time.
+        take_or_leave ///< Only if nobody is there.
+    };
+    /// Begins as soon as it is its turn, and there is a slot: now, or in `on_turn`.
+    void begin(beginning how, time_point not_after) {
+        beginning_ = how;
+        of_.not_after = not_after;
+        begins_ = true;
+        if (turn_->has_come()) {
+            on_turn();
+        }
+    }
+    /// @throws What has kept it from beginning when its turn came.
+    void require_begun() const {
+        if (failure_) {
+            std::rethrow_exception(failure_);
+        }
+    }
+
+    /// The request that is under way, or was the last; null before the first.
+    const std::shared_ptr<lane_part>& request() const { return request_; }
+    /// Asks (again).
+    void send(logic::asking what) {
+        asked_ = what;
+        const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
+        const std::string& value = value_ ? *value_ : of_.session->label();
+        auto part = std::make_shared<lane_part>(
+            logic::to_ask(rule(), what, of_.keys(), of_.create_revision(), value));
+        part->puts = of_.names();
+        part->likely = beginning_ != beginning::take_or_leave;
+        part->asks_why = why;
+        request_ = of_.submit(std::move(part));
+    }
+    void send_again() { send(asked_); }
+    /// What its answer means. Call it once for each.
+    logic::standing answered() {
+        const bool was_known = is_known();
+        const logic::standing now =
+            of_.there.answered(rule(), asked_, request_->response, request_->left);
+        if (now.at == logic::standing::where::ended) {
+            for (std::size_t i = 0; i != of_.queues.size(); ++i) {
+                of_.queues[i].slot->epoch = now.epochs[i];
+            }
+        }
+        if (turn_) {
+            tell_session(now, was_known);
+        }
+        request_ = nullptr;
+        return now;
+    }
+    /// It failed, perhaps not for good. Call it once for each.
+    void failed() {
+        of_.there.failed(request_->left, request_->refused);
+        request_ = nullptr;
+    }
+    /// Its answer cannot be read.
+    void misunderstood() {
+        of_.there.failed(logic::effect::unresolved, false);
+        request_ = nullptr;
+    }
+    /// It is not sent, if it was not sent yet.
+    void withdraw() {
+        if (request_ && !request_->in_flight && !request_->over) {
+            of_.session->owner->transactions->withdraw(request_);
+            failed();
+        }
+    }
+
+    logic::rule& rule() const { return rule_ ? *rule_ : logic::plain_rule(); }
+    /// What this session was giving up when it was first asked.
+    const logic::slot_table::giving_up& earlier() const { return earlier_; }
+    /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
+    bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
+    /// When etcd had last told one of this session before it how things are with these names.
+    time_point told() const { return turn_ ? turn_->told() : time_point::min(); }
+
+    /// The next one of the session may go on beside it.
+    void share_turn() {
+        if (turn_) {
+            turn_->share();
+            turn_->pass_on();
+        }
+    }
+    /// The next one of the session is the first.
+    void leave_line() { turn_.reset(); }
+
+private:
+    /// What keeps it from asking is told to the waiter; nothing was sent then.
+    void on_turn() noexcept override {
+        try {
+            ask_in_turn();
+        } catch (...) {
+            failure_ = std::current_exception();
+            free_slots();
+            of_.there.withdraw();
+            begins_ = false;
+        }
+        of_.changed.notify_all();
+    }
+    time_point now() const override { return of_.session->world.now(); }
+    bool is_known() const override { return of_.there.is_known(); }
+    void on_known() override {
+        if (beginning_ == beginning::take_or_leave) { // others wait on, whoever is before them
+            of_.changed.notify_all();
+        }
+    }
+
+    void ask_in_turn() {
+        const bool lives = of_.session->reason() == session_end::none;
+        if (!begins_ || !lives || of_.has_slots() || !take_slots()) {
+            return;
+        }
+        bool free = true;
+        for (std::size_t i = 0; i != of_.queues.size(); ++i) {
+            turn_->at(i).slots.add_closing(earlier_);
+            // What we have is there when etcd looks, and what we are giving up, even if that
+            // goes in the same request.
+            const local_queues::line& l = turn_->at(i);
+            free = free && (of_.how.admits ? !l.was_full : l.was_free && !l.slots.any_other());
+        }
+        const bool takes = beginning_ == beginning::take_or_leave || free;
+        send(takes ? logic::asking::take : logic::asking::enter);
+    }
+    bool take_slots() {
+        for (std::size_t i = 0; i != of_.queues.size(); ++i) {
+            of_.queues[i].slot = turn_->at(i).slots.take();
+            if (!of_.queues[i].slot) {
+                free_slots();
+                return false;
+            }
+        }
+        const session_impl& s = *of_.session;
+        logic::attempt_keys wanted;
+        wanted.lease = s.lease();
+        for (const attempt::queue& q : of_.queues) {
+            wanted.claims.push_back(
+                q.how->claim(q.name, s.lease(), s.nonce(), q.slot->number, q.slot->epoch));
+        }
+        rule().prepare(wanted);
+        of_.there.begin(std::move(wanted));
+        return true;
+    }
+    /// Nothing was sent.
+    void free_slots() {
+        for (attempt::queue& q : of_.queues) {
+            if (logic::slot_table::slot* const taken = std::exchange(q.slot, nullptr)) {
+                logic::slot_table::free(*taken, taken->epoch);
+            }
+        }
+    }
+
+    /// What the next ones of the session may count on.
+    void tell_session(const logic::standing& now, bool was_known) {
+        using at = logic::standing::where;
+        turn_->was_told();
+        if (now.at == at::owner || now.at == at::behind || now.at == at::taken ||
+            now.at == at::no_room || now.at == at::too_many) {
+            for (std::size_t i = 0; i != of_.queues.size(); ++i) {
+                turn_->at(i).was_free = now.at == at::owner;
+                turn_->at(i).was_full = now.at != at::owner || now.crowded;
+            }
+        }
+        if (of_.how.admits && !was_known && is_known() && now.at != at::owner) {
+            turn_->tell_behind();
+        }
+        if (is_known()) {
+            turn_->pass_on();
+        }
+    }
+
+    attempt& of_;
+    std::optional<std::string> value_;
+    std::shared_ptr<logic::rule> rule_;
+    beginning beginning_ = beginning::enter;
+    bool begins_ = false;
+    logic::asking asked_ = logic::asking::enter;
+    std::shared_ptr<lane_part> request_;
+    std::exception_ptr failure_;           // of its beginning
+    logic::slot_table::giving_up earlier_; // by this session, at the turn
+    std::optional<local_queues::turn> turn_;
+};
+
+} // namespace coetcd::detail
