@@ -76,6 +76,13 @@ extern "C" void coetcd_continue_command(int) {
     wake_up();
 }
 
+/// Whether that has been asked for, and not been heeded. SIGCONT is blocked.
+bool is_continued() {
+    sigset_t waiting;
+    return is_to_go_on != 0 ||
+           (::sigpending(&waiting) == 0 && ::sigismember(&waiting, SIGCONT) == 1);
+}
+
 void handle(int number, void (*how)(int)) {
     struct sigaction handler {};
     handler.sa_handler = how;
@@ -340,12 +347,15 @@ void child::stand_still(int why) {
     if (!wants_terminal || !give_terminal()) { // the shell that waits for us is to notice
         const bool had_terminal = take_terminal();
         for (const int number : heeded({SIGTSTP})) {
-            sigset_t stop, before;
-            ::sigemptyset(&stop);
-            ::sigaddset(&stop, number);
-            ::sigprocmask(SIG_BLOCK, &stop, &before); // others of us may be ahead
+            sigset_t both, before;
+            ::sigemptyset(&both);
+            ::sigaddset(&both, number); // others of us may be ahead
+            ::sigaddset(&both, SIGCONT);
+            ::sigprocmask(SIG_BLOCK, &both, &before);
             ::signal(number, SIG_DFL);
-            ::kill(0, number); // all of our group, as if it were in it: a script waits for us, too
+            if (!is_continued()) { // meanwhile
+                ::kill(0, number); // all of our group, as if it were in it: a script waits for us
+            }
             ::sigprocmask(SIG_SETMASK, &before, nullptr); // here we stand still, once
             handle(number, coetcd_stop_command);
         }

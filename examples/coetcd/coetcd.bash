@@ -28,33 +28,53 @@ _coetcd_names() {
 }
 
 _coetcd() {
-    local current=$2 i word sub= flag= operands=0 plain=
+    local current=$2 i word rest=$COMP_LINE sub= flag= operands=0 plain=
+    local -a words=()
     local -a flags=(--endpoints --user --password-file --plain-text-password --cacert --cert --key
         --insecure-skip-tls-verify --dial-timeout --command-timeout --help)
     local -a subs=(lock elect sem top who ask unlock status)
-    local -a holding=(--ttl --label --grace --keep-password --verbose)
+    local -a holding=(--ttl --grace --keep-password --verbose)
     local valued=' --endpoints --user --password-file --cacert --cert --key --dial-timeout '
     valued+='--command-timeout --ttl --label --grace --timeout --max-hold --limit --permits '
     valued+='--set-limit --sort --token '
     COMPREPLY=()
-    for ((i = 1; i < COMP_CWORD; i++)); do
+    # Bash cuts words at : and =, too, unless they are in quotes. Here they are as they were typed.
+    for ((i = 0; i <= COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
+        if ((i == 0)) || [[ $rest == [[:space:]]* ]]; then
+            words+=("$word")
+        else
+            words[${#words[@]} - 1]+=$word
+        fi
+        rest=${rest#"${rest%%[![:space:]]*}"}
+        rest=${rest#"$word"}
+    done
+    local last=$((${#words[@]} - 1))
+    for ((i = 1; i < last; i++)); do
+        word=${words[i]}
         flag=
         if [[ $plain || $word != -* ]]; then
             [[ $sub ]] && ((operands++))
             sub=${sub:-$word}
         elif [[ $word == -- && $sub == @(lock|elect|sem) ]]; then
+            for ((i = 1; i <= COMP_CWORD; i++)); do
+                [[ ${COMP_WORDS[i]} == -- ]] && break
+            done
             declare -F _command_offset >/dev/null && _command_offset "$((i + 1))" 2>/dev/null
             return
         elif [[ $word == -- ]]; then
             plain=yes
-        elif [[ $valued == *" $word "* ]]; then # its value is the next word, or behind a =
+        elif [[ $valued == *" $word "* ]]; then # its value is the next word
             flag=$word
-            [[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))
             ((i++))
         fi
     done
-    if ((i > COMP_CWORD)); then
+    if [[ ! $plain && ${words[last]} == --*=* ]]; then
+        flag=${words[last]%%=*}
+    elif ((i == last)); then
+        flag=
+    fi
+    if [[ $flag ]]; then
         case $flag in
         --password-file | --cacert | --cert | --key) compopt -o default 2>/dev/null ;; # files
         --sort) _coetcd_offer "${current#=}" name waiters token ;;
@@ -62,15 +82,15 @@ _coetcd() {
         return
     fi
     if [[ $sub && $sub != status && ($plain || $current != -*) ]] && ((operands == 0)); then
-        _coetcd_names "$current"
+        [[ ${words[last]} == "$current" ]] && _coetcd_names "$current"
         return
     fi
     [[ $plain ]] && return
     case $sub in
     '') flags+=("${subs[@]}") ;;
-    lock) flags+=("${holding[@]}" --try --timeout --shared --max-hold) ;;
+    lock) flags+=("${holding[@]}" --label --try --timeout --shared --max-hold) ;;
     elect) flags+=("${holding[@]}" --listen --json) ;;
-    sem) flags+=("${holding[@]}" --try --timeout --limit --permits --set-limit) ;;
+    sem) flags+=("${holding[@]}" --label --try --timeout --limit --permits --set-limit) ;;
     top) flags+=(--once --json --sort) ;;
     who | status) flags+=(--json) ;;
     ask) flags+=(--ttl) ;;

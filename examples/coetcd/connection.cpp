@@ -95,7 +95,7 @@ std::vector<option> connection::flags() {
         {"--password-file",
          "FILE",
          "Its first line is the password; nobody else may read it",
-         text(password_file_)},
+         name(password_file_)},
         {"--plain-text-password",
          "",
          "Send the password unencrypted, also to another machine",
@@ -144,6 +144,9 @@ void connection::check() const {
         throw usage_error("--cert and --key go together");
     }
     const char* const user = std::getenv("ETCDCTL_USER");
+    if (user_.empty() && user != nullptr && *user == ':') {
+        throw usage_error("ETCDCTL_USER: there is no name in front of the password");
+    }
     if (!password_file_.empty() && user_.empty() && (user == nullptr || *user == '\0')) {
         throw usage_error("--password-file: there is no --user");
     }

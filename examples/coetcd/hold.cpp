@@ -337,11 +337,12 @@ awaitable<int> set_limit(client c, std::string name, std::int64_t limit) {
 
 awaitable<int> ask(client c, std::string name, double ttl) {
     const queue found = co_await read_queue(c, name);
-    session s = co_await open(c, ttl, "");
-    std::optional<std::int64_t> token;
-    if (!found.holders.empty()) { // the library would ask whatever is the first in the queue
-        token = co_await coetcd::request_release(s, name);
+    if (const std::optional<std::string> why = why_not_asked(found)) {
+        note(*why);
+        co_return not_had;
     }
+    session s = co_await open(c, ttl, "");
+    const std::optional<std::int64_t> token = co_await coetcd::request_release(s, name);
     if (!token) {
         note(coetcd::printable(name) + ": nobody has it");
         co_await give_back(std::move(s), name);

@@ -60,6 +60,13 @@ void append(std::vector<option>& all, std::vector<option> more) {
     all.insert(all.end(), more.begin(), more.end());
 }
 
+option label_flag(hold_options& how) {
+    return {"--label",
+            "TEXT",
+            "What others see; by default user, machine and process",
+            text(how.label)};
+}
+
 std::vector<option> command_flags(hold_options& how) {
     return {
         {"--ttl",
@@ -68,10 +75,6 @@ std::vector<option> command_flags(hold_options& how) {
          time(how.ttl),
          "",
          "10s"},
-        {"--label",
-         "TEXT",
-         "What others see; by default user, machine and process",
-         text(how.label)},
         {"--grace",
          "TIME",
          "Of COMMAND, between SIGTERM and SIGKILL, after a loss",
@@ -156,6 +159,7 @@ private:
                              yes(lock_.shared)});
         s.options.push_back(
             {"--max-hold", "TIME", "Stop COMMAND after so long", some_time(lock_.max_hold)});
+        s.options.push_back(label_flag(lock_));
         append(s.options, command_flags(lock_));
         s.command = &lock_.command;
         s.check = [this] { settle_patience(lock_, tries_); };
@@ -206,6 +210,7 @@ private:
             {"--set-limit", "N", "Change the limit, for all, and end", count(new_limit_, 0)},
         };
         append(s.options, patience_flags(sem_, tries_));
+        s.options.push_back(label_flag(sem_));
         append(s.options, command_flags(sem_));
         s.command = &sem_.command;
         s.check = [this] {

@@ -304,7 +304,23 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
 }
 
 std::string in_the_way(const std::string& key) {
-    return printed(key) + ": is in the way of this lock, and nobody's place in it";
+    return printed(key) + ": is nobody's place in this lock; who wants it alone waits for that key";
+}
+
+std::optional<std::string> why_not_asked(const queue& q) {
+    const std::string name = coetcd::printable(q.name);
+    if (q.holders.empty()) {
+        return name + ": nobody has it";
+    }
+    if (q.holders.front().permits != 0) {
+        return name + ": is a semaphore, whose holders hear no request";
+    }
+    for (const auto& [key, revision] : q.strays) {
+        if (revision < q.holders.front().token) {
+            return in_the_way(key) + ", and is older than the holder, which cannot be asked";
+        }
+    }
+    return std::nullopt;
 }
 
 std::string describe(const entry& e) {

@@ -70,6 +70,10 @@ boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_ra
 /// Reads one, with its strays.
 boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);
 
+/// Why nobody can be asked to give it back; nothing if somebody can. The library asks the one that
+/// the oldest key of the queue belongs to.
+std::optional<std::string> why_not_asked(const queue& q);
+
 /// What there is to say of a stray.
 std::string in_the_way(const std::string& key);
 

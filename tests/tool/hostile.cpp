@@ -198,6 +198,12 @@ TEST_CASE("TAB completes what there is", "[tool][completion]") {
     CHECK(bash.completed("lock --ttl=") == "<lock><--ttl=END>enough");
     CHECK(bash.completed("top --sort=wai") == "<top><--sort=waiters><END>enough");
     CHECK(bash.completed("--user lock sta") == "<--user><lock><status><END>enough");
+    // What bash takes for several words, but nobody else.
+    CHECK(bash.completed("--endpoints 127.0.0.1:2379 sta") ==
+          "<--endpoints><127.0.0.1:2379><status><END>enough");
+    CHECK(bash.completed("--endpoints=a:1,b:2 sta") == "<--endpoints=a:1,b:2><status><END>enough");
+    CHECK(bash.completed("lock --label a:b=c n --max") ==
+          "<lock><--label><a:b=c><n><--max-hold><END>enough");
     // Names, wherever they are.
     const std::string name = unique_name("typed");
     const std::string lease = granted_lease();

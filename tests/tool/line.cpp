@@ -60,6 +60,7 @@ TEST_CASE("No flag eats a name, a command or the -- in front of it", "[tool][lin
     CHECK(run({"elect", name, "--", "true"}).exit_code == 2);
     CHECK(run({"elect", name, "v", "--json", "--", "true"}).exit_code == 2);
     CHECK(run({"elect", "--listen", name, "--", "true"}).exit_code == 2);
+    CHECK(run({"elect", name, "v", "--label", "l", "--", "true"}).exit_code == 2); // v is shown
     CHECK(run({"sem", name, "--set-limit", "3", "--", "true"}).exit_code == 2);
 }
 
@@ -75,6 +76,7 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         {{"--cacert", "/dev/zero"}, "--cacert: \"/dev/zero\" is larger"}, // it never ends
         {{"--cert", "/dev/zero", "--key", odd}, "--cert: \"/dev/zero\" is larger"},
         {{"--user", "u", "--endpoints", "http://192.0.2.1:1"}, "or set --plain-text-password"},
+        {{"--user", "u", "--password-file", ""}, "--password-file: is empty"},
         {{"--user", "u", "--password-file", odd}, "cannot read /nowhere/?[31mx: "},
     };
     for (const auto& [flags, why] : all) {

@@ -154,10 +154,31 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     CHECK(text.find(name + "/second: ") != std::string::npos);
     const auto waited = run_all("lock " + name + " -v --timeout 200ms -- true");
     CHECK(waited.exit_code == 1);
-    CHECK(waited.output.find(name + "/second: is in the way of this lock") != std::string::npos);
+    CHECK(waited.output.find(name + "/second: is nobody's place") != std::string::npos);
     const auto asked = run_all("ask " + name);
     CHECK(asked.exit_code == 1);
     CHECK(asked.output.find(name + ": nobody has it") != std::string::npos);
+    auto reader = start({"lock", name, "--shared"});
+    (void)next_line(reader);
+    const auto reads = run_all("ask " + name);
+    CHECK(reads.exit_code == 1);
+    CHECK(reads.output.find(name + "/photo: is nobody's place") != std::string::npos);
+}
+
+TEST_CASE("ask asks nobody who hears no request", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto first = start({"sem", name});
+    (void)next_line(first);
+    auto second = start({"sem", name});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    auto third = start({"sem", name});
+    until("it waits", [&] { return waiting_for(name) == 2; });
+    first.signal(SIGTERM);
+    CHECK(first.wait() == 0);
+    (void)next_line(second); // its permit is younger than the third one's place
+    const auto asked = run_all("ask " + name);
+    CHECK(asked.exit_code == 1);
+    CHECK(asked.output.find(name + ": is a semaphore") != std::string::npos);
 }
 
 TEST_CASE("unlock ends no key that is nobody's place", "[tool]") {

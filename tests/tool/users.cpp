@@ -331,6 +331,30 @@ TEST_CASE("Several of one job stop once, and go on with one fg", "[tool][termina
     CHECK(has_ended(pid));
 }
 
+TEST_CASE("What is continued goes on, however soon that comes", "[tool][terminal]") {
+    const std::string name = unique_name("users");
+    const temporary_file said("users");
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " lock " + name +
+              " -- sh -c 'echo P\"\"ID $PPID.; while sleep 0.01; do echo >>" +
+              said.path().string() + "; done' &\n");
+    const int pid = told_pid(bash);
+    for (int i = 0; i != 30; ++i) {
+        CAPTURE(i);
+        ::kill(-pid, SIGTSTP);
+        const auto soon = std::chrono::steady_clock::now() + i * 100us;
+        while (std::chrono::steady_clock::now() < soon) {
+        }
+        ::kill(-pid, SIGCONT);
+        // More than it would say if the first signal was heeded at last.
+        const std::size_t before = content(said.path()).size();
+        until("it goes on", [&] { return content(said.path()).size() > before + 20; });
+    }
+    CHECK(run({"who", name}).exit_code == 0);
+    ::kill(pid, SIGTERM);
+    until("it ends", [&] { return has_ended(pid); });
+}
+
 TEST_CASE("Ctrl-Z stops a command whose input is no terminal, too", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash = interactive_bash();
