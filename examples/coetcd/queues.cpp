@@ -281,7 +281,11 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
     all_keys keys;
     try { // who may not read these does not know since when it is held
         all_keys_read more = co_await read_keys(c, coetcd::key_range::prefix(name + ".since."));
-        keys = std::move(more.keys);
+        for (auto& [key, kv] : more.keys) {
+            if (key == since_key(name, kv.lease)) { // else it is another lock's, which is called so
+                keys.emplace(key, std::move(kv));
+            }
+        }
     } catch (const coetcd::error&) {
     }
     queue result;
@@ -296,7 +300,7 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
             result.strays.emplace(key, kv.create_revision);
         }
     }
-    for (queue& q : queues_with(keys, whole)) { // one at the most
+    for (queue& q : queues_with(keys, whole)) { // one at the most: all keys are of this name
         result.holders = std::move(q.holders);
         result.waiters = std::move(q.waiters);
     }

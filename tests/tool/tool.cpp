@@ -165,6 +165,21 @@ TEST_CASE("who tells of keys that are in the way of a lock", "[tool]") {
     CHECK(reads.output.find(name + "/photo: is nobody's place") != std::string::npos);
 }
 
+TEST_CASE("who does not take a lock for another one that is called NAME.since.", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto other = start({"lock", name + ".since.x", "--label", "other"});
+    (void)next_line(other);
+    CHECK(run({"who", name}).exit_code == 1);
+    const auto free = run_all("lock " + name + " --try -v -- true");
+    CHECK(free.exit_code == 0);
+    CHECK(free.output.empty());
+    auto real = start({"lock", name, "--label", "real"});
+    (void)next_line(real);
+    until("it tells since when", [&] { return who(name)["holders"][0].contains("since"); });
+    CHECK(who(name)["holders"][0]["label"] == "real");
+    CHECK(who(name + ".since.x")["holders"][0]["label"] == "other");
+}
+
 TEST_CASE("ask asks nobody who hears no request", "[tool]") {
     const std::string name = unique_name("tool");
     auto first = start({"sem", name});
