@@ -37,7 +37,7 @@ std::string ask_on_terminal(const std::string& prompt) {
 /// for our group.
 bool is_secret(const struct stat& file) {
     const mode_t others = file.st_uid == ::geteuid() ? S_IRWXG | S_IRWXO : S_IRWXO;
-    return !S_ISREG(file.st_mode) || (file.st_mode & others) == 0;
+    return S_ISCHR(file.st_mode) || (file.st_mode & others) == 0; // a device keeps nothing
 }
 
 /// @throws std::invalid_argument if it cannot be read, or if others can read it.
@@ -62,6 +62,9 @@ std::string first_line(const std::string& file) {
     }
     if (std::ferror(in) != 0) {
         throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
+    }
+    if (line.ends_with('\r')) {
+        line.pop_back(); // of a line's end, as some editors write it
     }
     return line;
 }

@@ -311,6 +311,16 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     };
     coetcd::semaphore permits(s, how.name, how.limit);
     std::optional<int> status;
+    if (how.permits > how.limit) { // that would store a limit for which it is refused
+        const coetcd::semaphore_state now = co_await permits.state();
+        if (how.permits > now.limit) {
+            note(coetcd::printable(how.name) + ": --permits " + std::to_string(how.permits) +
+                 " is more than the limit, " + std::to_string(now.limit) +
+                 ": raise it, with --limit if none is stored yet, else with --set-limit");
+            co_await give_back(std::move(s), how.name);
+            co_return unavailable;
+        }
+    }
     try {
         if (how.timeout) {
             const auto patience = milliseconds(*how.timeout);

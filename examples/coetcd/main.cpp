@@ -307,16 +307,25 @@ int status_of(const boost::system::error_code& ec) {
                                                    : lost;
 }
 
+/// What a signal does to any program.
+void die_of(int number, pid_t whom = ::getpid()) {
+    std::signal(number, SIG_DFL);
+    (void)::kill(whom, number);
+}
+
 /// A signal has ended the command, or the wait. SIGINT ends us, too, now that all is given back: so
 /// a shell learns that its script is to end.
 /// @returns The exit status, for the others.
 int end_by(int number, pid_t whom = ::getpid()) {
     if (number == SIGINT) {
-        std::signal(SIGINT, SIG_DFL);
-        (void)::kill(whom, SIGINT);
+        die_of(SIGINT, whom);
     }
     return 128 + number;
 }
+
+/// A second signal that comes sooner may be of the same kind, as when a terminal is closed. A later
+/// one is from somebody who does not want to wait.
+constexpr std::chrono::milliseconds patience{500};
 
 /// How long what a failure has left behind may take to end, in the background.
 constexpr std::chrono::seconds aftermath{2};
@@ -331,16 +340,23 @@ int run(const job& work) {
         signals.add(number);
     }
     int interrupted = 0;
+    std::optional<std::chrono::steady_clock::time_point> ends_since;
     bool is_done = false; // a signal may have come just before
     std::function<void()> listen = [&] {
         signals.async_wait([&](const boost::system::error_code& ec, int number) {
-            if (!ec && !is_done) {
-                interrupted = number;
-                if (!child::is_running()) {
-                    stop.emit(asio::cancellation_type::terminal);
-                }
-                listen();
+            if (ec || is_done) {
+                return;
             }
+            interrupted = number;
+            if (!child::is_running()) {
+                const auto now = std::chrono::steady_clock::now();
+                if (now - ends_since.value_or(now) >= patience) {
+                    die_of(number);
+                }
+                ends_since = ends_since.value_or(now);
+                stop.emit(asio::cancellation_type::terminal);
+            }
+            listen();
         });
     };
     listen();

@@ -471,6 +471,19 @@ TEST_CASE("A standard descriptor that is closed is nothing else's", "[tool]") {
     }
 }
 
+TEST_CASE("A semaphore's limit is not stored by who is refused by it", "[tool]") {
+    const std::string name = unique_name("tool");
+    const auto refused = run_all("sem " + name + " --permits 2 -- true");
+    CHECK(refused.exit_code == 69);
+    CHECK(refused.output.find("--permits 2 is more than the limit, 1") != std::string::npos);
+    CHECK(run({"sem", name, "--permits", "3", "--limit", "2", "--", "true"}).exit_code == 69);
+    CHECK(shared_etcd().etcdctl({"get", "--prefix", name}).output.empty());
+    CHECK(run({"sem", name, "--permits", "2", "--limit", "5", "--", "echo", "in"}).output ==
+          "in\n");
+    CHECK(run({"sem", name, "--permits", "5", "--", "echo", "in"}).output ==
+          "in\n"); // it is stored
+}
+
 TEST_CASE("sem lets so many in", "[tool]") {
     const std::string name = unique_name("tool");
     auto one = start({"sem", name, "--limit", "2"});
@@ -655,6 +668,23 @@ TEST_CASE("status asks all members at once", "[tool]") {
     CHECK(answer.exit_code == 69);
     CHECK(std::count(answer.output.begin(), answer.output.end(), '\n') == 21);
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15)); // not 20
+}
+
+TEST_CASE("A second signal ends it while it gives back, unless that comes at once", "[tool]") {
+    support::etcd_server own;
+    support::process_options options;
+    options.environment = {"ETCDCTL_ENDPOINTS=" + own.url()};
+    options.capture = true;
+    support::background_process p(command({"lock", "n"}), options);
+    (void)next_line(p);
+    own.pause();
+    const auto began = clock_type::now();
+    until("it has ended", [&] {
+        p.signal(SIGTERM);
+        return !p.running();
+    });
+    CHECK(p.wait() == 128 + SIGTERM);
+    CHECK(clock_type::now() - began >= std::chrono::milliseconds(500));
 }
 
 TEST_CASE("With -v it takes no longer to find out that etcd does not answer", "[tool]") {

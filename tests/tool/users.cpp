@@ -803,4 +803,12 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     const std::string tool = COETCD_TOOL;
     CHECK(run_process({"bash", "-c", tool + " " + line + "<(echo secret) 2>/dev/null"}).exit_code ==
           69);
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
+    const std::string writes = "echo secret >" + pipe + " & ";
+    const auto open = support::run_process(
+        {"sh", "-c", writes + tool + " " + line + pipe + " 2>&1"}, with_etcd());
+    CHECK(open.exit_code == 2);
+    CHECK(open.output.find("chmod 600") != std::string::npos);
+    fs::remove(pipe);
 }
