@@ -48,6 +48,7 @@ std::string first_line(const std::string& file) {
         throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(in, std::fclose);
+    (void)std::setvbuf(in, nullptr, _IONBF, 0); // what follows may be the command's
     struct stat about {};
     if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
         throw std::invalid_argument(flag + "others can read or write " + name + ": chmod 600 it");

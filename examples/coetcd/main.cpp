@@ -6,6 +6,7 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/multiple_exceptions.hpp>
 #include <boost/asio/signal_set.hpp>
 
 #include <algorithm>
@@ -217,6 +218,10 @@ private:
             if (new_limit_ && !sem_.command.empty()) {
                 throw usage_error("sem: --set-limit takes no COMMAND");
             }
+            if (new_limit_ && (sem_.limit != 1 || sem_.permits != 1 || tries_ || sem_.timeout)) {
+                throw usage_error("sem: --set-limit takes nothing: no --limit, --permits, --try "
+                                  "or --timeout");
+            }
             settle_patience(sem_, tries_);
         };
         add(std::move(s), [this](auto on) {
@@ -327,6 +332,15 @@ int end_by(int number, pid_t whom = ::getpid()) {
 /// one is from somebody who does not want to wait.
 constexpr std::chrono::milliseconds patience{500};
 
+/// Several that have failed together are cancelled, as a rule; the first one tells as much.
+[[noreturn]] void rethrow_one(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const asio::multiple_exceptions& e) {
+        std::rethrow_exception(e.first_exception());
+    }
+}
+
 /// How long what a failure has left behind may take to end, in the background.
 constexpr std::chrono::seconds aftermath{2};
 
@@ -369,15 +383,18 @@ int run(const job& work) {
                        failure = e;
                        status = s;
                        is_done = true;
-                       signals.clear(); // a second one ends us at once
                        signals.cancel();
                    }));
     while (!is_done && context.run_one() != 0) {
     }
+    if (ends_since) { // until a second signal counts; without a first one, none does
+        context.run_until(*ends_since + patience);
+        signals.clear();
+    }
     context.run_for(aftermath);
     try {
         if (failure) {
-            std::rethrow_exception(failure);
+            rethrow_one(failure);
         }
     } catch (const boost::system::system_error& e) {
         if (e.code() == asio::error::operation_aborted && interrupted != 0) {

@@ -687,6 +687,39 @@ TEST_CASE("A second signal ends it while it gives back, unless that comes at onc
     CHECK(clock_type::now() - began >= std::chrono::milliseconds(500));
 }
 
+TEST_CASE("Two signals at once let it give its place back", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto holder = start({"lock", name});
+    (void)next_line(holder);
+    for (int i = 0; i != 10; ++i) {
+        auto waiter = start({"lock", name, "--ttl", "60"});
+        until("it waits", [&] { return waiting_for(name) == 1; });
+        waiter.signal(SIGTERM);
+        waiter.signal(SIGTERM);
+        CHECK(waiter.wait() == 128 + SIGTERM);
+        until("its place is gone", [&] { return waiting_for(name) == 0; });
+    }
+    support::etcd_server own;
+    support::process_options options;
+    options.environment = {"ETCDCTL_ENDPOINTS=" + own.url()};
+    options.capture = true;
+    support::background_process first(command({"lock", "n"}), options);
+    (void)next_line(first);
+    support::background_process waiter(command({"lock", "n"}), options);
+    until("it waits", [&] {
+        return own.etcdctl({"get", "--prefix", "--keys-only", "n/"}).output.find("n/", 4) !=
+               std::string::npos;
+    });
+    own.pause();
+    const auto began = clock_type::now();
+    until("no signal would count", [&] {
+        waiter.signal(SIGTERM);
+        return clock_type::now() - began > std::chrono::milliseconds(400);
+    });
+    CHECK(waiter.wait() == 128 + SIGTERM);
+    CHECK(clock_type::now() - began >= std::chrono::milliseconds(500));
+}
+
 TEST_CASE("With -v it takes no longer to find out that etcd does not answer", "[tool]") {
     boost::asio::io_context context;
     boost::asio::ip::tcp::acceptor silent(

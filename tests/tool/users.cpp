@@ -803,6 +803,11 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     const std::string tool = COETCD_TOOL;
     CHECK(run_process({"bash", "-c", tool + " " + line + "<(echo secret) 2>/dev/null"}).exit_code ==
           69);
+    const std::string script =
+        "(echo secret; echo rest) | { " + tool + " " + line + "/dev/stdin; cat; }";
+    process_options captured;
+    captured.capture = true;
+    CHECK(run_process({"sh", "-c", script + " 2>/dev/null"}, captured).output == "rest\n");
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
     const std::string writes = "echo secret >" + pipe + " & ";
