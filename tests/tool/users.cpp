@@ -808,6 +808,10 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     process_options captured;
     captured.capture = true;
     CHECK(run_process({"sh", "-c", script + " 2>/dev/null"}, captured).output == "rest\n");
+    std::ofstream(file.path()) << "first\nsecret\nrest\n";
+    const std::string from_file = "{ read first; " + tool + " " + line + "/dev/stdin; cat; } <" +
+                                  file.path().string() + " 2>/dev/null";
+    CHECK(run_process({"sh", "-c", from_file}, captured).output == "rest\n");
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
     const std::string writes = "echo secret >" + pipe + " & ";
