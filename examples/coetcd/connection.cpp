@@ -37,29 +37,25 @@ std::string ask_on_terminal(const std::string& prompt) {
 /// for our group.
 bool is_secret(const struct stat& file) {
     const mode_t others = file.st_uid == ::geteuid() ? S_IRWXG | S_IRWXO : S_IRWXO;
-    return S_ISCHR(file.st_mode) || (file.st_mode & others) == 0; // a device keeps nothing
-}
-
-bool is_standard_input(const struct stat& file) {
-    struct stat ours {};
-    return ::fstat(STDIN_FILENO, &ours) == 0 && ours.st_dev == file.st_dev &&
-           ours.st_ino == file.st_ino;
+    const bool keeps_nothing = S_ISCHR(file.st_mode) || S_ISSOCK(file.st_mode);
+    return keeps_nothing || (file.st_mode & others) == 0;
 }
 
 /// @throws std::invalid_argument if it cannot be read, or if others can read it.
 std::string first_line(const std::string& file) {
     const std::string flag = "--password-file: ", name = coetcd::printable(file);
-    std::FILE* const opened = std::fopen(file.c_str(), "re");
-    if (opened == nullptr) {
+    // Of the standard input the line is taken, and no more: what follows may be the command's.
+    const bool is_ours = file == "/dev/stdin" || file == "/dev/fd/0" || file == "/proc/self/fd/0";
+    std::FILE* const in = is_ours ? stdin : std::fopen(file.c_str(), "re");
+    if (in == nullptr) {
         throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(opened, std::fclose);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(is_ours ? nullptr : in,
+                                                                 std::fclose);
     struct stat about {};
-    if (::fstat(::fileno(opened), &about) != 0 || !is_secret(about)) {
+    if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
         throw std::invalid_argument(flag + "others can read or write " + name + ": chmod 600 it");
     }
-    // Of the standard input the line is taken, and no more: what follows may be the command's.
-    std::FILE* const in = is_standard_input(about) ? stdin : opened;
     (void)std::setvbuf(in, nullptr, _IONBF, 0);
     std::string line;
     constexpr std::size_t longest = 4096;

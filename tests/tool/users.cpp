@@ -812,6 +812,9 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     const std::string from_file = "{ read first; " + tool + " " + line + "/dev/stdin; cat; } <" +
                                   file.path().string() + " 2>/dev/null";
     CHECK(run_process({"sh", "-c", from_file}, captured).output == "rest\n");
+    const std::string by_path = "{ read first; " + tool + " " + line + file.path().string() +
+                                "; cat; } <" + file.path().string() + " 2>/dev/null";
+    CHECK(run_process({"sh", "-c", by_path}, captured).output == "secret\nrest\n");
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
     const std::string writes = "echo secret >" + pipe + " & ";
