@@ -227,17 +227,14 @@ std::size_t arena::seen(operation what, char outcome) const {
         }));
 }
 
-bool arena::most_use_the_victim() {
+void arena::strike() {
+    struck_ = clock::now();
     for (std::size_t i = 0; i < operations; ++i) {
         elsewhere_[i] =
             work_ && !fault_.strikes_all && work_->used_by(static_cast<operation>(i)) != preferred_;
     }
-    return std::count(elsewhere_.begin(), elsewhere_.end(), true) <= 3;
-}
-
-void arena::strike() {
-    struck_ = clock::now();
-    expect(most_use_the_victim(), "most clients use the member that is struck");
+    const auto n = std::count(elsewhere_.begin(), elsewhere_.end(), true);
+    expect(n <= 3, "most clients use the member that is struck");
 }
 
 awaitable<void>
@@ -376,7 +373,7 @@ awaitable<void> arena::begin() {
                 co_return false;
             }
         }
-        co_return most_use_the_victim(); // on a busy machine another one may be nearer for a while
+        co_return true;
     };
     co_await eventually(under_way, 30s, "all operations are under way");
     for (const attempt& a : tells.attempts) {
