@@ -328,9 +328,10 @@ int end_by(int number, pid_t whom = ::getpid()) {
     return 128 + number;
 }
 
-/// A second signal that comes sooner may be of the same kind, as when a terminal is closed. A later
-/// one is from somebody who does not want to wait.
-constexpr std::chrono::milliseconds patience{500};
+/// A second signal that comes sooner says the same once more, as where a terminal is closed, or
+/// both a group and its member are signalled. A later one is from somebody who does not want to
+/// wait.
+constexpr std::chrono::milliseconds apart{500};
 
 /// Several that have failed together are cancelled, as a rule; the first one tells as much.
 [[noreturn]] void rethrow_one(const std::exception_ptr& failure) {
@@ -364,7 +365,7 @@ int run(const job& work) {
             interrupted = number;
             if (!child::is_running()) {
                 const auto now = std::chrono::steady_clock::now();
-                if (now - ends_since.value_or(now) >= patience) {
+                if (now - ends_since.value_or(now) >= apart) {
                     die_of(number);
                 }
                 ends_since = ends_since.value_or(now);
@@ -388,7 +389,7 @@ int run(const job& work) {
     while (!is_done && context.run_one() != 0) {
     }
     if (ends_since) { // until a second signal counts; without a first one, none does
-        context.run_until(*ends_since + patience);
+        context.run_until(*ends_since + apart);
         signals.clear();
     }
     context.run_for(aftermath);

@@ -32,9 +32,10 @@ inline words command(const words& arguments) {
     return all;
 }
 
-inline support::process_options with_etcd() {
+inline support::process_options
+with_etcd(const support::etcd_server& etcd = support::shared_etcd()) {
     support::process_options options;
-    options.environment = {"ETCDCTL_ENDPOINTS=" + support::shared_etcd().url()};
+    options.environment = {"ETCDCTL_ENDPOINTS=" + etcd.url()};
     options.capture = true;
     return options;
 }

@@ -672,10 +672,7 @@ TEST_CASE("status asks all members at once", "[tool]") {
 
 TEST_CASE("A second signal ends it while it gives back, unless that comes at once", "[tool]") {
     support::etcd_server own;
-    support::process_options options;
-    options.environment = {"ETCDCTL_ENDPOINTS=" + own.url()};
-    options.capture = true;
-    support::background_process p(command({"lock", "n"}), options);
+    support::background_process p(command({"lock", "n"}), with_etcd(own));
     (void)next_line(p);
     own.pause();
     const auto began = clock_type::now();
@@ -700,15 +697,12 @@ TEST_CASE("Two signals at once let it give its place back", "[tool]") {
         until("its place is gone", [&] { return waiting_for(name) == 0; });
     }
     support::etcd_server own;
-    support::process_options options;
-    options.environment = {"ETCDCTL_ENDPOINTS=" + own.url()};
-    options.capture = true;
-    support::background_process first(command({"lock", "n"}), options);
+    support::background_process first(command({"lock", "n"}), with_etcd(own));
     (void)next_line(first);
-    support::background_process waiter(command({"lock", "n"}), options);
+    support::background_process waiter(command({"lock", "n"}), with_etcd(own));
     until("it waits", [&] {
-        return own.etcdctl({"get", "--prefix", "--keys-only", "n/"}).output.find("n/", 4) !=
-               std::string::npos;
+        const auto queue = run_process(command({"who", "n", "--json"}), with_etcd(own)).output;
+        return nlohmann::json::parse(queue)["waiters"].size() == 1;
     });
     own.pause();
     const auto began = clock_type::now();
