@@ -6,20 +6,27 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
 #include "terminal.hpp"
 
 namespace tool {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -41,31 +48,55 @@ bool is_secret(const struct stat& file) {
     return keeps_nothing || (file.st_mode & others) == 0;
 }
 
+/// Our descriptor that a path leads to, as /dev/stdin does; -1 if there is none.
+int descriptor_of(fs::path file) {
+    const std::string process = "/proc/" + std::to_string(::getpid());
+    const std::string thread = process + "/task/" + std::to_string(::getpid());
+    constexpr int most_links = 40; // more would be a circle
+    std::error_code failed;
+    for (int links = 0; links < most_links; ++links) {
+        const fs::path folder = fs::canonical(fs::absolute(file).parent_path(), failed);
+        if (folder == process + "/fd" || folder == thread + "/fd") {
+            const std::string name = file.filename();
+            int number = -1;
+            (void)std::from_chars(name.data(), name.data() + name.size(), number);
+            return number;
+        }
+        const fs::path leads_to = fs::read_symlink(file, failed);
+        if (failed) {
+            break; // it is no link
+        }
+        file = folder / leads_to;
+    }
+    return -1;
+}
+
 /// @throws std::invalid_argument if it cannot be read, or if others can read it.
 std::string first_line(const std::string& file) {
     const std::string flag = "--password-file: ", name = coetcd::printable(file);
-    // Of the standard input the line is taken, and no more: what follows may be the command's.
-    const bool is_ours = file == "/dev/stdin" || file == "/dev/fd/0" || file == "/proc/self/fd/0";
-    std::FILE* const in = is_ours ? stdin : std::fopen(file.c_str(), "re");
-    if (in == nullptr) {
+    // Of what is open already the line is taken, and no more: what follows may be the command's.
+    const int ours = descriptor_of(file);
+    const int descriptor =
+        ours < 0 ? ::open(file.c_str(), O_RDONLY | O_CLOEXEC) : ::fcntl(ours, F_DUPFD_CLOEXEC, 0);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(
+        descriptor < 0 ? nullptr : ::fdopen(descriptor, "r"), std::fclose);
+    if (!in) {
         throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(is_ours ? nullptr : in,
-                                                                 std::fclose);
     struct stat about {};
-    if (::fstat(::fileno(in), &about) != 0 || !is_secret(about)) {
+    if (::fstat(descriptor, &about) != 0 || !is_secret(about)) {
         throw std::invalid_argument(flag + "others can read or write " + name + ": chmod 600 it");
     }
-    (void)std::setvbuf(in, nullptr, _IONBF, 0);
+    (void)std::setvbuf(in.get(), nullptr, _IONBF, 0);
     std::string line;
     constexpr std::size_t longest = 4096;
-    for (int c = std::fgetc(in); c != EOF && c != '\n'; c = std::fgetc(in)) {
+    for (int c = std::fgetc(in.get()); c != EOF && c != '\n'; c = std::fgetc(in.get())) {
         if (line.size() == longest) {
             throw std::invalid_argument(flag + "the first line of " + name + " is no password");
         }
         line += static_cast<char>(c);
     }
-    if (std::ferror(in) != 0) {
+    if (std::ferror(in.get()) != 0) {
         throw std::invalid_argument(flag + "cannot read " + name + ": " + std::strerror(errno));
     }
     if (line.ends_with('\r')) {

@@ -227,14 +227,17 @@ std::size_t arena::seen(operation what, char outcome) const {
         }));
 }
 
-void arena::strike() {
-    struck_ = clock::now();
+bool arena::most_use_the_victim() {
     for (std::size_t i = 0; i < operations; ++i) {
         elsewhere_[i] =
             work_ && !fault_.strikes_all && work_->used_by(static_cast<operation>(i)) != preferred_;
     }
-    const auto n = std::count(elsewhere_.begin(), elsewhere_.end(), true);
-    expect(n <= 3, "most clients use the member that is struck");
+    return std::count(elsewhere_.begin(), elsewhere_.end(), true) <= 3;
+}
+
+void arena::strike() {
+    struck_ = clock::now();
+    expect(most_use_the_victim(), "most clients use the member that is struck");
 }
 
 awaitable<void>
@@ -373,7 +376,11 @@ awaitable<void> arena::begin() {
                 co_return false;
             }
         }
-        co_return true;
+        const bool well = most_use_the_victim();
+        if (!well) { // on a busy machine another one may be nearer for a while
+            work_->use_preferred();
+        }
+        co_return well;
     };
     co_await eventually(under_way, 30s, "all operations are under way");
     for (const attempt& a : tells.attempts) {

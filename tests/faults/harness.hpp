@@ -119,6 +119,7 @@ private:
     awaitable<void> validate(std::int64_t last);
     bool recovered(operation what) const;
     bool overlaps(const attempt& a) const;
+    bool most_use_the_victim();
     void check_outcomes();
     void problem(const std::string& text) { problems_.push_back(text); }
 

@@ -210,7 +210,7 @@ public:
         , what_(what) {}
 
     std::size_t failures() const { return failures_; }
-    void ignore() { ignored_ = true; } ///< What comes after the end.
+    void ignore(bool yes) { ignored_ = yes; } ///< What comes while a session ends.
     clock::time_point last_renewal() const { return last_renewal_; }
     void session_opened() { last_renewal_ = clock::now(); }
 
@@ -329,7 +329,24 @@ awaitable<void> workload::close() {
     parties_.clear();
 }
 
+bool workload::ends(operation what) const {
+    return stop_ || moves_[static_cast<std::size_t>(what)];
+}
+
+void workload::use_preferred() {
+    for (std::size_t i = 0; i < operations; ++i) {
+        moves_[i] = moves_[i] || used_by(static_cast<operation>(i)) != options_.preferred;
+    }
+}
+
 awaitable<void> workload::run(operation what) {
+    do {
+        moves_[static_cast<std::size_t>(what)] = false;
+        co_await run_with_one_client(what);
+    } while (!stop_ && ends(what));
+}
+
+awaitable<void> workload::run_with_one_client(operation what) {
     const auto start = clock::now();
     try {
         switch (what) {
@@ -468,7 +485,7 @@ bool is_over(char outcome) {
 
 awaitable<void> workload::create() {
     client c = co_await client_of(operation::create);
-    while (!stop_) {
+    while (!ends(operation::create)) {
         if (options_.fresh_clients) {
             c = new_client(operation::create);
         }
@@ -488,7 +505,7 @@ awaitable<void> workload::create() {
 awaitable<void> workload::keepalive() {
     client c = co_await client_of(operation::keepalive);
     auto& heard = *ears_[static_cast<std::size_t>(operation::keepalive)];
-    while (!stop_) {
+    while (!ends(operation::keepalive)) {
         std::optional<session> s;
         co_await quietly(open(c, options_.ttl, s));
         if (!s) {
@@ -496,7 +513,7 @@ awaitable<void> workload::keepalive() {
             continue;
         }
         heard.session_opened();
-        while (!stop_ && s->state() != session_state::lost) {
+        while (!ends(operation::keepalive) && s->state() != session_state::lost) {
             co_await sleep_for(5ms);
         }
         if (s->state() == session_state::lost) {
@@ -514,19 +531,20 @@ awaitable<void> workload::keepalive() {
                 journal_.complain("a session that was lost came back");
             }
         } else {
-            heard.ignore();
+            heard.ignore(true);
             try {
                 co_await s->close();
             } catch (const system_error&) {
                 // It ends by itself.
             }
+            heard.ignore(false);
         }
     }
 }
 
-awaitable<bool> workload::ready(party& p, std::string name) {
+awaitable<bool> workload::ready(operation what, party& p, std::string name) {
     while (!p.lock) {
-        if (stop_) {
+        if (ends(what)) {
             co_return false;
         }
         try {
@@ -539,7 +557,7 @@ awaitable<bool> workload::ready(party& p, std::string name) {
             co_await sleep_for(pause);
         }
     }
-    co_return !stop_;
+    co_return !ends(what);
 }
 
 // Nothing if it was lost meanwhile.
@@ -598,12 +616,12 @@ awaitable<void> workload::hold(coetcd::mutex& m, std::chrono::milliseconds wait)
 awaitable<void> workload::lock() {
     client c = co_await client_of(operation::lock);
     const auto p = parties_.emplace_back(std::make_shared<party>(c));
-    if (options_.flooded) {
+    if (options_.flooded && besides_.empty()) {
         besides_.emplace_back(executor_, flood());
         besides_.emplace_back(executor_, read_slowly(c));
     }
     for (;;) {
-        const bool go_on = co_await ready(*p, "L");
+        const bool go_on = co_await ready(operation::lock, *p, "L");
         if (!go_on) {
             break;
         }
@@ -629,7 +647,7 @@ awaitable<void> workload::try_lock() {
         const bool of_own = i % 2 == 0;
         const std::string name = of_own ? "T" : "L";
         const auto p = of_own ? own : shared;
-        const bool go_on = co_await ready(*p, name);
+        const bool go_on = co_await ready(operation::try_lock, *p, name);
         if (!go_on) {
             break;
         }
@@ -648,7 +666,7 @@ awaitable<void> workload::unlock() {
     client c = co_await client_of(operation::unlock);
     const auto p = parties_.emplace_back(std::make_shared<party>(c));
     for (;;) {
-        const bool go_on = co_await ready(*p, "U");
+        const bool go_on = co_await ready(operation::unlock, *p, "U");
         if (!go_on) {
             break;
         }
@@ -674,7 +692,7 @@ awaitable<void> workload::run_held(operation what) {
         co_return ended::well;
     };
     for (;;) {
-        const bool go_on = co_await ready(*p, "L");
+        const bool go_on = co_await ready(what, *p, "L");
         if (!go_on) {
             break;
         }
@@ -753,7 +771,7 @@ awaitable<void> workload::read_slowly(client c) {
 awaitable<void> workload::watch() {
     client c = co_await client_of(operation::watch);
     std::optional<coetcd::watcher> w;
-    for (;;) {
+    while (stop_ || !ends(operation::watch)) { // it goes on when the others stop
         char outcome = ended::other;
         const auto began = clock::now();
         const auto& heard = *ears_[static_cast<std::size_t>(operation::watch)];

@@ -139,6 +139,9 @@ public:
     /// Also ends the watch and closes the sessions.
     awaitable<void> close();
     bool stopped() const { return stop_; }
+    /// Who does not use the preferred member begins anew with a client that does, after what it is
+    /// at.
+    void use_preferred();
     std::vector<std::string> unfinished() const; ///< What `stop` waits for.
     std::string used_by(operation what) const;   ///< The url that its client has used last.
 
@@ -156,6 +159,8 @@ private:
     awaitable<coetcd::client> client_of(operation what);
     coetcd::client new_client(operation what);
     awaitable<void> run(operation what);
+    awaitable<void> run_with_one_client(operation what);
+    bool ends(operation what) const;
     awaitable<void> create();
     awaitable<void> keepalive();
     awaitable<void> lock();
@@ -165,7 +170,7 @@ private:
     awaitable<void> watch();
     awaitable<char> await_attempt(operation what, awaitable<char> work);
     awaitable<char> next_changes(coetcd::client c, std::optional<coetcd::watcher>& w);
-    awaitable<bool> ready(party& p, std::string name);
+    awaitable<bool> ready(operation what, party& p, std::string name);
     awaitable<void> write_guarded(coetcd::client c, std::string name, std::optional<claim> by);
     awaitable<void> flood();
     awaitable<void> read_slowly(coetcd::client c);
@@ -177,6 +182,7 @@ private:
     const workload_options options_;
     journal& journal_;
     bool stop_ = false;
+    std::array<bool, operations> moves_{}; // which are to begin anew with another client
     std::array<std::shared_ptr<ears>, operations> ears_;
     std::array<std::optional<support::task<void>>, operations> tasks_;
     std::list<support::task<void>> besides_; ///< They end by being cancelled.

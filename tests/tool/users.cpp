@@ -809,12 +809,25 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     captured.capture = true;
     CHECK(run_process({"sh", "-c", script + " 2>/dev/null"}, captured).output == "rest\n");
     std::ofstream(file.path()) << "first\nsecret\nrest\n";
-    const std::string from_file = "{ read first; " + tool + " " + line + "/dev/stdin; cat; } <" +
-                                  file.path().string() + " 2>/dev/null";
-    CHECK(run_process({"sh", "-c", from_file}, captured).output == "rest\n");
-    const std::string by_path = "{ read first; " + tool + " " + line + file.path().string() +
-                                "; cat; } <" + file.path().string() + " 2>/dev/null";
-    CHECK(run_process({"sh", "-c", by_path}, captured).output == "secret\nrest\n");
+    const auto left_by = [&](const std::string& password_file) {
+        const std::string all = "{ read first; " + tool + " " + line + password_file +
+                                " 3<&0; cat; } <" + file.path().string() + " 2>/dev/null";
+        return run_process({"sh", "-c", all}, captured).output;
+    };
+    for (const std::string named : {"/dev/stdin",
+                                    "/dev/../dev/stdin",
+                                    "/dev/fd/0",
+                                    "/proc/self/fd/0",
+                                    "/proc/thread-self/fd/0",
+                                    "/dev/fd/3"}) {
+        CAPTURE(named);
+        CHECK(left_by(named) == "rest\n");
+    }
+    fs::create_symlink("/dev/stdin", pipe);
+    CHECK(left_by(pipe) == "rest\n");
+    fs::remove(pipe);
+    CHECK(left_by(file.path().string()) == "secret\nrest\n"); // opened anew
+    CHECK(run_all(line + "/dev/fd/77").output.find("Bad file descriptor") != std::string::npos);
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
     const std::string writes = "echo secret >" + pipe + " & ";
