@@ -651,9 +651,8 @@ TEST_CASE("An answer that is too large, or not etcd's, is told apart", "[client]
             const std::string greeting = "220 mail.example.com ESMTP\r\n";
             for (;;) {
                 boost::system::error_code ec;
-                asio::ip::tcp::socket guest(executor);
-                co_await acceptor.async_accept(guest,
-                                               asio::redirect_error(asio::use_awaitable, ec));
+                asio::ip::tcp::socket guest =
+                    co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, ec));
                 if (ec) {
                     co_return;
                 }
