@@ -129,6 +129,7 @@ require() {
 use_ccache() {
     if command -v ccache >/dev/null; then
         export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
+        export CCACHE_SLOPPINESS=pch_defines,time_macros # or it leaves precompiled headers alone
         export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-true}
     fi
 }
