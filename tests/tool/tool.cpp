@@ -580,8 +580,8 @@ TEST_CASE("top and who tell since when a lock is held, also with --once", "[tool
     std::getline(lines, line);
     const std::size_t since = line.find("SINCE");
     while (std::getline(lines, line)) {
-        CHECK(std::isdigit(static_cast<unsigned char>(line[since])) ==
-              (line.find(theirs) == line.npos));
+        const bool is_told = std::isdigit(static_cast<unsigned char>(line[since])) != 0;
+        CHECK(is_told == (line.find(theirs) == line.npos));
     }
     CHECK(who(prefix + "lock")["strays"].is_null());
     const std::string far = unique_name("tool");
