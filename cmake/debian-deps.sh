@@ -129,7 +129,8 @@ require() {
 use_ccache() {
     if command -v ccache >/dev/null; then
         export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
-        export CCACHE_SLOPPINESS=pch_defines,time_macros # or it leaves precompiled headers alone
+        # Or it leaves precompiled headers alone.
+        export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}
         export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-true}
     fi
 }

@@ -50,17 +50,18 @@ bool is_secret(const struct stat& file) {
 
 /// Our descriptor that a path leads to, as /dev/stdin does; -1 if there is none.
 int descriptor_of(fs::path file) {
-    const std::string process = "/proc/" + std::to_string(::getpid());
-    const std::string thread = process + "/task/" + std::to_string(::getpid());
     constexpr int most_links = 40; // more would be a circle
     std::error_code failed;
     for (int links = 0; links < most_links; ++links) {
-        const fs::path folder = fs::canonical(fs::absolute(file).parent_path(), failed);
-        if (folder == process + "/fd" || folder == thread + "/fd") {
-            const std::string name = file.filename();
-            int number = -1;
-            (void)std::from_chars(name.data(), name.data() + name.size(), number);
-            return number;
+        const fs::path parent = fs::absolute(file, failed).parent_path();
+        const fs::path folder = fs::canonical(parent, failed);
+        for (const fs::path ours : {"/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"}) {
+            if (parent == ours || (!folder.empty() && folder == fs::canonical(ours, failed))) {
+                const std::string name = file.filename();
+                const char* const end = name.data() + name.size();
+                int number = -1;
+                return std::from_chars(name.data(), end, number).ptr == end ? number : -1;
+            }
         }
         const fs::path leads_to = fs::read_symlink(file, failed);
         if (failed) {

@@ -139,8 +139,8 @@ public:
     /// Also ends the watch and closes the sessions.
     awaitable<void> close();
     bool stopped() const { return stop_; }
-    /// Who does not use the preferred member begins anew with a client that does, after what it is
-    /// at.
+    /// An operation whose client does not use the preferred member begins anew with one that does,
+    /// once its present attempt is over.
     void use_preferred();
     std::vector<std::string> unfinished() const; ///< What `stop` waits for.
     std::string used_by(operation what) const;   ///< The url that its client has used last.

@@ -828,6 +828,7 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     fs::remove(pipe);
     CHECK(left_by(file.path().string()) == "secret\nrest\n"); // opened anew
     CHECK(run_all(line + "/dev/fd/77").output.find("Bad file descriptor") != std::string::npos);
+    CHECK(run_all(line + "/dev/fd/0x").output.find("cannot read") != std::string::npos);
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     REQUIRE(::chmod(pipe.c_str(), 0666) == 0);
     const std::string writes = "echo secret >" + pipe + " & ";
