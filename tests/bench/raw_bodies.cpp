@@ -20,7 +20,7 @@ coetcd::txn lean(coetcd::txn t) {
 logic::attempt_keys keys_of(const std::string& name, std::int64_t lease, std::uint64_t slot) {
     logic::attempt_keys keys;
     keys.lease = lease;
-    keys.claims.push_back(logic::exclusive_claim(name, lease, 0xc0ffee00, slot, 0));
+    keys.by_name.push_back(logic::exclusive_keys(name, lease, 0xc0ffee00, slot, 0));
     return keys;
 }
 
@@ -29,7 +29,7 @@ coetcd::txn lock(const logic::attempt_keys& keys) {
 }
 
 coetcd::txn unlock(const logic::attempt_keys& keys) {
-    return lean(logic::release(keys.claims.front(), body::placeholder));
+    return lean(logic::release(keys.by_name.front(), body::placeholder));
 }
 
 /// Both in one.

@@ -47,7 +47,7 @@ boost::asio::awaitable<Handle> as_handle(boost::asio::awaitable<std::shared_ptr<
     co_return access::make<Handle>(std::move(impl));
 }
 
-/// The same, of what may be null.
+/// What `work` makes, which may be null, as the user is to have it.
 template<class Handle, class Impl>
 boost::asio::awaitable<std::optional<Handle>>
 as_handle_if_any(boost::asio::awaitable<std::shared_ptr<Impl>> work) {

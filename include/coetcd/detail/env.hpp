@@ -67,7 +67,8 @@ struct call_request {
     rpc what;
     std::string body;
     time_point deadline; ///< For the answer, if it can be sent at once.
-    /// Likewise, if it has to wait for a connection of ours first: that is not the endpoint's time.
+    /// For the answer, if the request has to wait for a connection of ours first: that time is not
+    /// the endpoint's.
     time_point latest;
     /// How long it waits for a connection while the endpoint gives none of them back. Of a stream:
     /// how long sending may take, once there is a connection.
@@ -87,7 +88,7 @@ struct reply {
     unsigned status = 0; ///< HTTP; 0 if it is not known.
     std::string body;
     bool more = false;         ///< `body` is a piece of a message, with some of its events.
-    asio::ip::address by;      ///< Who answered, and may be rated; unspecified if nobody may.
+    asio::ip::address by;      ///< The address that answered and may be rated; else unspecified.
     std::size_t addresses = 1; ///< So many of the endpoint's may answer.
 };
 

@@ -51,7 +51,7 @@ resumed_term(boost::asio::any_io_executor home,
     using term = std::shared_ptr<leading>;
     const auto leave = [](const term& dropped) {
         if (dropped) {
-            dropped->held->disinherit();
+            dropped->held->leave_resumed();
         }
     };
     return as_handle_if_any<leadership>(

@@ -19,7 +19,7 @@ namespace coetcd {
 namespace detail {
 
 /// A writer waits for all keys of its name, so that it excludes a `mutex`, too.
-inline constexpr recipe multi_recipe{"multi_lock", &logic::writer_claim};
+inline constexpr recipe multi_recipe{"multi_lock", &logic::writer_keys};
 
 inline std::vector<wanted_name> wanted_by(const std::vector<lock_part>& parts) {
     if (parts.empty()) {

@@ -17,8 +17,8 @@ namespace coetcd {
 
 namespace detail {
 
-inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_claim};
-inline constexpr recipe delayed_mutex_recipe{"mutex", &logic::delayed_claim};
+inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_keys};
+inline constexpr recipe delayed_mutex_recipe{"mutex", &logic::delayed_keys};
 
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::answers(held) ? access::held(held) : nullptr;

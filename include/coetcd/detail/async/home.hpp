@@ -95,8 +95,8 @@ asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T>
     co_return std::move(**value);
 }
 
-/// The same, for a coroutine on the executor `here`. There already, or without a home, it is `work`
-/// itself: no frame, no turn of the loop.
+/// Awaits `work` at home, for a coroutine on the executor `here`. There already, or without a home,
+/// it is `work` itself: no frame, no turn of the loop.
 template<class T>
 asio::awaitable<T>
 from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::awaitable<T> work) {
@@ -106,7 +106,7 @@ from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::a
     return there_and_back(std::move(home), std::move(work));
 }
 
-/// The same, wherever it is awaited.
+/// Awaits `work` at home, wherever that is awaited.
 template<class T>
 asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
     const asio::any_io_executor here = co_await asio::this_coro::executor;
@@ -114,8 +114,8 @@ asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) 
     co_return co_await std::move(all);
 }
 
-/// The same, for what must not be lost on its way back: who composes operations, as in
-/// `next() || timer`, drops a result that comes in the very moment of the cancellation.
+/// Awaits `work` at home, and loses no result on its way back: a caller that composes operations,
+/// as in `next() || timer`, drops a result that comes in the very moment of the cancellation.
 /// @param put_back Gets such a result, at home. The call has then ended with `operation_aborted`.
 template<class T>
 asio::awaitable<T> go_home_and_back(asio::any_io_executor home,

@@ -7,7 +7,7 @@
 
 namespace coetcd::detail {
 
-/// Who wants to know of a loss. Told once, on the executor; must not wait.
+/// What wants to know of a loss. Told once, on the executor; must not wait.
 class loss_listener {
 public:
     /// @throws std::bad_alloc if it has to be told again.
@@ -52,7 +52,7 @@ public:
         if (!std::exchange(told_, true)) {
             next_ = listeners_.begin();
         }
-        // Whoever is told may end any subscription: its own, or that of who comes next.
+        // A listener may end any subscription: its own, or that of the next one.
         while (next_ != listeners_.end()) {
             now_ = next_++;
             try {

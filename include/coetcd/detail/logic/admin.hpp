@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/question.hpp>
+#include <coetcd/detail/logic/resumable.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/kv.hpp>

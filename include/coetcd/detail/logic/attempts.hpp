@@ -39,9 +39,9 @@ public:
     enum class step {
         go,        ///< Make an attempt.
         again,     ///< Prepare another attempt, at once.
-        elsewhere, ///< Likewise, and not where one was made with this end: does it end so there?
-        log_in,    ///< Likewise, with another token.
-        pause,     ///< Likewise, after `pause`.
+        elsewhere, ///< Prepare another one elsewhere: does it end likewise there?
+        log_in,    ///< Prepare another one, with another token.
+        pause,     ///< Prepare another one, after `pause`.
         succeed,   ///< The last attempt has done it.
         give_up,   ///< The call ends with `code`.
     };
@@ -131,7 +131,7 @@ public:
     // Of the call, once it has ended.
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
     const std::string& text() const { return text_; }
-    effect left() const { return left_; } ///< Of those attempts that failed.
+    effect left() const { return left_; } ///< By the attempts that failed.
     /// One of them was refused, even if the last one was not. The refusal says that nothing was
     /// done, and may be wrong.
     bool refused() const { return refused_; }

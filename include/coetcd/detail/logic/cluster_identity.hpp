@@ -43,7 +43,7 @@ public:
     enum class speaker {
         ours,     ///< The answer counts.
         other,    ///< It does not.
-        successor ///< Likewise; but the next ones do: that cluster is ours from now on.
+        successor ///< It does not, but the next ones do: that cluster is ours from now on.
     };
     /// An endpoint has answered.
     /// @param cluster The id in the header.

@@ -12,13 +12,13 @@
 /// Places whose owners leave notes, so that there is a delay after an owner that has vanished.
 namespace coetcd::detail::logic {
 
-/// As `exclusive_claim`; its note is `<name>.own`.
-inline claim delayed_claim(const std::string& name,
-                           lease_id lease,
-                           std::uint64_t nonce,
-                           std::uint64_t slot,
-                           std::int64_t epoch) {
-    claim result = exclusive_claim(name, lease, nonce, slot, epoch);
+/// As `exclusive_keys`; its note is `<name>.own`.
+inline name_keys delayed_keys(const std::string& name,
+                              lease_id lease,
+                              std::uint64_t nonce,
+                              std::uint64_t slot,
+                              std::int64_t epoch) {
+    name_keys result = exclusive_keys(name, lease, nonce, slot, epoch);
     result.note_key = name + ".own";
     return result;
 }
@@ -27,7 +27,7 @@ inline claim delayed_claim(const std::string& name,
 /// before us was proved then, and stays so.
 inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std::int64_t seen) {
     txn t;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == create_revision);
             t.failure.push_back(op::range(key, transactions::keys_only()));
@@ -42,7 +42,7 @@ inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std
 
 /// Reads our key and the note, while one waits for its time to be over.
 inline txn look_at_note(const attempt_keys& a) {
-    const claim& c = a.claims.front();
+    const name_keys& c = a.by_name.front();
     return txn()
         .then(op::range(c.keys.front(), transactions::keys_only()))
         .then(op::range(c.note_key, transactions::keys_only()));
@@ -54,7 +54,7 @@ inline bool has_note_moved(const txn_response& response,
                            const attempt_keys& a,
                            std::int64_t create_revision,
                            std::int64_t seen) {
-    const claim& c = a.claims.front();
+    const name_keys& c = a.by_name.front();
     if (is_gone(response.header, answers::range_at(response, 0), c.keys.front(), create_revision)) {
         return true;
     }
@@ -71,7 +71,7 @@ inline standing after_replacing_note(const txn_response& response,
     result.create_revision = create_revision;
     result.at = response.succeeded ? standing::where::owner : standing::where::queued;
     std::size_t at = 0;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             if (!response.succeeded &&
                 !answers::holds(answers::range_at(response, at++), key, create_revision)) {

@@ -70,7 +70,7 @@ inline std::optional<std::optional<leader>> leader_after(const std::optional<lea
     return next;
 }
 
-/// Who leads, and who does from then on.
+/// The leader, and each one from then on.
 inline question<std::optional<leader>> who_leads(const std::string& name) {
     wire::watch_create_request queue(key_range::prefix(name + "/"));
     return {"election \"" + wire::printable(name) + "\", observe",
@@ -137,7 +137,7 @@ inline proclaimed after_proclaim(const txn_response& response,
 /// Reads what a `proclaim` has left that was refused: one of its copies may have been applied. It
 /// goes through etcd's consensus, as the copies did, and needs no space.
 /// @param c What we lead by.
-inline txn read_proclaimed(const claim& c, const std::string& key, std::int64_t term) {
+inline txn read_proclaimed(const name_keys& c, const std::string& key, std::int64_t term) {
     txn t;
     t.compares.push_back(compare::create_revision(key) == term);
     t.success.push_back(op::erase(c.void_key));

@@ -30,7 +30,7 @@ public:
         }
     }
 
-    /// Those that the user gave.
+    /// The endpoints that the user gave.
     const std::vector<endpoint>& named() const { return named_; }
 
     std::size_t size() const { return states_.size(); }

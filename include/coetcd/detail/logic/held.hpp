@@ -18,7 +18,7 @@ namespace coetcd::detail::logic {
 /// @param create_revision Of the keys that it began with.
 inline std::vector<held_life> counted_on(const attempt_keys& a, std::int64_t create_revision) {
     std::vector<held_life> all;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (held_life& life : transactions::all_keys(c, create_revision)) {
             if (life.create_revision != 0) {
                 all.push_back(std::move(life));

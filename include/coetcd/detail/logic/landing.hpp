@@ -24,8 +24,8 @@ struct landing {
     enum class next {
         over,   ///< That was its outcome.
         alone,  ///< It is sent again, by itself.
-        fewer,  ///< Likewise, with half as many others: one of them may be at fault.
-        nested, ///< Likewise, with others, but so that none of them refuses another.
+        fewer,  ///< It is sent again with half as many others: one may be at fault.
+        nested, ///< It is sent again with others, so that none refuses another.
     };
     next then = next::over;
     /// It was refused, and not told why, or for the lack of another's lease: a copy that the

@@ -40,7 +40,7 @@ namespace coetcd::detail::logic {
 
 /// One attempt to get a permit.
 ///
-/// The `keys` of its claim are its place in the queue or the permit, whichever etcd has, and those
+/// Its `keys` are its place in the queue or the permit, whichever etcd has, and those
 /// that come `later` are the other one.
 class permit_rule final : public rule {
 public:
@@ -52,7 +52,7 @@ public:
         , initial_(initial) {}
 
     void prepare(attempt_keys& a) override {
-        claim& c = a.claims.front();
+        name_keys& c = a.by_name.front();
         const std::string id = c.keys.front().substr((name_ + "/wait/").size());
         waiting_ = c.keys;
         for (std::size_t bit = 0; bit != permit_bits; ++bit) {
@@ -65,7 +65,7 @@ public:
 
     /// Puts the permit where nobody waits, and counts it.
     txn take(const attempt_keys& a, const std::string& label) const override {
-        const claim& c = a.claims.front();
+        const name_keys& c = a.by_name.front();
         txn t;
         t.compares.push_back(transactions::epoch_holds(c));
         t.compares.push_back(compare::create_revision(c.before) == 0);
@@ -103,7 +103,7 @@ public:
 
     /// Takes a place in the queue, for the permit if that was taken and does not fit.
     txn enter(const attempt_keys& a, const std::string& label) const override {
-        const claim& c = a.claims.front();
+        const name_keys& c = a.by_name.front();
         txn t;
         t.compares.push_back(transactions::epoch_holds(c));
         permits::require_life(waiting_, 0, t);
@@ -152,7 +152,7 @@ public:
     /// Asks, through etcd's consensus, who is before us and whether there is room; of a permit that
     /// is there already, whether it fits.
     txn confirm(const attempt_keys& a, std::int64_t create_revision) const override {
-        const claim& c = a.claims.front();
+        const name_keys& c = a.by_name.front();
         txn t;
         permits::require_life(c.keys, create_revision, t);
         t.success.push_back(op::erase(c.void_key));
@@ -179,7 +179,7 @@ public:
     txn admit(const attempt_keys& a,
               std::int64_t create_revision,
               const std::string& label) const override {
-        const claim& c = a.claims.front();
+        const name_keys& c = a.by_name.front();
         txn t;
         t.compares.push_back(transactions::epoch_holds(c));
         permits::require_life(waiting_, create_revision, t);
@@ -224,14 +224,14 @@ public:
     }
     txn look(const attempt_keys& a) const override {
         txn t;
-        permits::read_all(a.claims.front().keys, t.success);
+        permits::read_all(a.by_name.front().keys, t.success);
         permits::ask_room(name_, t.success);
         return t;
     }
     bool has_moved(const txn_response& response,
                    const attempt_keys& a,
                    std::int64_t create_revision) const override {
-        const auto& own = a.claims.front().keys;
+        const auto& own = a.by_name.front().keys;
         const permits::life place = permits::life_in(response, 0, own);
         return place.create_revision != create_revision ||
                judge(permits::room_in(response, own.size(), name_, initial_)) !=
@@ -245,7 +245,7 @@ public:
 private:
     /// @param in What etcd has of us is the permit; else the place in the queue.
     void set_in(attempt_keys& a, bool in) {
-        claim& c = a.claims.front();
+        name_keys& c = a.by_name.front();
         in_ = in;
         c.keys = in ? permit_ : waiting_;
         c.later.clear();
@@ -316,7 +316,7 @@ private:
     /// @param at Where the epoch was read.
     static standing
     why_not_there(const txn_response& response, std::size_t at, const attempt_keys& a) {
-        const claim& c = a.claims.front();
+        const name_keys& c = a.by_name.front();
         const std::int64_t epoch = answers::epoch_of(answers::range_at(response, at), c.epoch_key);
         standing now;
         if (epoch != 0 && epoch != c.epoch) {

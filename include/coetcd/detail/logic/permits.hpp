@@ -59,13 +59,13 @@ inline std::optional<std::int64_t> parse(std::string_view text) {
 
 } // namespace permits
 
-/// The claim of a semaphore: a place in its queue. What a permit takes is up to the attempt.
-inline claim permit_claim(const std::string& name,
-                          lease_id lease,
-                          std::uint64_t nonce,
-                          std::uint64_t slot,
-                          std::int64_t epoch) {
-    claim c = exclusive_claim(name, lease, nonce, slot, epoch);
+/// For a semaphore: a place in its queue. What a permit takes is up to the attempt.
+inline name_keys permit_keys(const std::string& name,
+                             lease_id lease,
+                             std::uint64_t nonce,
+                             std::uint64_t slot,
+                             std::int64_t epoch) {
+    name_keys c = exclusive_keys(name, lease, nonce, slot, epoch);
     c.before = permits::all_waiting(name);
     c.keys.front().insert(name.size(), "/wait");
     return c;

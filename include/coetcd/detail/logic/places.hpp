@@ -40,14 +40,14 @@ inline range_options newest() {
     return how;
 }
 
-inline compare epoch_holds(const claim& c) {
+inline compare epoch_holds(const name_keys& c) {
     return compare::mod_revision(c.epoch_key) == c.epoch;
 }
 
 inline void put_all(const attempt_keys& a, const std::string& label, std::vector<op>& out) {
     put_options with_lease;
     with_lease.lease = a.lease;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             out.push_back(op::put(key, label, with_lease));
         }
@@ -56,7 +56,7 @@ inline void put_all(const attempt_keys& a, const std::string& label, std::vector
 
 /// What tells a request that was refused why: our keys, and the epochs.
 inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             out.push_back(op::range(key, keys_only()));
         }
@@ -65,7 +65,7 @@ inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
 }
 
 /// All keys that may be there: those that the attempt began with, and later ones.
-inline std::vector<held_life> all_keys(const claim& c, std::int64_t create_revision) {
+inline std::vector<held_life> all_keys(const name_keys& c, std::int64_t create_revision) {
     std::vector<held_life> all;
     for (const std::string& key : c.keys) {
         all.push_back({key, create_revision});
@@ -74,13 +74,13 @@ inline std::vector<held_life> all_keys(const claim& c, std::int64_t create_revis
     return all;
 }
 
-inline void erase_keys(const claim& c, erase_options how, std::vector<op>& out) {
+inline void erase_keys(const name_keys& c, erase_options how, std::vector<op>& out) {
     for (const held_life& k : all_keys(c, 0)) {
         out.push_back(op::erase(k.key, how));
     }
 }
 
-inline void ask_end(const claim& c, std::vector<op>& out) {
+inline void ask_end(const name_keys& c, std::vector<op>& out) {
     out.push_back(op::range(c.epoch_key, keys_only()));
     for (const held_life& k : all_keys(c, 0)) {
         out.push_back(op::range(k.key, keys_only()));
@@ -96,7 +96,7 @@ inline bool covers(const key_range& prefix, const std::string& key) {
 /// Takes a place, and tells who is next before us. It reads first, and so sees only others.
 inline txn enter(const attempt_keys& a, const std::string& label) {
     txn t;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         t.compares.push_back(transactions::epoch_holds(c));
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == 0);
@@ -104,7 +104,7 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
         t.success.push_back(op::range(c.before, transactions::newest()));
     }
     transactions::put_all(a, label, t.success);
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         notes::leave(
             c.note_key, c.keys.front(), compare::create_revision(c.before) == 0, t.success);
     }
@@ -115,7 +115,7 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
 /// Takes a place if nobody is before it, and no note of who has vanished.
 inline txn take(const attempt_keys& a, const std::string& label) {
     txn t;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         t.compares.push_back(transactions::epoch_holds(c));
         t.compares.push_back(compare::create_revision(c.before) == 0);
         for (const std::string& key : c.keys) {
@@ -128,7 +128,7 @@ inline txn take(const attempt_keys& a, const std::string& label) {
         }
     }
     transactions::put_all(a, label, t.success);
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         if (!c.note_key.empty()) {
             t.success.push_back(op::put(c.note_key, c.keys.front()));
         }
@@ -143,14 +143,14 @@ inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
     range_options next_older = transactions::newest();
     next_older.max_create_revision = create_revision - 1;
     txn t;
-    t.success.push_back(op::erase(a.claims.front().void_key));
-    for (const claim& c : a.claims) {
+    t.success.push_back(op::erase(a.by_name.front().void_key));
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == create_revision);
         }
         t.success.push_back(op::range(c.before, next_older));
     }
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         compare nobody_older = compare::create_revision(c.before) > create_revision - 1;
         notes::leave(c.note_key, c.keys.front(), std::move(nobody_older), t.success);
     }
@@ -161,7 +161,7 @@ inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
 inline txn look(const attempt_keys& a, const predecessor& ahead) {
     txn t;
     t.success.push_back(op::range(ahead.key, transactions::keys_only()));
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             t.success.push_back(op::range(key, transactions::keys_only()));
         }
@@ -171,7 +171,7 @@ inline txn look(const attempt_keys& a, const predecessor& ahead) {
 
 /// Gives a place up. We know its life, and no request that could put it is under way. While the
 /// keys that it began with live, so does the attempt, and what else its slot has is its own.
-inline txn release(const claim& c, std::int64_t create_revision) {
+inline txn release(const name_keys& c, std::int64_t create_revision) {
     txn t;
     for (const std::string& key : c.keys) {
         t.compares.push_back(compare::create_revision(key) == create_revision);
@@ -184,7 +184,7 @@ inline txn release(const claim& c, std::int64_t create_revision) {
 
 /// Gives a place up and makes void what may still be under way, by another epoch.
 /// @param create_revision Of the life that we know of; 0 for none.
-inline txn end(const claim& c, lease_id lease, std::int64_t create_revision = 0) {
+inline txn end(const name_keys& c, lease_id lease, std::int64_t create_revision = 0) {
     put_options with_lease;
     with_lease.lease = lease;
     erase_options what_was;
@@ -199,7 +199,7 @@ inline txn end(const claim& c, lease_id lease, std::int64_t create_revision = 0)
 }
 
 /// Gives a place up where nothing can be put: there is no space. What is under way is not void.
-inline txn erase_only(const claim& c, std::int64_t create_revision = 0) {
+inline txn erase_only(const name_keys& c, std::int64_t create_revision = 0) {
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
     transactions::erase_keys(c, {}, t.success);
@@ -265,7 +265,7 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     bool all = true;
     bool any = false;
     bool moved = false;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             const range_response& own = range_at(response, at++);
             any = any || holds(own, key, 0);
@@ -297,7 +297,7 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
 /// @param index Of the first answer about notes.
 inline void
 heed_notes(standing& now, const txn_response& response, const attempt_keys& a, std::size_t index) {
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         if (!c.note_key.empty()) {
             const std::optional<std::int64_t> left =
                 notes::left_by_others(response, index++, c.keys.front(), now.create_revision);
@@ -330,13 +330,13 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
     standing result;
     result.at = standing::where::owner;
     result.create_revision = answers::require_revision(response.header.revision);
-    std::size_t at = a.claims.size();
-    for (std::size_t i = 0; i != a.claims.size(); ++i) {
+    std::size_t at = a.by_name.size();
+    for (std::size_t i = 0; i != a.by_name.size(); ++i) {
         for (const key_value& kv : answers::range_at(response, i).kvs) {
             result.at = standing::where::behind;
             result.ahead.push_back({kv.key, kv.create_revision});
         }
-        at += a.claims[i].keys.size();
+        at += a.by_name[i].keys.size();
     }
     answers::heed_notes(result, response, a, at);
     return result;
@@ -374,13 +374,13 @@ after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t 
     }
     result.at = standing::where::owner;
     result.create_revision = create_revision;
-    for (std::size_t i = 0; i != a.claims.size(); ++i) {
+    for (std::size_t i = 0; i != a.by_name.size(); ++i) {
         for (const key_value& kv : answers::range_at(response, i + 1).kvs) {
             result.at = standing::where::behind;
             result.ahead.push_back({kv.key, kv.create_revision});
         }
     }
-    answers::heed_notes(result, response, a, a.claims.size() + 1);
+    answers::heed_notes(result, response, a, a.by_name.size() + 1);
     return result;
 }
 
@@ -400,7 +400,7 @@ inline bool has_moved(const txn_response& response,
         return true;
     }
     std::size_t at = 1;
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             if (!answers::holds(answers::range_at(response, at++), key, create_revision)) {
                 return true;
@@ -421,7 +421,7 @@ struct left_place {
 /// @param create_revision Of our keys; 0 if we do not know them.
 /// @param bumps It was `end`.
 inline left_place after_leaving(const txn_response& response,
-                                const claim& c,
+                                const name_keys& c,
                                 std::int64_t create_revision,
                                 bool bumps) {
     left_place result;

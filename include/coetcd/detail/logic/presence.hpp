@@ -23,11 +23,11 @@ public:
     presence() = default;
     /// Of keys that an earlier object with the same lease has put.
     /// @param may_come Something that puts them again may still be under way.
-    presence(lease_id lease, claim put, std::int64_t create_revision, bool may_come)
+    presence(lease_id lease, name_keys put, std::int64_t create_revision, bool may_come)
         : create_revision_(create_revision)
         , may_come_(may_come) {
         keys_.lease = lease;
-        keys_.claims.push_back(std::move(put));
+        keys_.by_name.push_back(std::move(put));
     }
 
     // What happens.
@@ -35,7 +35,7 @@ public:
     /// These are the keys that it will ask for.
     void begin(attempt_keys keys) { keys_ = std::move(keys); }
     /// Nothing was sent after all.
-    void withdraw() { keys_.claims.clear(); }
+    void withdraw() { keys_.by_name.clear(); }
 
     /// etcd has answered a request to enter.
     /// @param left What those copies of the request that were not answered may have done.
@@ -53,8 +53,8 @@ public:
         // If only some keys are there, or none, somebody deletes them; others may be left.
         may_come_ = may_come_ || now.at == standing::where::gone || now.partly;
         if (now.at == standing::where::ended) {
-            for (std::size_t i = 0; i != keys_.claims.size(); ++i) {
-                keys_.claims[i].epoch = now.epochs[i];
+            for (std::size_t i = 0; i != keys_.by_name.size(); ++i) {
+                keys_.by_name[i].epoch = now.epochs[i];
             }
         }
         return now;
@@ -74,31 +74,31 @@ public:
 
     /// A writer begins to go on as a reader, or a reader as a writer: it may have the write key,
     /// and is not held by that.
-    void change_mode() { just_reads(keys_.claims.front()); }
+    void change_mode() { just_reads(keys_.by_name.front()); }
     /// The request to go on as a writer is over, or not wanted any more.
     /// @param may_come It may still be applied.
     void raise_ended(bool may_come) { may_come_ = may_come_ || may_come; }
     /// It is held by the write key, too.
     void raised(std::int64_t write_life) {
-        keys_.claims.front().later.front().create_revision = write_life;
+        keys_.by_name.front().later.front().create_revision = write_life;
     }
     /// The write key is not there, and none can come.
     /// @param voided What was under way is void by this epoch.
     void lowered(std::int64_t epoch, bool voided) {
-        keys_.claims.front().epoch = epoch;
+        keys_.by_name.front().epoch = epoch;
         may_come_ = may_come_ && !voided;
     }
-    /// A request to give the keys of one claim up has found another epoch, or keys that are there
+    /// A request to give the keys of one name up has found another epoch, or keys that are there
     /// in spite of it.
     void not_left(std::size_t index, std::int64_t epoch) {
-        keys_.claims[index].epoch = epoch;
+        keys_.by_name[index].epoch = epoch;
         may_come_ = true;
     }
 
     // What is known.
 
     const attempt_keys& keys() const { return keys_; }
-    const claim& first() const { return keys_.claims.front(); }
+    const name_keys& first() const { return keys_.by_name.front(); }
     /// Of the keys that it began with; 0 if they are not known to be there.
     std::int64_t create_revision() const { return create_revision_; }
     bool is_known() const { return create_revision_ != 0; }
@@ -126,7 +126,7 @@ public:
     }
     /// The key that stands for it; of several names, for the first. From anywhere, once it is held.
     const std::string& key(bool writes) const {
-        const claim& c = first();
+        const name_keys& c = first();
         if (!has_modes()) {
             return c.keys.front();
         }
@@ -136,12 +136,12 @@ public:
     /// @param write_life Of the write key; 0 if it only reads.
     std::vector<held_life> proof(std::int64_t write_life) const {
         std::vector<held_life> all;
-        if (has_modes() && keys_.claims.size() == 1) {
+        if (has_modes() && keys_.by_name.size() == 1) {
             const bool writes = write_life != 0;
             all.push_back({key(writes), writes ? write_life : create_revision_});
             return all;
         }
-        for (const claim& c : keys_.claims) {
+        for (const name_keys& c : keys_.by_name) {
             all.push_back({c.keys.front(), create_revision_});
         }
         return all;

@@ -132,9 +132,9 @@ inline bool is_lease_gone(const error_code& ec, std::string_view text) {
     return ec == server_errc::not_found && text.find("requested lease not found") != text.npos;
 }
 
-/// The same, of a request of this kind. A refusal is one member's word, and may be a slip: neither
-/// a session nor a place in a queue ends by it alone. But that there is no such lease is believed
-/// of any answer to a renewal: it is the safe side.
+/// Whether etcd says so of a request of this kind, and that counts. A refusal is one member's word,
+/// and may be a slip: neither a session nor a place in a queue ends by it alone. But that there is
+/// no such lease is believed of any answer to a renewal: it is the safe side.
 /// @param movable It may be made elsewhere, too, even if this member has applied it.
 inline verdict judge(const wire::status& s, rpc what, bool movable) {
     verdict v = judge(s);

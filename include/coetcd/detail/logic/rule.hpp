@@ -21,8 +21,8 @@ struct sign {
 /// first one in it owns. Others are derived from it, and ask for room as well; they may then
 /// remember what etcd has told them.
 ///
-/// Those that tell a standing may change the keys of the claims: `keys` are those that the standing
-/// speaks of.
+/// The functions that tell a standing may change the keys of the names: `keys` are the ones that
+/// the standing speaks of.
 class rule {
 public:
     rule() = default;

@@ -19,54 +19,54 @@ namespace coetcd::detail::logic {
 
 /// What readers and writers have in common.
 /// @param base The folder of the key by which one reads.
-inline claim rw_claim(const std::string& name,
-                      const std::string& base,
-                      lease_id lease,
-                      std::uint64_t nonce,
-                      std::uint64_t slot,
-                      std::int64_t epoch) {
+inline name_keys rw_keys(const std::string& name,
+                         const std::string& base,
+                         lease_id lease,
+                         std::uint64_t nonce,
+                         std::uint64_t slot,
+                         std::int64_t epoch) {
     const std::string session = hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-";
     const std::string id = session + hex(slot);
-    claim c{name, {}, {name}, name + "." + id, name + "." + session + "void", epoch};
+    name_keys c{name, {}, {name}, name + "." + id, name + "." + session + "void", epoch};
     c.write_key = name + "/write/" + id;
     c.base_key = name + base + id;
     return c;
 }
 
 /// Behind all writers.
-inline claim reader_claim(const std::string& name,
-                          lease_id lease,
-                          std::uint64_t nonce,
-                          std::uint64_t slot,
-                          std::int64_t epoch) {
-    claim c = rw_claim(name, "/read/", lease, nonce, slot, epoch);
+inline name_keys reader_keys(const std::string& name,
+                             lease_id lease,
+                             std::uint64_t nonce,
+                             std::uint64_t slot,
+                             std::int64_t epoch) {
+    name_keys c = rw_keys(name, "/read/", lease, nonce, slot, epoch);
     c.keys = {c.base_key};
     c.before = key_range::prefix(name + "/write/");
     return c;
 }
 
 /// Behind all readers and writers, and any other key under the name.
-inline claim writer_claim(const std::string& name,
-                          lease_id lease,
-                          std::uint64_t nonce,
-                          std::uint64_t slot,
-                          std::int64_t epoch) {
-    claim c = rw_claim(name, "/keep/", lease, nonce, slot, epoch);
+inline name_keys writer_keys(const std::string& name,
+                             lease_id lease,
+                             std::uint64_t nonce,
+                             std::uint64_t slot,
+                             std::int64_t epoch) {
+    name_keys c = rw_keys(name, "/keep/", lease, nonce, slot, epoch);
     c.keys = {c.write_key, c.base_key};
     c.before = key_range::prefix(name + "/");
     return c;
 }
 
 /// Its holder reads, by its base key. Nothing is held by its write key, which may be there.
-inline void just_reads(claim& c) {
+inline void just_reads(name_keys& c) {
     c.keys = {c.base_key};
     c.later = {{c.write_key, 0}};
 }
 
-/// What of a claim makes its holder a writer. It is given up as a claim is: `release` erases one
+/// The key that makes its holder a writer. It is given up as all of them are: `release` erases one
 /// life of it, and `end` makes void what could put it again.
-inline claim writing_part(const claim& c) {
-    claim part = c;
+inline name_keys writing_part(const name_keys& c) {
+    name_keys part = c;
     part.keys = {c.write_key};
     part.later.clear();
     return part;
@@ -78,8 +78,10 @@ inline claim writing_part(const claim& c) {
 /// none may be there. Writers may wait: they wait for our base key. Nobody with a new key gets past
 /// the write key.
 /// @param create_revision Of the base key.
-inline txn
-upgrade(const claim& c, lease_id lease, const std::string& label, std::int64_t create_revision) {
+inline txn upgrade(const name_keys& c,
+                   lease_id lease,
+                   const std::string& label,
+                   std::int64_t create_revision) {
     const key_range readers = key_range::prefix(c.name + "/read/");
     const auto none_in = [](key_range range) {
         return compare::create_revision(std::move(range)) == 0;
@@ -119,7 +121,7 @@ struct upgraded {
 
 /// What the answer to `upgrade` means; it was asked why, should it be refused.
 inline upgraded
-after_upgrade(const txn_response& response, const claim& c, std::int64_t create_revision) {
+after_upgrade(const txn_response& response, const name_keys& c, std::int64_t create_revision) {
     using how = upgraded::how;
     if (response.succeeded) {
         return {how::done, answers::require_revision(response.header.revision)};

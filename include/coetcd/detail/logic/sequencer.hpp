@@ -19,7 +19,7 @@
 ///
 ///     coetcd1:<exclusive or shared>:<fencing token>:<key, in base64url without padding>
 ///
-/// Whoever reads one has it from somebody else: only what `write_sequencer` writes is one.
+/// A sequencer comes from somebody else: only what `write_sequencer` writes is one.
 namespace coetcd::detail::logic {
 
 struct sequencer {

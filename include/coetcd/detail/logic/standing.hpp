@@ -19,15 +19,15 @@ struct held_life {
 };
 
 /// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
-struct claim {
+struct name_keys {
     std::string name;
     std::vector<std::string> keys; ///< Ours. All are put by one transaction: they have one age.
     key_range before;              ///< Where the older keys are that we wait for.
     std::string epoch_key;
     std::string void_key; ///< Never put by anybody.
     std::int64_t epoch = 0;
-    std::string write_key{}; ///< What one who writes is known by; empty where nobody just reads.
-    std::string base_key{};  ///< What he is known by while he reads; likewise.
+    std::string write_key{}; ///< What a writer is known by; empty where nobody just reads.
+    std::string base_key{};  ///< What a reader is known by; empty where nobody just reads.
     /// Keys that were put later, or may have been; with 0 if we do not count on them.
     std::vector<held_life> later{};
     std::string note_key{}; ///< Where an owner leaves a note: see notes.hpp. Empty: nowhere.
@@ -36,7 +36,7 @@ struct claim {
 /// All the places that one attempt takes at once.
 struct attempt_keys {
     lease_id lease = 0;
-    std::vector<claim> claims;
+    std::vector<name_keys> by_name;
 };
 
 inline std::string hex(std::uint64_t value) {
@@ -45,13 +45,13 @@ inline std::string hex(std::uint64_t value) {
     return std::string(digits, end);
 }
 
-/// The claim of a mutex: one key, behind all others of its name.
+/// For a mutex: one key, behind all others of its name.
 /// @param nonce Of the session object: another one may have had the same lease.
-inline claim exclusive_claim(const std::string& name,
-                             lease_id lease,
-                             std::uint64_t nonce,
-                             std::uint64_t slot,
-                             std::int64_t epoch) {
+inline name_keys exclusive_keys(const std::string& name,
+                                lease_id lease,
+                                std::uint64_t nonce,
+                                std::uint64_t slot,
+                                std::int64_t epoch) {
     const std::string session = hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-";
     const std::string id = session + hex(slot);
     return {name,
@@ -86,8 +86,8 @@ struct standing {
     };
     where at = where::gone;
     std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
-    std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each claim that has one.
-    std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all claims.
+    std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each name that has one.
+    std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all names.
     bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
     std::int64_t note = 0; ///< If `delayed`: the revision of what it left.
     std::int64_t seen = 0; ///< If `no_room`: the revision of the store.

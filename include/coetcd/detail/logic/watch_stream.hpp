@@ -11,9 +11,9 @@ namespace coetcd::detail::logic {
 
 /// Whose watches a stream carries.
 enum class stream_kind {
-    everybody, ///< Those of all.
-    one_watch, ///< That of one, where a stream cannot carry more.
-    question   ///< Nobody's: it only asks whether etcd answers.
+    everybody, ///< The watches of all.
+    one_watch, ///< One watch, where a stream cannot carry more.
+    question   ///< No watch: it only asks whether etcd answers.
 };
 
 /// One stream of watches: what was asked on it and what was heard, and so whether it is alive.
@@ -102,7 +102,7 @@ public:
     enum class step {
         wait,       ///< Until `until()`, or until something is heard or sent.
         ask,        ///< It has been silent for long: `ask`, and send it.
-        ask_beside, ///< Likewise, on a stream of its own: nobody can ask on this one.
+        ask_beside, ///< `ask` on a stream of its own: this one cannot carry it.
         give_up,    ///< Nobody is there.
     };
     step next(TimePoint now) const {

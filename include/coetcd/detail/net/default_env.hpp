@@ -84,7 +84,7 @@ private:
     /// Cap of the connections for renewals. More than one, since etcd answers the renewal of a
     /// lease that is about to die only when it is dead.
     static constexpr std::size_t renewal_connections = 4;
-    /// Of those for the transactions of locks: as many as there are under way.
+    /// Cap of the connections for the transactions of locks: as many as there are under way.
     static constexpr std::size_t lock_connections = 2;
 
     std::size_t cap(connection_kind way) const {

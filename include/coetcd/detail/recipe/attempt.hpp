@@ -47,10 +47,10 @@ public:
 
     const std::shared_ptr<session_impl> session;
     const recipe& how;
-    std::vector<queue> queues; ///< In order of their claims.
+    std::vector<queue> queues; ///< As in `keys().by_name`.
     logic::presence there;
-    notifier changed;       ///< Of everything that a wait may be for.
-    bool inherited = false; ///< Its keys are those of an earlier object with this lease.
+    notifier changed;     ///< Of everything that a wait may be for.
+    bool resumed = false; ///< Its keys are those of an earlier object with this lease.
     time_point not_after = time_point::max(); ///< For its requests.
 
     const std::string& name() const { return queues.front().name; }

@@ -105,7 +105,7 @@ private:
         }
 
     private:
-        logic::claim what() const override { return of().keys().claims[index()]; }
+        logic::name_keys what() const override { return of().keys().by_name[index()]; }
         bool is_just_in_case() const override { return just_in_case_; }
         void given_up(std::int64_t epoch) override {
             const attempt::queue& q = of().queues[index()];

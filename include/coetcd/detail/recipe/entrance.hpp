@@ -178,8 +178,8 @@ private:
         logic::attempt_keys wanted;
         wanted.lease = s.lease();
         for (const attempt::queue& q : of_.queues) {
-            wanted.claims.push_back(
-                q.how->claim(q.name, s.lease(), s.nonce(), q.slot->number, q.slot->epoch));
+            wanted.by_name.push_back(
+                q.how->keys(q.name, s.lease(), s.nonce(), q.slot->number, q.slot->epoch));
         }
         rule().prepare(wanted);
         of_.there.begin(std::move(wanted));

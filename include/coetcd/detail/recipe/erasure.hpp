@@ -3,8 +3,8 @@
 
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/leaving.hpp>
-#include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/resumable.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/attempt.hpp>
 #include <coetcd/detail/service/lane.hpp>
@@ -21,7 +21,7 @@
 
 namespace coetcd::detail {
 
-/// The giving up of what one claim of an attempt may have in etcd, until nothing of it is there,
+/// The giving up of what an attempt may have in etcd under one name, until nothing of it is there,
 /// and nothing can come.
 class erasure {
 public:
@@ -56,7 +56,7 @@ protected:
     erasure(erasure&&) = default;
 
     /// What is given up.
-    virtual logic::claim what() const = 0;
+    virtual logic::name_keys what() const = 0;
     /// It is not worth much trouble: nothing is there, by all that etcd has said.
     virtual bool is_just_in_case() const { return false; }
     /// Nothing of it is there, and nothing will be.
@@ -75,22 +75,22 @@ protected:
 
 private:
     txn request() const {
-        const logic::claim c = what();
+        const logic::name_keys c = what();
         const lease_id lease = of_.keys().lease;
-        if (of_.inherited) {
-            return logic::end_legacy(c, lease, life_, bumps_);
+        if (of_.resumed) {
+            return logic::end_resumed(c, lease, life_, bumps_);
         }
         return bumps_ ? logic::end(c, lease, life_) : logic::release(c, life_);
     }
     logic::left_place after(const txn_response& response) const {
-        return of_.inherited ? logic::after_ending_legacy(response)
-                             : logic::after_leaving(response, what(), life_, bumps_);
+        return of_.resumed ? logic::after_ending_resumed(response)
+                           : logic::after_leaving(response, what(), life_, bumps_);
     }
     bool may_go_on(logic::remedy next);
     asio::awaitable<void> erase_meanwhile();
 
     attempt& of_;
-    const std::size_t index_; // of the claim
+    const std::size_t index_; // of the name
     std::int64_t life_ = 0;
     bool bumps_ = false;
     unsigned pauses_ = 0;
@@ -110,7 +110,7 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
             // If an answer was lost, it may have been our own first copy that deleted them.
             e.was_there = e.was_there || done.was_there || part->left == logic::effect::unresolved;
             // Else somebody has deleted it before, and its note is still there.
-            const bool with_note = part->response.succeeded || (self->inherited && e.bumps_);
+            const bool with_note = part->response.succeeded || (self->resumed && e.bumps_);
             if (done.over && (with_note || !self->there.has_note())) {
                 e.end(done.epoch);
                 self->changed.notify_all();

@@ -65,7 +65,7 @@ public:
         }
         return held;
     }
-    /// The same; from now on a `held_lock` answers for it.
+    /// Gets what is held; from now on a `held_lock` answers for it.
     std::shared_ptr<place> guard() {
         std::shared_ptr<place> held = require_held();
         const std::lock_guard alone(access_);
@@ -264,7 +264,7 @@ private:
         auto work = from_here(here, self->session->world.executor(), std::move(granting));
         std::shared_ptr<place> taken = co_await std::move(work);
         if (taken && stop.cancelled() != before) {
-            taken->disinherit();
+            taken->leave_resumed();
             throw_aborted();
         }
         const bool kept = self->take(std::move(taken));

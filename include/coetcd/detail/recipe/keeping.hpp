@@ -30,7 +30,7 @@ inline lock_options checked(lock_options o) {
     return o;
 }
 
-/// The same, for a lock that is not of a mutex.
+/// Checks the options of a lock that is not a mutex's.
 /// @param watches Whether one of its keys lasts as long as the hold.
 inline const lock_options& without_delay(const lock_options& o, bool watches) {
     if (o.delay) {

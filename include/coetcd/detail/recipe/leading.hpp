@@ -24,7 +24,7 @@
 namespace coetcd::detail {
 
 inline constexpr recipe election_recipe{
-    "election", &logic::exclusive_claim, "campaign_for", "try_campaign", "resign"};
+    "election", &logic::exclusive_keys, "campaign_for", "try_campaign", "resign"};
 
 /// What a `leadership` and the operations under way on it share: a term.
 class leading {
@@ -67,7 +67,7 @@ public:
             const std::string& key = mine.key();
             const std::int64_t term = mine.create_revision();
             auto part = std::make_shared<lane_part>(
-                refused ? logic::read_proclaimed(mine.keys().claims.front(), key, term)
+                refused ? logic::read_proclaimed(mine.keys().by_name.front(), key, term)
                         : logic::proclaim(key, mine.session->lease(), term, self->last_, value));
             part->likely = true;
             part = mine.submit(std::move(part));

@@ -52,7 +52,7 @@ public:
 
     /// It is granted with the keys that it has entered with.
     void begin() {
-        const logic::claim& first = of_.there.first();
+        const logic::name_keys& first = of_.there.first();
         if (first.keys.front() == first.write_key) {
             write_life_ = of_.create_revision();
         }
@@ -83,7 +83,7 @@ private:
             , change_(change) {}
 
     private:
-        logic::claim what() const override { return logic::writing_part(of().there.first()); }
+        logic::name_keys what() const override { return logic::writing_part(of().there.first()); }
         /// The write key is not there, and none can come.
         void given_up(std::int64_t epoch) override {
             of().queues.front().slot->epoch = epoch;
@@ -283,7 +283,7 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
         co_return true; // it writes
     }
     self->there.change_mode();
-    const logic::claim& c = self->there.first();
+    const logic::name_keys& c = self->there.first();
     const std::int64_t revision = self->create_revision();
     auto part =
         std::make_shared<lane_part>(logic::upgrade(c, self->keys().lease, s.label(), revision));

@@ -54,20 +54,20 @@ public:
     /// What an earlier object with the same lease has put. It stands in no line of the session's:
     /// a waiter of the session for the same name waits behind it in etcd.
     /// @param may_come Something that puts it again may still be under way.
-    static std::shared_ptr<place> inherit(std::shared_ptr<session_impl> s,
-                                          const recipe& how,
-                                          std::string name,
-                                          logic::claim claim,
-                                          std::int64_t create_revision,
-                                          bool may_come) {
+    static std::shared_ptr<place> resume(std::shared_ptr<session_impl> s,
+                                         const recipe& how,
+                                         std::string name,
+                                         logic::name_keys put,
+                                         std::int64_t create_revision,
+                                         bool may_come) {
         std::vector<wanted_name> wanted = one_name(std::move(name), how);
         auto world = s->owner->world;
         const auto made =
             make_at_home<place>(std::move(world), passkey(), std::move(s), how, std::move(wanted));
         const lease_id lease = made->session->lease();
-        made->there = logic::presence(lease, std::move(claim), create_revision, may_come);
-        made->queues.front().slot = &made->inherited_slot_;
-        made->inherited = true;
+        made->there = logic::presence(lease, std::move(put), create_revision, may_come);
+        made->queues.front().slot = &made->resumed_slot_;
+        made->resumed = true;
         return {made.get(), [made](place*) { made->abandon(); }};
     }
     place(passkey, std::shared_ptr<session_impl> s, const recipe& h, std::vector<wanted_name> w)
@@ -78,7 +78,7 @@ public:
         , loss_of_session_(session->losses, static_cast<loss_listener&>(*this)) {}
 
     entrance entering;
-    std::atomic<int> handles = 0; ///< Of those that answer for it together: the last gives it back.
+    std::atomic<int> handles = 0; ///< That answer for it together: the last one gives it back.
 
     /// @throws error if the session has ended.
     void require_session() const {
@@ -180,7 +180,7 @@ public:
     /// From anywhere.
     void abandon() noexcept override;
 
-    /// The same, at home.
+    /// Gives it up, at home.
     /// @param stays What is in etcd is left there, if it is held.
     /// @returns Whether it was held.
     bool leave(bool stays) noexcept;
@@ -188,12 +188,12 @@ public:
     /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
     /// @returns Whether it was there to be given back.
     asio::awaitable<bool> release();
-    /// Lets go of what was inherited as if it never had been: another one may inherit it. Nothing
+    /// Lets go of what was resumed as if it never had been: another one may resume it. Nothing
     /// else is changed. From anywhere.
-    void disinherit() {
-        if (inherited) {
+    void leave_resumed() {
+        if (resumed) {
             at_home(session->world, [self = shared_from_this()] {
-                self->session->legacies.erase({self->key(), self->create_revision()});
+                self->session->resumed.erase({self->key(), self->create_revision()});
                 (void)self->leave(true);
             });
         }
@@ -246,9 +246,9 @@ private:
                                             std::shared_ptr<const bool> was_held);
 
     phase phase_ = phase::wanted;
-    logic::slot_table::slot inherited_slot_; // if its keys are not of a slot of ours
-    std::atomic<bool> holds_ = false;        // what can be seen of it from anywhere
-    bool lost_ = false;                      // while it was held
+    logic::slot_table::slot resumed_slot_; // if its keys are not of a slot of ours
+    std::atomic<bool> holds_ = false;      // what can be seen of it from anywhere
+    bool lost_ = false;                    // while it was held
     time_point granted_at_{};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
     std::optional<time_point> granted_;                     // for the observer

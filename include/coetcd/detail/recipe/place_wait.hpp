@@ -287,7 +287,7 @@ private:
             vigil_->watch_later(attempt_->held_by(), told_);
         }
     }
-    /// Who is before us is not known any more; nothing is, if the deadline came first.
+    /// After it, the one before us is not known; nothing is, if the deadline came first.
     /// @throws error if the session has ended, or a look failed for good.
     void waited(const vigil& with, bool is_over, vigil::end how) {
         attempt_->require_session();
@@ -315,7 +315,7 @@ private:
             own_vigil_->watch_later(attempt_->held_by(), told_);
         }
         vigil& both = *own_vigil_;
-        both.watch(attempt_->keys().claims.front().note_key, note, told_);
+        both.watch(attempt_->keys().by_name.front().note_key, note, told_);
         std::function<txn()> look = [this] { return logic::look_at_note(attempt_->keys()); };
         std::function<bool(const txn_response&)> moved =
             [this, revision, note](const txn_response& r) {

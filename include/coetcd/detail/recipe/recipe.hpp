@@ -15,11 +15,11 @@ namespace coetcd::detail {
 struct recipe {
     const char* word; ///< For messages.
     /// The keys that a slot has under one name.
-    logic::claim (*claim)(const std::string& name,
-                          lease_id lease,
-                          std::uint64_t nonce,
-                          std::uint64_t slot,
-                          std::int64_t epoch);
+    logic::name_keys (*keys)(const std::string& name,
+                             lease_id lease,
+                             std::uint64_t nonce,
+                             std::uint64_t slot,
+                             std::int64_t epoch);
     // Its calls, for messages.
     const char* patiently = "try_lock_for";
     const char* at_once = "try_lock";

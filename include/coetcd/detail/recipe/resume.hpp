@@ -2,8 +2,8 @@
 #pragma once
 
 #include <coetcd/detail/async/notifier.hpp>
-#include <coetcd/detail/logic/legacy.hpp>
 #include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/logic/resumable.hpp>
 #include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/service/call.hpp>
@@ -22,20 +22,21 @@
 
 namespace coetcd::detail {
 
-/// Keeps others of the session from a legacy while it is looked at, and for good if it is accepted:
-/// what was taken over once may have been given back since, and not be deleted yet.
-class legacy_claimed {
+/// Keeps others of the session from a key that can be resumed while it is looked at, and for good
+/// if it is accepted: what was taken over once may have been given back since, and not be deleted
+/// yet.
+class resuming {
 public:
-    legacy_claimed(session_impl& of, std::string key, std::int64_t create_revision)
+    resuming(session_impl& of, std::string key, std::int64_t create_revision)
         : of_(of)
-        , place_(of.legacies.emplace(std::move(key), create_revision)) {}
-    ~legacy_claimed() {
+        , place_(of.resumed.emplace(std::move(key), create_revision)) {}
+    ~resuming() {
         if (*this && !accepted_) {
-            of_.legacies.erase(place_.first);
+            of_.resumed.erase(place_.first);
         }
     }
-    legacy_claimed(const legacy_claimed&) = delete;
-    legacy_claimed& operator=(const legacy_claimed&) = delete;
+    resuming(const resuming&) = delete;
+    resuming& operator=(const resuming&) = delete;
 
     /// False: somebody else has it.
     explicit operator bool() const { return place_.second; }
@@ -60,7 +61,7 @@ inline void check_resumed(const error_code& ec,
 /// Tells whether a life of a key of the session's lease is the oldest of its queue, by a
 /// transaction that goes through etcd's consensus.
 inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
-                                       logic::claim where,
+                                       logic::name_keys where,
                                        std::int64_t create_revision,
                                        time_point deadline,
                                        std::string title,
@@ -69,9 +70,9 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     const asio::cancellation_type cancelled_before = stop.cancelled();
     logic::attempt_keys keys;
     keys.lease = s->lease();
-    keys.claims.push_back(std::move(where));
+    keys.by_name.push_back(std::move(where));
     notifier answered(s->world);
-    const auto part = std::make_shared<lane_part>(logic::confirm_legacy(keys, create_revision));
+    const auto part = std::make_shared<lane_part>(logic::confirm_resumed(keys, create_revision));
     part->likely = true;
     part->not_after = deadline;
     part->patience = s->request_timeout;
@@ -91,7 +92,7 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
 }
 
 inline asio::awaitable<std::shared_ptr<place>>
-inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
+resume_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     const call_terms in_time = s->owner->within(s->request_timeout);
@@ -99,28 +100,30 @@ inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string nam
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
     check_resumed(read.ec, read.text, title, name);
     s->require_alive(title);
-    const logic::legacy left = logic::legacy_of(read.response.kvs, name, s->lease(), s->nonce());
+    const logic::resumable left =
+        logic::resumable_of(read.response.kvs, name, s->lease(), s->nonce());
 
     std::shared_ptr<place> taken;
     for (std::size_t i = 0; i != left.keys.size(); ++i) {
-        const logic::legacy_key& k = left.keys[i];
-        logic::claim claim = logic::legacy_claim(name, k.id, s->lease(), s->nonce());
-        claim.note_key = how.claim(name, s->lease(), s->nonce(), 0, 0).note_key;
-        legacy_claimed claimed(*s, claim.keys.front(), k.create_revision);
-        if (!claimed) {
+        const logic::resumable_key& k = left.keys[i];
+        logic::name_keys left_keys = logic::resumable_keys(name, k.id, s->lease(), s->nonce());
+        left_keys.note_key = how.keys(name, s->lease(), s->nonce(), 0, 0).note_key;
+        resuming resuming_it(*s, left_keys.keys.front(), k.create_revision);
+        if (!resuming_it) {
             continue;
         }
         bool holds = i == 0 && left.owns;
         if (holds) {
-            holds = co_await is_oldest(s, claim, k.create_revision, in_time.deadline, title, name);
+            holds =
+                co_await is_oldest(s, left_keys, k.create_revision, in_time.deadline, title, name);
         }
-        claimed.accept();
+        resuming_it.accept();
         // If it is not taken it is given up here.
-        const std::shared_ptr<place> inherited =
-            place::inherit(s, how, name, std::move(claim), k.create_revision, k.has_epoch);
+        const std::shared_ptr<place> resumed =
+            place::resume(s, how, name, std::move(left_keys), k.create_revision, k.has_epoch);
         if (holds) {
-            inherited->grant();
-            taken = inherited;
+            resumed->grant();
+            taken = resumed;
         }
     }
     co_return taken;
@@ -130,30 +133,31 @@ inherit_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string nam
 /// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
 inline asio::awaitable<std::shared_ptr<place>>
 resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
-    auto work = inherit_hold(s, how, name);
+    auto work = resume_hold(s, how, name);
     return observed(std::move(s), std::move(name), std::move(work));
 }
 
-inline asio::awaitable<std::shared_ptr<place>> inherit_life(std::shared_ptr<session_impl> s,
-                                                            const recipe& how,
-                                                            std::string name,
-                                                            std::string key,
-                                                            std::int64_t create_revision) {
+inline asio::awaitable<std::shared_ptr<place>> resume_one_life(std::shared_ptr<session_impl> s,
+                                                               const recipe& how,
+                                                               std::string name,
+                                                               std::string key,
+                                                               std::int64_t create_revision) {
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     std::shared_ptr<place> taken;
     const std::string id = key.substr(name.size() + 1);
-    legacy_claimed claimed(*s, key, create_revision);
-    if (!claimed || logic::is_own_slot(id, s->lease(), s->nonce())) {
+    resuming resuming_it(*s, key, create_revision);
+    if (!resuming_it || logic::is_own_slot(id, s->lease(), s->nonce())) {
         co_return taken;
     }
-    logic::claim claim = logic::legacy_claim(name, id, s->lease(), s->nonce());
+    logic::name_keys left_keys = logic::resumable_keys(name, id, s->lease(), s->nonce());
     const call_terms in_time = s->owner->within(s->request_timeout);
-    const bool holds = co_await is_oldest(s, claim, create_revision, in_time.deadline, title, name);
+    const bool holds =
+        co_await is_oldest(s, left_keys, create_revision, in_time.deadline, title, name);
     if (holds) {
-        claimed.accept();
+        resuming_it.accept();
         const bool has_epoch = logic::is_slot(id, s->lease());
-        taken = place::inherit(s, how, name, std::move(claim), create_revision, has_epoch);
+        taken = place::resume(s, how, name, std::move(left_keys), create_revision, has_epoch);
         taken->grant();
     }
     co_return taken;
@@ -166,7 +170,7 @@ inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<sessi
                                                            std::string name,
                                                            std::string key,
                                                            std::int64_t create_revision) {
-    auto work = inherit_life(s, how, name, std::move(key), create_revision);
+    auto work = resume_one_life(s, how, name, std::move(key), create_revision);
     return observed(std::move(s), std::move(name), std::move(work));
 }
 

@@ -14,9 +14,9 @@
 
 namespace coetcd::detail {
 
-inline constexpr recipe writer_recipe{"shared_mutex", &logic::writer_claim};
+inline constexpr recipe writer_recipe{"shared_mutex", &logic::writer_keys};
 inline constexpr recipe reader_recipe{
-    "shared_mutex", &logic::reader_claim, "try_lock_for", "try_lock", "unlock", true};
+    "shared_mutex", &logic::reader_keys, "try_lock_for", "try_lock", "unlock", true};
 
 /// What a `shared_mutex` and the operations under way on it share: one holder to write, and one
 /// for each time that it reads.
@@ -39,7 +39,7 @@ public:
         return std::any_of(reading_.begin(), reading_.end(), &holds);
     }
     /// One that is lost; if none is, the last one; null if there is none. It is forgotten.
-    /// Whoever gives back may be the one that has lost it: as long as anybody reads, one is held.
+    /// The reader that gives back may have lost its hold: as long as any reads, one is held.
     std::shared_ptr<holder> take_reader() {
         const std::lock_guard alone(access_);
         auto found = std::find_if_not(reading_.begin(), reading_.end(), &holds);

@@ -67,7 +67,7 @@ public:
         self->begin_to_release();
         return self->owner->home(until_released(self));
     }
-    /// The same, in the background, unless that was done or is under way.
+    /// Gives it back in the background, unless that was done or is under way.
     void begin_to_release() {
         given_back_ = true;
         at_home(*owner->world, [self = shared_from_this()] {
@@ -210,7 +210,7 @@ inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
     co_return how == vigil::end::moved;
 }
 
-/// Who is there now, if anybody is.
+/// The owner that is there now, if there is one.
 inline asio::awaitable<std::optional<logic::predecessor>>
 who_has(std::shared_ptr<client_impl> by, call_terms how, std::string name) {
     const range_request oldest = logic::oldest_key_of(name);

@@ -51,10 +51,10 @@ struct call_terms {
 struct answer {
     error_code ec;
     std::string text;                         ///< For a log, if `ec` is set.
-    logic::effect left = logic::effect::none; ///< Of those attempts that failed.
+    logic::effect left = logic::effect::none; ///< By the attempts that failed.
     bool refused = false;                     ///< See `logic::attempts`.
     time_point sent{};                        ///< When the attempt that succeeded was sent.
-    logic::endpoint by;                       ///< Who answered it.
+    logic::endpoint by;                       ///< The endpoint that answered it.
 
     /// Throws what a user is to see.
     void check() const {
@@ -64,7 +64,7 @@ struct answer {
     }
 };
 
-/// The same, and what etcd said.
+/// How a call went, and what etcd said.
 template<class Response>
 struct outcome : answer {
     Response response; ///< As it began, if `ec` is set.

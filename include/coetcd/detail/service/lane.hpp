@@ -171,7 +171,7 @@ private:
         return awake_;
     }
 
-    /// Those that were answered together come back together, but not all in one handler: where
+    /// Parts that were answered together come back together, but not all in one handler: where
     /// several wait, they wait for those that are handled next, too, and no longer.
     bool more_may_come() {
         put_off_ = !put_off_ && waiting() > 1;

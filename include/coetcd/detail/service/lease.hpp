@@ -214,7 +214,7 @@ end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanosecon
     co_return result;
 }
 
-/// The same, in the background. Where memory is short it ends by itself.
+/// Ends a lease in the background. Where memory is short it ends by itself.
 inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
                               lease_id id,
                               std::chrono::nanoseconds patience) noexcept {
@@ -229,8 +229,8 @@ inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
     }
 }
 
-/// The same, of a lease that no key can have: it keeps nobody from anything, and ends by itself. So
-/// nobody is kept waiting for it for long, as a program is that wants to end.
+/// Ends a lease that no key can have, in the background. Such a lease blocks nobody, and ends by
+/// itself: a program that wants to end does not wait for it for long.
 inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) noexcept {
     end_lease_quietly(std::move(impl), id, std::chrono::seconds(1));
 }

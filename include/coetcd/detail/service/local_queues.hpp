@@ -43,7 +43,7 @@ public:
         std::size_t turns = 0; ///< Of the queue, and those that were passed on and still last.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
-        bool was_full = false; ///< Likewise: the next one has to wait.
+        bool was_full = false; ///< In etcd, when we last asked: the next one has to wait.
         /// When etcd had last told one of them how things are with this name: it said so then, or
         /// one with a place went.
         time_point told = time_point::min();

@@ -61,7 +61,7 @@ public:
     call_terms within(std::chrono::nanoseconds timeout) const {
         return {after(env_->now(), timeout), options_.attempt_timeout};
     }
-    /// Likewise, and at least for as long as one attempt may take.
+    /// The usual terms, for at least as long as one attempt may take.
     call_terms within_attempt(std::chrono::nanoseconds timeout) const {
         return within(std::max(timeout, options_.attempt_timeout));
     }

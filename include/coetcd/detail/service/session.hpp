@@ -176,14 +176,14 @@ public:
     }
     loss_source losses;
 
-    local_queues wanted;                      ///< Who of this session wants what.
+    local_queues wanted;                      ///< The coroutines of this session that want names.
     kept_watches watches;                     ///< For waiters.
     logic::failing_time<time_point> cleanups; ///< Of places that are given up.
     logic::marker_table markers;              ///< Of writes that are applied once.
 
     /// Lives of keys.
     using lives = std::set<std::pair<std::string, std::int64_t>>;
-    lives legacies; ///< Of earlier objects with this lease: those that were taken over.
+    lives resumed; ///< Of earlier objects with this lease: those that were taken over.
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {

@@ -10,7 +10,7 @@
 
 namespace coetcd::detail {
 
-/// Who is told of a watch. Called on the client's executor; may call the hub to begin and end
+/// What is told of a watch. Called on the client's executor; may call the hub to begin and end
 /// watches.
 class watch_sink {
 public:

@@ -69,7 +69,7 @@ public:
         }
     }
 
-    /// Likewise, until `done` or an hour has passed.
+    /// Runs all that happens until `done`, or until an hour has passed.
     void go_on_until(const std::function<bool()>& done) {
         const nanoseconds limit = now() + std::chrono::hours(1);
         for (go_on(nanoseconds(0)); !done(); go_on(std::chrono::milliseconds(1))) {

@@ -140,7 +140,7 @@ public:
             watches_.begin(), watches_.end(), [&](const watch& w) { return w.key == key; }));
     }
     std::size_t streams() const { return streams_.size(); }
-    std::size_t watching_streams() const; ///< Those that have a watch.
+    std::size_t watching_streams() const; ///< How many have a watch.
 
     // What an operator does.
 
@@ -187,7 +187,7 @@ public:
     bool tells = true;                 ///< Else events are lost.
     std::function<bool()> loses_event; ///< Asked for each message of events, if set.
     std::set<std::string> forbidden;   ///< Keys that must not be put.
-    std::string forbidden_prefix;      ///< Likewise; empty for none.
+    std::string forbidden_prefix;      ///< Of keys that must not be put; empty for none.
     std::int64_t stale_by = 0;         ///< Reads show the store so many revisions ago.
     witness* told = nullptr;
 

@@ -30,7 +30,7 @@ public:
     void drop();
     /// Its own number of it; 0: none.
     std::uint64_t server = 0;
-    etcd* with = nullptr; ///< Who has it, then.
+    etcd* with = nullptr; ///< The etcd that has it, then.
     /// Whether it wants to hear what comes.
     bool accepted = false;
     const int member;
@@ -39,7 +39,7 @@ public:
     // For the network.
     /// The client reads a message.
     void arrive(reply message);
-    /// Likewise, that it is over; nothing comes any more.
+    /// The client reads that it is over; nothing comes any more.
     void end(error_code ec);
     std::uint64_t received = 0; ///< Bytes, if they are counted.
 

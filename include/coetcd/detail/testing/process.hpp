@@ -123,7 +123,7 @@ public:
     bool is_paused() const;
     /// Ends it where it stands: nothing of it runs any more, and nothing is sent.
     void crash();
-    /// Likewise, as soon as it waits for something, or another of its handlers is about to run.
+    /// Ends it as soon as it waits for something, or another of its handlers is about to run.
     void crash_soon() { crashing_ = true; }
     bool has_crashed() const { return crashed_; }
     /// Drops what its code holds. Called by `crash`.
@@ -146,7 +146,7 @@ public:
     std::uint64_t calls = 0;
     std::uint64_t suspensions = 0;
     std::function<void()> on_suspension;
-    std::function<void()> on_resumption; ///< Likewise, of each end of one.
+    std::function<void()> on_resumption; ///< Called at the end of each suspension.
 
     world& in;
 

@@ -117,7 +117,7 @@ public:
     /// Runs what is ready, then goes on to the next event.
     /// @returns False if nothing will ever happen again, or something is wrong.
     bool step();
-    /// The same, for so long.
+    /// Runs all that happens in so much time.
     void pass(nanoseconds time);
     /// A stream's messages with more bytes are read in pieces; see `reply::more`.
     std::size_t piece = wire::line_splitter::usual_piece;
@@ -166,7 +166,7 @@ protected:
     }
     /// Decides over a request, before it leaves.
     virtual fate judge(process& by, const call_request& what);
-    /// Likewise, over a stream: whether it is refused, or lost.
+    /// Decides whether a stream is refused, or lost.
     virtual fate judge_stream(process& by, const call_request& what);
     virtual line_fate judge_line(const process& to, bool once);
     /// What something in between answers to a stream, if it does.
@@ -185,7 +185,7 @@ protected:
     virtual void closed(link& from);
     /// Before each handler: whether the process ends here.
     virtual bool crashes(process& /*which*/) { return false; }
-    /// Likewise, whether it stands still from here on.
+    /// Before each handler: whether the process stands still from here on.
     virtual bool pauses(process& /*which*/) { return false; }
 
     /// When a member stands still until; else now.

@@ -88,7 +88,7 @@ inline void set_trust(SSL_CTX& context, const tls_options& o) {
     X509_STORE_set_flags(SSL_CTX_get_cert_store(&context), X509_V_FLAG_PARTIAL_CHAIN);
 }
 
-/// Who `o` says we are.
+/// Our certificate and key, as `o` says.
 inline void set_identity(SSL_CTX& context, const tls_options& o) {
     const auto twice = [](bool both, const char* one, const char* other) {
         if (both) {

@@ -166,7 +166,8 @@ inline explanation explain(const error_code& ec, bool has_certificate) {
     return result;
 }
 
-/// The same, of a handshake, which shows nothing but an end if the server does not speak TLS.
+/// What the failure of a handshake means, which shows nothing but an end if the server does not
+/// speak TLS.
 inline explanation explain_handshake(const error_code& ec, bool has_certificate) {
     explanation result = explain(ec, has_certificate);
     if (ec == ssl::error::stream_truncated || ec == boost::asio::error::connection_reset ||

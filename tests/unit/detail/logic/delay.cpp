@@ -14,7 +14,7 @@ using where = standing::where;
 
 namespace {
 
-const attempt_keys with_note{0x1a, {delayed_claim("m", 0x1a, 3, 2, 7)}};
+const attempt_keys with_note{0x1a, {delayed_keys("m", 0x1a, 3, 2, 7)}};
 const std::string k = "m/1a-3-2";
 
 key_value kv(std::string key,
@@ -66,12 +66,12 @@ const txn& inner(const op& o) {
 
 TEST_CASE("a note is beside the queue, and covered by what a user of the lock may do",
           "[logic][delay]") {
-    const claim c = delayed_claim("m", 0x1a, 3, 2, 7);
+    const name_keys c = delayed_keys("m", 0x1a, 3, 2, 7);
     CHECK(c.note_key == "m.own");
     CHECK(c.note_key > "m.");
     CHECK(c.note_key < "m/");
-    CHECK(c.keys == exclusive_claim("m", 0x1a, 3, 2, 7).keys);
-    CHECK(exclusive_claim("m", 0x1a, 3, 2, 7).note_key.empty());
+    CHECK(c.keys == exclusive_keys("m", 0x1a, 3, 2, 7).keys);
+    CHECK(exclusive_keys("m", 0x1a, 3, 2, 7).note_key.empty());
 }
 
 TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][delay]") {
@@ -111,7 +111,7 @@ TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][d
 }
 
 TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay]") {
-    const claim& c = with_note.claims.front();
+    const name_keys& c = with_note.by_name.front();
     for (const txn& t : {end(c, 0x1a), erase_only(c)}) {
         const txn& note = inner(t.success.back());
         REQUIRE(note.compares.size() == 1);

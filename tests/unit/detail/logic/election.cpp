@@ -193,8 +193,8 @@ TEST_CASE("what the answer to proclaim() means", "[logic][election]") {
 
 TEST_CASE("what a refused proclaim() has left is read through etcd's consensus",
           "[logic][election]") {
-    const coetcd::detail::logic::claim c =
-        coetcd::detail::logic::exclusive_claim("e", 0x1a, 0x3, 0, 0);
+    const coetcd::detail::logic::name_keys c =
+        coetcd::detail::logic::exclusive_keys("e", 0x1a, 0x3, 0, 0);
     const coetcd::txn t = read_proclaimed(c, "e/a", 10);
     REQUIRE(t.compares.size() == 1);
     CHECK(std::get<std::int64_t>(t.compares[0].operand) == 10);

@@ -69,8 +69,8 @@ TEST_CASE("what is held is looked at by 60 keys at a time", "[logic][held]") {
 TEST_CASE("what is held are the keys that it began with, and later ones that are known to be there",
           "[logic][held]") {
     attempt_keys two{0x1a,
-                     {exclusive_claim("m", 0x1a, 3, 2, 7), exclusive_claim("n", 0x1a, 3, 2, 7)}};
-    two.claims[0].later = {{"m/later", 45}, {"m/perhaps", 0}};
+                     {exclusive_keys("m", 0x1a, 3, 2, 7), exclusive_keys("n", 0x1a, 3, 2, 7)}};
+    two.by_name[0].later = {{"m/later", 45}, {"m/perhaps", 0}};
     strings all;
     for (const held_life& h : counted_on(two, 40)) {
         all.push_back(h.key + '@' + std::to_string(h.create_revision));

@@ -67,7 +67,7 @@ TEST_CASE("a marker has a key that no lock has, and no other marker", "[logic][o
     }
     CHECK(all.fresh("n", lease, 0xab).key == "n.1f-ab-w14");
     // A slot's epoch key is n.<lease>-<nonce>-<hex>.
-    CHECK(exclusive_claim("n", lease, 0xab, 0, 0).epoch_key == "n.1f-ab-0");
+    CHECK(exclusive_keys("n", lease, 0xab, 0, 0).epoch_key == "n.1f-ab-0");
 }
 
 TEST_CASE("the marker of an adopted lease is not taken for one's own", "[logic][once]") {

@@ -152,14 +152,14 @@ const std::string e = "s.1a-3-2";
 /// One attempt, for a permit of weight 5: two keys.
 struct attempt {
     explicit attempt(std::int64_t weight = 5)
-        : keys{0x1a, {permit_claim("s", 0x1a, 3, 2, 7)}}
+        : keys{0x1a, {permit_keys("s", 0x1a, 3, 2, 7)}}
         , rule("s", weight, 6) {
         rule.prepare(keys);
     }
-    strings own() const { return keys.claims.front().keys; }
+    strings own() const { return keys.by_name.front().keys; }
     strings others() const {
         strings out;
-        for (const held_life& l : keys.claims.front().later) {
+        for (const held_life& l : keys.by_name.front().later) {
             CHECK(l.create_revision == 0); // not counted on
             out.push_back(l.key);
         }

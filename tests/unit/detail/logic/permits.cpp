@@ -66,7 +66,7 @@ errc code_of(const txn_response& response) {
 } // namespace
 
 TEST_CASE("the keys of a semaphore lie under its name, and in no other's", "[logic][permits]") {
-    const claim c = permit_claim("s", 0x1a, 3, 2, 7);
+    const name_keys c = permit_keys("s", 0x1a, 3, 2, 7);
     CHECK(c.keys == std::vector<std::string>{"s/wait/1a-3-2"});
     CHECK(c.before.key == "s/wait/");
     CHECK(c.before.range_end == "s/wait0");
@@ -74,7 +74,7 @@ TEST_CASE("the keys of a semaphore lie under its name, and in no other's", "[log
     CHECK(c.void_key == "s.1a-3-void");
     CHECK(c.epoch == 7);
     CHECK(c.later.empty()); // what a permit takes is up to the attempt
-    CHECK(permit_claim("a/b", 0x1a, 3, 2, 0).keys.front() == "a/b/wait/1a-3-2");
+    CHECK(permit_keys("a/b", 0x1a, 3, 2, 0).keys.front() == "a/b/wait/1a-3-2");
     CHECK(permits::limit_key("s") == "s.limit");
     CHECK(permits::held_prefix("s", 0) == "s/hold/00/");
     CHECK(permits::held_prefix("s", 15) == "s/hold/0f/");

@@ -23,10 +23,10 @@ using where = standing::where;
 namespace {
 
 /// One claim with one key, one with two, and two claims.
-const attempt_keys one{0x1a, {exclusive_claim("m", 0x1a, 3, 2, 7)}};
+const attempt_keys one{0x1a, {exclusive_keys("m", 0x1a, 3, 2, 7)}};
 const attempt_keys pair{
     0x1a, {{"s", {"s/write/i", "s/keep/i"}, key_range::prefix("s/"), "s.i", "s.void", 0}}};
-const attempt_keys both{0x1a, {one.claims[0], pair.claims[0]}};
+const attempt_keys both{0x1a, {one.by_name[0], pair.by_name[0]}};
 
 bool covers(const key_range& range, const std::string& key) {
     return key >= range.key && key < range.range_end;
@@ -38,7 +38,7 @@ using revisions = std::vector<std::int64_t>;
 } // namespace
 
 TEST_CASE("a key tells the name, the lease, the session object and the slot", "[logic][places]") {
-    const claim c = exclusive_claim("m", 0x1a, 0xb, 0xc, 5);
+    const name_keys c = exclusive_keys("m", 0x1a, 0xb, 0xc, 5);
     CHECK(c.name == "m");
     CHECK(c.keys == strings{"m/1a-b-c"});
     CHECK(text(c.before) == "[m/,m0)");
@@ -46,18 +46,18 @@ TEST_CASE("a key tells the name, the lease, the session object and the slot", "[
     CHECK(c.void_key == "m.1a-b-void");
     CHECK(c.epoch == 5);
     constexpr auto most = std::numeric_limits<std::uint64_t>::max();
-    CHECK(exclusive_claim("a/b", std::numeric_limits<lease_id>::max(), most, most, 0).keys[0] ==
+    CHECK(exclusive_keys("a/b", std::numeric_limits<lease_id>::max(), most, most, 0).keys[0] ==
           "a/b/7fffffffffffffff-ffffffffffffffff-ffffffffffffffff");
-    CHECK(exclusive_claim("m", -1, 0, 0, 0).keys[0] == "m/ffffffffffffffff-0-0");
+    CHECK(exclusive_keys("m", -1, 0, 0, 0).keys[0] == "m/ffffffffffffffff-0-0");
     // as etcdctl does
-    CHECK(text(exclusive_claim("m/", 1, 0, 0, 0).before) == "[m//,m/0)");
+    CHECK(text(exclusive_keys("m/", 1, 0, 0, 0).before) == "[m//,m/0)");
 }
 
 TEST_CASE("the key is in the queue, what goes with it is not", "[logic][places]") {
     for (const std::string name :
          {"m", "m/", "m.", "m.x", "/", "\xff", "m\xff", "a b", "0", "m.x/1a"}) {
         CAPTURE(name);
-        const claim c = exclusive_claim(name, 0x1a, 3, 2, 0);
+        const name_keys c = exclusive_keys(name, 0x1a, 3, 2, 0);
         CHECK(covers(c.before, c.keys[0]));
         for (const std::string& other : {c.epoch_key, c.void_key}) {
             CHECK_FALSE(covers(c.before, other));
@@ -67,9 +67,9 @@ TEST_CASE("the key is in the queue, what goes with it is not", "[logic][places]"
     }
     for (const std::string other : {"m", "m.x", "m.", "m.1a", "m.1a-3", "m.1a-3-2", "n", "l"}) {
         CAPTURE(other);
-        const key_range queue = exclusive_claim(other, 0x1a, 3, 2, 0).before;
-        CHECK_FALSE(covers(queue, one.claims[0].epoch_key));
-        CHECK_FALSE(covers(queue, one.claims[0].void_key));
+        const key_range queue = exclusive_keys(other, 0x1a, 3, 2, 0).before;
+        CHECK_FALSE(covers(queue, one.by_name[0].epoch_key));
+        CHECK_FALSE(covers(queue, one.by_name[0].void_key));
     }
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("no two slots share a key", "[logic][places]") {
         for (const lease_id lease : {0x1, 0x11, 0x1a}) {
             for (const unsigned nonce : {0x1U, 0x11U, 0xa1U}) {
                 for (const unsigned slot : {0x0U, 0x1U, 0x11U}) {
-                    const claim c = exclusive_claim(name, lease, nonce, slot, 0);
+                    const name_keys c = exclusive_keys(name, lease, nonce, slot, 0);
                     CHECK(all.insert(c.keys[0]).second);
                     CHECK(all.insert(c.epoch_key).second);
                     voids.insert(c.void_key);
@@ -148,8 +148,8 @@ TEST_CASE("to look is to read the key ahead and our own ones", "[logic][places]"
 
 TEST_CASE("to release is to erase a life, to end is to erase under an epoch and to put another",
           "[logic][places]") {
-    const claim& m = one.claims[0];
-    const claim& s = pair.claims[0];
+    const name_keys& m = one.by_name[0];
+    const name_keys& s = pair.by_name[0];
     CHECK(text(release(m, 50)) == "c(m/1a-3-2)=50 ? erase(m/1a-3-2) : get(m.1a-3-2) get(m/1a-3-2)");
     CHECK(text(release(s, 50)) == "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s/write/i) "
                                   "erase(s/keep/i) : get(s.i) get(s/write/i) get(s/keep/i)");
@@ -228,15 +228,15 @@ TEST_CASE("the answer to take tells that the place is ours", "[logic][places]") 
 
 TEST_CASE("a refusal to enter or to take tells what is there of us, and which epoch counts",
           "[logic][places]") {
-    const std::string m = one.claims[0].keys[0];
-    const std::string em = one.claims[0].epoch_key;
+    const std::string m = one.by_name[0].keys[0];
+    const std::string em = one.by_name[0].epoch_key;
     const op_response own = found({kv(m, 45)});
     const op_response same = found({kv(em, 6, 7)});
     const op_response moved = found({kv(em, 6, 9)});
     const op_response write = found({kv("s/write/i", 45)});
     const op_response keep = found({kv("s/keep/i", 45)});
     const op_response moved_s = found({kv("s.i", 8, 8)});
-    const attempt_keys no_epoch{0x1a, {exclusive_claim("m", 0x1a, 3, 2, 0)}};
+    const attempt_keys no_epoch{0x1a, {exclusive_keys("m", 0x1a, 3, 2, 0)}};
     struct {
         const char* what;
         const attempt_keys& keys;
@@ -389,9 +389,9 @@ TEST_CASE("the queue has moved if a key of ours or the one ahead is gone", "[log
 
 TEST_CASE("a place is given up when an answer says that nothing of it is there, or can come",
           "[logic][places]") {
-    const claim& m = one.claims[0]; // of epoch 7
-    const claim fresh = exclusive_claim("m", 0x1a, 3, 2, 0);
-    const claim& s = pair.claims[0]; // of epoch 0
+    const name_keys& m = one.by_name[0]; // of epoch 7
+    const claim fresh = exclusive_keys("m", 0x1a, 3, 2, 0);
+    const name_keys& s = pair.by_name[0]; // of epoch 0
     const op_response same = found({kv(m.epoch_key, 6, 7)});
     const op_response moved = found({kv(m.epoch_key, 6, 9)});
     const op_response own = found({kv(m.keys[0], 45)});
@@ -405,7 +405,7 @@ TEST_CASE("a place is given up when an answer says that nothing of it is there, 
     constexpr bool bumps = true;
     struct {
         const char* what;
-        const claim& of;
+        const name_keys& of;
         bool bumps;
         txn_response response;
         bool over;
@@ -520,8 +520,8 @@ TEST_CASE("an answer that lacks something is none", "[logic][places]") {
     for (const auto& reads : few) {
         CHECK(refused([&] { (void)after_enter(no(reads), one); }));
         CHECK(refused([&] { (void)after_enter(yes(reads), both); }));
-        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], 45, false); }));
-        CHECK(refused([&] { (void)after_leaving(no(reads), one.claims[0], 45, true); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.by_name[0], 45, false); }));
+        CHECK(refused([&] { (void)after_leaving(no(reads), one.by_name[0], 45, true); }));
         CHECK(refused([&] { (void)after_confirm(yes(reads), both, 45); }));
         if (!reads.empty()) { // it was not asked
             CHECK(refused([&] { (void)after_take(no(reads), one); }));
@@ -532,7 +532,7 @@ TEST_CASE("an answer that lacks something is none", "[logic][places]") {
     CHECK(refused([&] { (void)after_enter(no({own, same, none, none}), both); }));
     CHECK(refused([&] { (void)after_confirm(yes({erased(0)}), one, 45); }));
     CHECK(refused([&] { (void)after_confirm(yes({none, erased(0)}), one, 45); }));
-    CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.claims[0], 45, false); }));
+    CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.by_name[0], 45, false); }));
     const op_response ahead = found({kv("m/f", 40)});
     for (const auto& reads :
          std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, put}}) {
@@ -549,7 +549,7 @@ TEST_CASE("an answer without the revision of what is there is none", "[logic][pl
     CHECK(refused([&] { (void)after_enter(no({none, no_epoch}), one); }));
     CHECK(refused([&] { (void)after_take(without_revision(yes({put})), one); }));
     CHECK(refused([&] { (void)after_take(no({nameless, same}), one); }));
-    const claim& m = one.claims[0];
+    const name_keys& m = one.by_name[0];
     CHECK(refused([&] {
         (void)after_leaving(without_revision(yes({erased(1), put})), m, 45, true);
     }));

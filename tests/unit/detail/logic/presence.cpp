@@ -19,20 +19,20 @@ namespace {
 
 constexpr coetcd::lease_id lease = 0xa;
 
-attempt_keys keys_of(claim c) {
+attempt_keys keys_of(name_keys c) {
     attempt_keys keys;
     keys.lease = lease;
-    keys.claims.push_back(std::move(c));
+    keys.by_name.push_back(std::move(c));
     return keys;
 }
 presence of_mutex() {
     presence p;
-    p.begin(keys_of(exclusive_claim("n", lease, 1, 0, 0)));
+    p.begin(keys_of(exclusive_keys("n", lease, 1, 0, 0)));
     return p;
 }
 presence of_writer() {
     presence p;
-    p.begin(keys_of(writer_claim("n", lease, 1, 0, 0)));
+    p.begin(keys_of(writer_keys("n", lease, 1, 0, 0)));
     return p;
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("a key that was deleted holds nothing, and others go with it", "[prese
     CHECK(p.held_by().empty());
     CHECK_FALSE(p.needs_epoch());
 
-    claim with_note = exclusive_claim("n", lease, 1, 0, 0);
+    name_keys with_note = exclusive_keys("n", lease, 1, 0, 0);
     with_note.note_key = "n.note";
     presence noted;
     noted.begin(keys_of(with_note));
@@ -215,7 +215,7 @@ TEST_CASE("a key that was deleted holds nothing, and others go with it", "[prese
 TEST_CASE("what stands for it follows the mode", "[presence]") {
     presence p = of_writer();
     answer(p, at(where::owner, 5));
-    const claim c = p.first();
+    const name_keys c = p.first();
     const held_life base{c.base_key, 5};
     CHECK(p.has_modes());
     CHECK(p.lasting() == base);
@@ -249,20 +249,20 @@ TEST_CASE("what stands for it follows the mode", "[presence]") {
 }
 
 TEST_CASE("several names are proved by a key of each", "[presence]") {
-    attempt_keys two = keys_of(exclusive_claim("a", lease, 1, 0, 0));
-    two.claims.push_back(exclusive_claim("b", lease, 1, 0, 0));
+    attempt_keys two = keys_of(exclusive_keys("a", lease, 1, 0, 0));
+    two.by_name.push_back(exclusive_keys("b", lease, 1, 0, 0));
     presence p;
     p.begin(two);
     answer(p, at(where::owner, 5));
-    CHECK(p.proof(0) ==
-          std::vector<held_life>{{two.claims[0].keys.front(), 5}, {two.claims[1].keys.front(), 5}});
+    CHECK(p.proof(0) == std::vector<held_life>{{two.by_name[0].keys.front(), 5},
+                                               {two.by_name[1].keys.front(), 5}});
     CHECK(p.held_by() == p.proof(0));
-    CHECK(p.key(false) == two.claims[0].keys.front());
+    CHECK(p.key(false) == two.by_name[0].keys.front());
 }
 
 TEST_CASE("what an earlier object has left is known from the beginning", "[presence]") {
     for (const bool may_come : {false, true}) {
-        const presence p(lease, exclusive_claim("n", lease, 1, 0, 0), 5, may_come);
+        const presence p(lease, exclusive_keys("n", lease, 1, 0, 0), 5, may_come);
         CHECK(p.is_known());
         CHECK_FALSE(p.is_absent());
         CHECK(p.may_come() == may_come);

@@ -17,12 +17,12 @@ using memory = refused_lately<clock_type::time_point>;
 } // namespace
 
 TEST_CASE("a transaction is about what its first key belongs to", "[logic][refused_lately]") {
-    const attempt_keys a{1, {exclusive_claim("some/n.ame", 1, 2, 3, 0)}};
+    const attempt_keys a{1, {exclusive_keys("some/n.ame", 1, 2, 3, 0)}};
     for (const txn& what : {enter(a, ""),
                             take(a, ""),
                             confirm(a, 5),
-                            release(a.claims[0], 5),
-                            end(a.claims[0], 1),
+                            release(a.by_name[0], 5),
+                            end(a.by_name[0], 1),
                             look(a, {"some/n.ame/1-2-4", 4})}) {
         CHECK(subject_of(what) == "some/n.ame");
     }

@@ -16,15 +16,15 @@ using namespace support;
 
 namespace {
 
-const claim reader = reader_claim("s", 0x1a, 3, 2, 7);
-const claim writer = writer_claim("s", 0x1a, 3, 2, 7);
+const name_keys reader = reader_keys("s", 0x1a, 3, 2, 7);
+const name_keys writer = writer_keys("s", 0x1a, 3, 2, 7);
 
 bool is_in(const key_range& range, const std::string& key) {
     return range.key <= key && key < range.range_end;
 }
 
 /// Whether the first waits for the second, if that is older.
-bool waits_for(const claim& a, const claim& b) {
+bool waits_for(const name_keys& a, const name_keys& b) {
     return std::any_of(
         b.keys.begin(), b.keys.end(), [&](const std::string& key) { return is_in(a.before, key); });
 }
@@ -40,7 +40,7 @@ TEST_CASE("a reader has one key, a writer two; both know what they are, or may b
     CHECK(writer.keys == strings{"s/write/1a-3-2", "s/keep/1a-3-2"});
     CHECK(writer.base_key == "s/keep/1a-3-2");
     CHECK(text(writer.before) == "[s/,s0)");
-    for (const claim& c : {reader, writer}) {
+    for (const name_keys& c : {reader, writer}) {
         CHECK(c.name == "s");
         CHECK(c.write_key == "s/write/1a-3-2");
         CHECK(c.epoch_key == "s.1a-3-2");
@@ -52,9 +52,9 @@ TEST_CASE("a reader has one key, a writer two; both know what they are, or may b
 
 TEST_CASE("a reader waits for writers, a writer for everybody, and a mutex is a writer to a writer",
           "[logic][rw]") {
-    const claim other_reader = reader_claim("s", 0x1b, 3, 2, 0);
-    const claim other_writer = writer_claim("s", 0x1b, 3, 2, 0);
-    const claim mutex = exclusive_claim("s", 0x1b, 3, 2, 0);
+    const claim other_reader = reader_keys("s", 0x1b, 3, 2, 0);
+    const claim other_writer = writer_keys("s", 0x1b, 3, 2, 0);
+    const claim mutex = exclusive_keys("s", 0x1b, 3, 2, 0);
     claim lowered = other_writer;
     just_reads(lowered);
     CHECK_FALSE(waits_for(reader, other_reader));
@@ -68,20 +68,20 @@ TEST_CASE("a reader waits for writers, a writer for everybody, and a mutex is a 
     CHECK(waits_for(mutex, lowered));
     for (const char* name : {"s1", "r", "s.", "s/", "sx", "S"}) {
         CAPTURE(name);
-        CHECK_FALSE(waits_for(reader, writer_claim(name, 0x1b, 3, 2, 0)));
+        CHECK_FALSE(waits_for(reader, writer_keys(name, 0x1b, 3, 2, 0)));
         const bool nests = std::string(name) == "s/"; // its keys lie in this queue
-        CHECK(waits_for(writer, reader_claim(name, 0x1b, 3, 2, 0)) == nests);
+        CHECK(waits_for(writer, reader_keys(name, 0x1b, 3, 2, 0)) == nests);
     }
 }
 
 TEST_CASE("who only reads is known by the key that it began with", "[logic][rw]") {
-    claim c = writer;
+    name_keys c = writer;
     just_reads(c);
     CHECK(c.keys == std::vector<std::string>{"s/keep/1a-3-2"});
     REQUIRE(c.later.size() == 1);
     CHECK(c.later.front() == held_life{"s/write/1a-3-2", 0});
     // It is what a reader is that may be about to write.
-    claim r = reader;
+    name_keys r = reader;
     just_reads(r);
     CHECK(r.keys == reader.keys);
     CHECK(r.later == c.later);
@@ -96,10 +96,10 @@ TEST_CASE("who only reads is known by the key that it began with", "[logic][rw]"
 }
 
 TEST_CASE("to lower is to give up the write key alone", "[logic][rw]") {
-    for (const claim& of : {reader, writer}) {
-        claim c = of;
+    for (const name_keys& of : {reader, writer}) {
+        name_keys c = of;
         just_reads(c);
-        const claim part = writing_part(c);
+        const name_keys part = writing_part(c);
         CHECK(text(release(part, 60)) == "c(s/write/1a-3-2)=60 ? erase(s/write/1a-3-2) : "
                                          "get(s.1a-3-2) get(s/write/1a-3-2)");
         CHECK(text(end(part, 0x1a)) == "m(s.1a-3-2)=7 ? erase_and_tell(s/write/1a-3-2) "

@@ -286,8 +286,8 @@ TEST_CASE("no two transactions that put into one queue share a request", "[servi
 
 TEST_CASE("whoever leaves makes room for the next one in the same request", "[service][lane]") {
     lane_fixture f;
-    const logic::attempt_keys first{0, {logic::exclusive_claim("m", 1, 1, 0, 0)}};
-    const logic::attempt_keys second{0, {logic::exclusive_claim("m", 1, 1, 1, 0)}};
+    const logic::attempt_keys first{0, {logic::exclusive_keys("m", 1, 1, 0, 0)}};
+    const logic::attempt_keys second{0, {logic::exclusive_keys("m", 1, 1, 1, 0)}};
     const auto submit = [&f](txn what, strings puts) {
         const auto part = std::make_shared<lane_part>(std::move(what));
         part->puts = std::move(puts);
@@ -299,11 +299,11 @@ TEST_CASE("whoever leaves makes room for the next one in the same request", "[se
     f.finish();
     const auto life = logic::after_enter(held->response, first).create_revision;
     f.occupy();
-    const part_ptr released = submit(logic::release(first.claims[0], life), {});
+    const part_ptr released = submit(logic::release(first.by_name[0], life), {});
     const part_ptr entered = submit(logic::enter(second, ""), {"m"});
     f.finish();
     CHECK(f.requests() == strings{"-m/1-1-0 ?m/ m/1-1-1"});
-    CHECK(logic::after_leaving(released->response, first.claims[0], life, false).was_there);
+    CHECK(logic::after_leaving(released->response, first.by_name[0], life, false).was_there);
     CHECK(logic::after_enter(entered->response, second).at == logic::standing::where::owner);
 }
 

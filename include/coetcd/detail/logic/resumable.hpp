@@ -16,15 +16,15 @@
 /// orphaned, one of a process that has died, or Go's, which has one key, `<name>/<lease>`.
 namespace coetcd::detail::logic {
 
-struct legacy_key {
+struct resumable_key {
     std::string id; ///< What follows the name, and a slash.
     std::int64_t create_revision = 0;
     bool has_epoch = false; ///< It is a slot: late requests to put it compare one. Go's do not.
 };
 
-struct legacy {
-    std::vector<legacy_key> keys; ///< Oldest first.
-    bool owns = false;            ///< The first of them is the oldest of the queue.
+struct resumable {
+    std::vector<resumable_key> keys; ///< Oldest first.
+    bool owns = false;               ///< The first of them is the oldest of the queue.
 };
 
 /// Reads a queue, oldest first. Of `keys_only` etcd 3.7 does not tell the leases.
@@ -45,18 +45,18 @@ inline bool is_own_slot(std::string_view id, lease_id lease, std::uint64_t nonce
 
 /// @param queue As it was read.
 /// @param nonce Of the session object that asks: what has it, is its own.
-inline legacy legacy_of(const std::vector<key_value>& queue,
-                        const std::string& name,
-                        lease_id lease,
-                        std::uint64_t nonce) {
+inline resumable resumable_of(const std::vector<key_value>& queue,
+                              const std::string& name,
+                              lease_id lease,
+                              std::uint64_t nonce) {
     const std::string of_lease = hex(static_cast<std::uint64_t>(lease));
-    legacy result;
+    resumable result;
     for (const key_value& kv : queue) {
         const std::string_view id =
             std::string_view(kv.key).substr(std::min(kv.key.size(), name.size() + 1));
         const bool slot = is_slot(id, lease);
-        const bool of_legacy = (slot && !is_own_slot(id, lease, nonce)) || id == of_lease;
-        if (kv.lease != lease || !of_legacy || id.find('/') != id.npos) {
+        const bool is_resumable = (slot && !is_own_slot(id, lease, nonce)) || id == of_lease;
+        if (kv.lease != lease || !is_resumable || id.find('/') != id.npos) {
             continue;
         }
         result.owns = result.owns || &kv == &queue.front();
@@ -65,18 +65,20 @@ inline legacy legacy_of(const std::vector<key_value>& queue,
     return result;
 }
 
-inline claim
-legacy_claim(const std::string& name, const std::string& id, lease_id lease, std::uint64_t nonce) {
-    claim result = exclusive_claim(name, lease, nonce, 0, 0); // nobody ever puts its void key
+inline name_keys resumable_keys(const std::string& name,
+                                const std::string& id,
+                                lease_id lease,
+                                std::uint64_t nonce) {
+    name_keys result = exclusive_keys(name, lease, nonce, 0, 0); // nobody ever puts its void key
     result.keys = {name + "/" + id};
     result.epoch_key = name + "." + id;
     return result;
 }
 
 /// As `confirm`, of a key that the lease must have, too.
-inline txn confirm_legacy(const attempt_keys& a, std::int64_t create_revision) {
+inline txn confirm_resumed(const attempt_keys& a, std::int64_t create_revision) {
     txn t = confirm(a, create_revision);
-    for (const claim& c : a.claims) {
+    for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::lease(key) == a.lease);
         }
@@ -86,7 +88,8 @@ inline txn confirm_legacy(const attempt_keys& a, std::int64_t create_revision) {
 
 /// Gives such a key up. Only that life of it; and what its first owner may still have under way to
 /// put it again is void, by another epoch, which we need not know; also if the key is gone already.
-inline txn end_legacy(const claim& c, lease_id lease, std::int64_t create_revision, bool bumps) {
+inline txn
+end_resumed(const name_keys& c, lease_id lease, std::int64_t create_revision, bool bumps) {
     txn t = release(c, create_revision);
     if (bumps) {
         put_options with_lease;
@@ -98,7 +101,7 @@ inline txn end_legacy(const claim& c, lease_id lease, std::int64_t create_revisi
 }
 
 /// What the answer means: it is over, whether it was there or not.
-inline left_place after_ending_legacy(const txn_response& response) {
+inline left_place after_ending_resumed(const txn_response& response) {
     left_place result;
     result.over = true;
     for (const op_response& r : response.responses) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/logic/legacy.hpp>
+#include <coetcd/detail/logic/resumable.hpp>
 
 #include <string>
 #include <variant>
@@ -23,9 +23,9 @@ key_value key(const std::string& name, coetcd::lease_id lease, std::int64_t crea
 constexpr coetcd::lease_id lease = 0xabc;
 constexpr std::uint64_t nonce = 0x77;
 
-std::vector<std::string> ids(const legacy& l) {
+std::vector<std::string> ids(const resumable& l) {
     std::vector<std::string> all;
-    for (const legacy_key& k : l.keys) {
+    for (const resumable_key& k : l.keys) {
         all.push_back(k.id);
     }
     return all;
@@ -33,7 +33,7 @@ std::vector<std::string> ids(const legacy& l) {
 
 } // namespace
 
-TEST_CASE("a queue is read with its leases", "[logic][legacy]") {
+TEST_CASE("a queue is read with its leases", "[logic][resumable]") {
     const coetcd::range_request queue = whole_queue("m");
     CHECK_FALSE(queue.options.keys_only); // etcd 3.7 leaves them out then
     CHECK(queue.range.key == "m/");
@@ -41,7 +41,8 @@ TEST_CASE("a queue is read with its leases", "[logic][legacy]") {
     CHECK(queue.options.limit == 0);
 }
 
-TEST_CASE("the legacy is what other objects with the lease have put", "[logic][legacy]") {
+TEST_CASE("what can be resumed is what other objects with the lease have put",
+          "[logic][resumable]") {
     const std::vector<key_value> queue = {
         key("m/abc-1-0", lease, 3),
         key("m/abc", lease, 4),         // Go's
@@ -53,7 +54,7 @@ TEST_CASE("the legacy is what other objects with the lease have put", "[logic][l
         key("m/abc-7-1", lease, 10),
         key("m/", lease, 11),
     };
-    const legacy l = legacy_of(queue, "m", lease, nonce);
+    const resumable l = resumable_of(queue, "m", lease, nonce);
     CHECK(ids(l) == std::vector<std::string>{"abc-1-0", "abc", "abc-7-1"});
     CHECK(l.owns);
     CHECK(l.keys[0].create_revision == 3);
@@ -62,34 +63,34 @@ TEST_CASE("the legacy is what other objects with the lease have put", "[logic][l
     CHECK(l.keys[2].create_revision == 10);
 }
 
-TEST_CASE("a legacy owns the lock if it is the oldest of all", "[logic][legacy]") {
-    CHECK_FALSE(legacy_of({}, "m", lease, nonce).owns);
-    const legacy behind =
-        legacy_of({key("m/def-1-0", 0xdef, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
+TEST_CASE("what can be resumed owns the lock if it is the oldest of all", "[logic][resumable]") {
+    CHECK_FALSE(resumable_of({}, "m", lease, nonce).owns);
+    const resumable behind =
+        resumable_of({key("m/def-1-0", 0xdef, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
     CHECK_FALSE(behind.owns);
     CHECK(behind.keys.size() == 1);
-    const legacy behind_own =
-        legacy_of({key("m/abc-77-0", lease, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
+    const resumable behind_own =
+        resumable_of({key("m/abc-77-0", lease, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
     CHECK_FALSE(behind_own.owns);
     CHECK(behind_own.keys.size() == 1);
 }
 
-TEST_CASE("the keys of a legacy are those that its first owner had", "[logic][legacy]") {
-    const claim before = exclusive_claim("m", lease, 0x1, 0, 9);
-    const claim c = legacy_claim("m", "abc-1-0", lease, nonce);
+TEST_CASE("the keys to resume are those that its first owner had", "[logic][resumable]") {
+    const claim before = exclusive_keys("m", lease, 0x1, 0, 9);
+    const name_keys c = resumable_keys("m", "abc-1-0", lease, nonce);
     CHECK(c.name == before.name);
     CHECK(c.keys == before.keys);
     CHECK(c.epoch_key == before.epoch_key);
     CHECK(c.before.key == before.before.key);
     CHECK(c.before.range_end == before.before.range_end);
-    CHECK(c.void_key == exclusive_claim("m", lease, nonce, 0, 0).void_key);
+    CHECK(c.void_key == exclusive_keys("m", lease, nonce, 0, 0).void_key);
 }
 
-TEST_CASE("to end a legacy is to erase its life, and to make void what may come late",
-          "[logic][legacy]") {
-    const claim c = legacy_claim("m", "abc-1-0", lease, nonce);
+TEST_CASE("to end what was resumed is to erase its life, and to make void what may come late",
+          "[logic][resumable]") {
+    const name_keys c = resumable_keys("m", "abc-1-0", lease, nonce);
     for (const bool bumps : {false, true}) {
-        const coetcd::txn t = end_legacy(c, lease, 3, bumps);
+        const coetcd::txn t = end_resumed(c, lease, 3, bumps);
         REQUIRE(t.compares.size() == 1);
         REQUIRE(t.success.size() == (bumps ? 2 : 1));
         const auto& erased = std::get<coetcd::erase_request>(t.success[0]);
@@ -108,17 +109,17 @@ TEST_CASE("to end a legacy is to erase its life, and to make void what may come 
     }
 }
 
-TEST_CASE("a legacy is given up whatever the answer says", "[logic][legacy]") {
+TEST_CASE("what was resumed is given up whatever the answer says", "[logic][resumable]") {
     coetcd::txn_response answer;
     answer.succeeded = true;
     coetcd::erase_response erased;
     erased.deleted = 1;
     answer.responses.emplace_back(erased);
-    CHECK(after_ending_legacy(answer).over);
-    CHECK(after_ending_legacy(answer).was_there);
+    CHECK(after_ending_resumed(answer).over);
+    CHECK(after_ending_resumed(answer).was_there);
     answer.succeeded = false;
     answer.responses.clear();
     answer.responses.emplace_back(coetcd::range_response());
-    CHECK(after_ending_legacy(answer).over);
-    CHECK_FALSE(after_ending_legacy(answer).was_there);
+    CHECK(after_ending_resumed(answer).over);
+    CHECK_FALSE(after_ending_resumed(answer).was_there);
 }
