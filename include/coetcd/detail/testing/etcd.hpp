@@ -239,6 +239,12 @@ private:
         std::int64_t at;
         std::vector<change> changes;
     };
+    /// What comes of one request.
+    struct serving {
+        json_writer rest; ///< Of the answer, behind its header, which tells the revision.
+        edit changes;
+        std::int64_t shown = 0; ///< The revision that a read shows; 0: that after the changes.
+    };
 
     std::size_t index(int m) const { return static_cast<std::size_t>(m); }
     /// How far a member is.
@@ -255,6 +261,19 @@ private:
 
     void renew(int at, bool still_leads, std::string_view body, answer& so_far);
     void serve(int of, rpc what, value request, json_writer& out);
+    /// One function for each kind of request.
+    void answer_to(rpc what, value request, serving& s);
+    void serve_range(value request, serving& s);
+    void serve_put(value request, serving& s);
+    void serve_delete_range(value request, serving& s);
+    void serve_txn(value request, serving& s);
+    void serve_compact(value request);
+    void serve_lease_grant(value request, serving& s);
+    void serve_lease_time_to_live(value request, serving& s);
+    void serve_lease_leases(serving& s) const;
+    void serve_authenticate(value request, serving& s);
+    void serve_member_list(serving& s) const;
+    void serve_status(serving& s) const;
     void range(value request,
                std::int64_t now,
                const std::vector<change>& pending,

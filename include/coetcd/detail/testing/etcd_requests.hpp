@@ -209,195 +209,226 @@ COETCD_DECL void etcd::renew(int at, bool still_leads, std::string_view body, an
 }
 
 COETCD_DECL void etcd::serve(int of, rpc what, value in, json_writer& out) {
-    // What the answer holds besides its header, which tells the revision after the change.
-    json_writer rest = writer();
-    rest.open();
-    const std::size_t empty = rest.text().size();
-    edit e{revision + 1, {}};
-    std::int64_t shown = 0;
     const bool changes = what == rpc::put || what == rpc::delete_range || what == rpc::compact ||
                          what == rpc::lease_grant || what == rpc::lease_revoke ||
                          (what == rpc::txn && !only_reads(in));
     if (corrupt && changes) {
         throw refusal{15, "etcdserver: corrupt cluster"};
     }
+    serving s{writer(), {revision + 1, {}}};
+    s.rest.open();
+    const std::size_t empty = s.rest.text().size();
+    answer_to(what, in, s);
+    if (!s.changes.changes.empty()) {
+        apply(s.changes, cause::request);
+    }
+    out.open();
+    header(out, of, what == rpc::member_list ? 0 : s.shown != 0 ? s.shown : revision);
+    if (s.rest.text().size() != empty) {
+        out.item();
+        out.raw(std::string_view(s.rest.text()).substr(empty));
+    }
+    out.close();
+}
+
+COETCD_DECL void etcd::answer_to(rpc what, value in, serving& s) {
     switch (what) {
     case rpc::range:
-        if (in["key"].text().empty()) {
-            throw refusal{3, "etcdserver: key is not provided"};
-        }
-        shown = std::max<std::int64_t>(1, revision - stale_by);
-        range(in, shown, {}, rest);
-        break;
-    case rpc::put: {
-        check_put_shape(in);
-        if (no_space) {
-            throw refusal{8, "etcdserver: mvcc: database space exceeded"};
-        }
-        check_put(in, false);
-        put(in, e, rest);
-        break;
-    }
-    case rpc::delete_range: {
-        if (in["key"].text().empty()) {
-            throw refusal{3, "etcdserver: key is not provided"};
-        }
-        erase_range(in, e, &rest);
-        break;
-    }
-    case rpc::txn: {
-        check_shape(in, 128);
-        for (const char* branch : {"success", "failure"}) {
-            std::vector<value> erased;
-            (void)check_overlaps(in[branch], erased);
-        }
-        if (no_space && puts(in)) {
-            throw refusal{8, "etcdserver: mvcc: database space exceeded"};
-        }
-        store_map past;
-        const bool is_stale = stale_by != 0 && only_reads(in);
-        if (is_stale) {
-            shown = std::max<std::int64_t>(1, revision - stale_by);
-            past = keys_at(shown, {});
-        }
-        std::vector<bool> taken;
-        decide(in, is_stale ? past : keys, taken);
-        std::size_t at = 0;
-        std::string_view unreadable;
-        check_branches(in, taken, at, unreadable);
-        if (!unreadable.empty()) {
-            throw refusal{11, std::string(unreadable)};
-        }
-        at = 0;
-        txn(in, taken, at, e, shown != 0 ? shown : revision, rest);
-        break;
-    }
-    case rpc::compact: {
-        const std::int64_t before = in["revision"].number();
-        if (before > revision) {
-            throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
-        }
-        if (before < 0 || (before <= compacted && compacted != 0)) {
-            throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
-        }
-        compact(before);
-        break;
-    }
-    case rpc::lease_grant: {
-        lease_id id = in["ID"].number();
-        const std::int64_t asked = in["TTL"].number();
-        if (asked > 9'000'000'000) {
-            throw refusal{11, "etcdserver: too large lease TTL"};
-        }
-        if (no_space) {
-            throw refusal{8, "etcdserver: mvcc: database space exceeded"};
-        }
-        while (id == 0 || (in["ID"].number() == 0 && leases_.contains(id))) {
-            id = ++last_lease_;
-        }
-        if (leases_.contains(id)) {
-            throw refusal{9, "etcdserver: lease already exists"};
-        }
-        const std::chrono::seconds ttl = std::max(shortest_ttl, std::chrono::seconds(asked));
-        leases_[id] = {ttl, now_() + ttl, term};
-        rest.number("ID", id);
-        rest.number("TTL", ttl.count());
-        break;
-    }
+        return serve_range(in, s);
+    case rpc::put:
+        return serve_put(in, s);
+    case rpc::delete_range:
+        return serve_delete_range(in, s);
+    case rpc::txn:
+        return serve_txn(in, s);
+    case rpc::compact:
+        return serve_compact(in);
+    case rpc::lease_grant:
+        return serve_lease_grant(in, s);
     case rpc::lease_revoke:
         if (!end_lease(in["ID"].number(), lease_end::revoked)) {
             throw refusal{5, "etcdserver: requested lease not found"};
         }
-        break;
-    case rpc::lease_time_to_live: {
-        const lease_id id = in["ID"].number();
-        const auto found = leases_.find(id);
-        rest.number("ID", id);
-        if (found == leases_.end()) {
-            rest.number("TTL", -1);
-            break;
-        }
-        const auto left = std::chrono::floor<std::chrono::seconds>(found->second.ends - now_());
-        rest.number("TTL", std::max<std::int64_t>(0, left.count()));
-        rest.number("grantedTTL", found->second.ttl.count());
-        if (in["keys"].flag()) {
-            bool any = false;
-            for (const auto& [key, r] : keys) {
-                if (r.lease == id) {
-                    if (!std::exchange(any, true)) {
-                        rest.name("keys").open('[');
-                    }
-                    rest.item();
-                    std::string text = "\"";
-                    coetcd::detail::wire::append_base64(text, key);
-                    rest.raw(text + "\"");
-                }
-            }
-            if (any) {
-                rest.close(']');
-            }
-        }
-        break;
-    }
+        return;
+    case rpc::lease_time_to_live:
+        return serve_lease_time_to_live(in, s);
     case rpc::lease_leases:
-        if (!leases_.empty()) {
-            rest.name("leases").open('[');
-            for (const auto& [id, l] : leases_) {
-                rest.item();
-                rest.open().number("ID", id);
-                rest.close();
-            }
-            rest.close(']');
-        }
-        break;
-    case rpc::authenticate: {
-        if (!auth_) {
-            throw refusal{9, "etcdserver: authentication is not enabled"};
-        }
-        if (locked_out || in["name"].text() != user_ || in["password"].text() != password_) {
-            throw refusal{3, "etcdserver: authentication failed, invalid user ID or password"};
-        }
-        const std::string token = "token." + std::to_string(++last_token_);
-        tokens_.insert(token);
-        rest.word("token", token);
-        break;
-    }
+        return serve_lease_leases(s);
+    case rpc::authenticate:
+        return serve_authenticate(in, s);
     case rpc::member_list:
-        rest.name("members").open('[');
-        for (int m = 0; m != members(); ++m) {
-            std::string name("m");
-            name += json_writer::digits(m);
-            rest.item();
-            rest.open().word("ID", member_ids[index(m) % std::size(member_ids)]);
-            rest.word("name", name);
-            rest.name("peerURLs").raw(R"(["http://)" + name + R"(:2380"])");
-            rest.name("clientURLs").raw(R"(["http://)" + name + R"("])");
-            rest.close();
-        }
-        rest.close(']');
-        break;
+        return serve_member_list(s);
     case rpc::status:
-        rest.word("version", "3.6.0");
-        rest.number("dbSize", 20'480);
-        if (leader_ >= 0) {
-            rest.word("leader", member_ids[index(leader_) % std::size(member_ids)]);
-        } else {
-            rest.name("errors").raw(R"(["etcdserver: no leader"])");
-        }
-        break;
+        return serve_status(s);
     default:
         throw refusal{12, "Method Not Allowed"};
     }
-    if (!e.changes.empty()) {
-        apply(e, cause::request);
+}
+
+COETCD_DECL void etcd::serve_range(value in, serving& s) {
+    if (in["key"].text().empty()) {
+        throw refusal{3, "etcdserver: key is not provided"};
     }
-    out.open();
-    header(out, of, what == rpc::member_list ? 0 : shown != 0 ? shown : revision);
-    if (rest.text().size() != empty) {
-        out.item();
-        out.raw(std::string_view(rest.text()).substr(empty));
+    s.shown = std::max<std::int64_t>(1, revision - stale_by);
+    range(in, s.shown, {}, s.rest);
+}
+
+COETCD_DECL void etcd::serve_put(value in, serving& s) {
+    check_put_shape(in);
+    if (no_space) {
+        throw refusal{8, "etcdserver: mvcc: database space exceeded"};
     }
-    out.close();
+    check_put(in, false);
+    put(in, s.changes, s.rest);
+}
+
+COETCD_DECL void etcd::serve_delete_range(value in, serving& s) {
+    if (in["key"].text().empty()) {
+        throw refusal{3, "etcdserver: key is not provided"};
+    }
+    erase_range(in, s.changes, &s.rest);
+}
+
+COETCD_DECL void etcd::serve_txn(value in, serving& s) {
+    check_shape(in, 128);
+    for (const char* branch : {"success", "failure"}) {
+        std::vector<value> erased;
+        (void)check_overlaps(in[branch], erased);
+    }
+    if (no_space && puts(in)) {
+        throw refusal{8, "etcdserver: mvcc: database space exceeded"};
+    }
+    store_map past;
+    const bool is_stale = stale_by != 0 && only_reads(in);
+    if (is_stale) {
+        s.shown = std::max<std::int64_t>(1, revision - stale_by);
+        past = keys_at(s.shown, {});
+    }
+    std::vector<bool> taken;
+    decide(in, is_stale ? past : keys, taken);
+    std::size_t at = 0;
+    std::string_view unreadable;
+    check_branches(in, taken, at, unreadable);
+    if (!unreadable.empty()) {
+        throw refusal{11, std::string(unreadable)};
+    }
+    at = 0;
+    txn(in, taken, at, s.changes, s.shown != 0 ? s.shown : revision, s.rest);
+}
+
+COETCD_DECL void etcd::serve_compact(value in) {
+    const std::int64_t before = in["revision"].number();
+    if (before > revision) {
+        throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
+    }
+    if (before < 0 || (before <= compacted && compacted != 0)) {
+        throw refusal{11, "etcdserver: mvcc: required revision has been compacted"};
+    }
+    compact(before);
+}
+
+COETCD_DECL void etcd::serve_lease_grant(value in, serving& s) {
+    lease_id id = in["ID"].number();
+    const std::int64_t asked = in["TTL"].number();
+    if (asked > 9'000'000'000) {
+        throw refusal{11, "etcdserver: too large lease TTL"};
+    }
+    if (no_space) {
+        throw refusal{8, "etcdserver: mvcc: database space exceeded"};
+    }
+    while (id == 0 || (in["ID"].number() == 0 && leases_.contains(id))) {
+        id = ++last_lease_;
+    }
+    if (leases_.contains(id)) {
+        throw refusal{9, "etcdserver: lease already exists"};
+    }
+    const std::chrono::seconds ttl = std::max(shortest_ttl, std::chrono::seconds(asked));
+    leases_[id] = {ttl, now_() + ttl, term};
+    s.rest.number("ID", id);
+    s.rest.number("TTL", ttl.count());
+}
+
+COETCD_DECL void etcd::serve_lease_time_to_live(value in, serving& s) {
+    json_writer& rest = s.rest;
+    const lease_id id = in["ID"].number();
+    const auto found = leases_.find(id);
+    rest.number("ID", id);
+    if (found == leases_.end()) {
+        rest.number("TTL", -1);
+        return;
+    }
+    const auto left = std::chrono::floor<std::chrono::seconds>(found->second.ends - now_());
+    rest.number("TTL", std::max<std::int64_t>(0, left.count()));
+    rest.number("grantedTTL", found->second.ttl.count());
+    if (!in["keys"].flag()) {
+        return;
+    }
+    bool any = false;
+    for (const auto& [key, r] : keys) {
+        if (r.lease == id) {
+            if (!std::exchange(any, true)) {
+                rest.name("keys").open('[');
+            }
+            rest.item();
+            std::string text = "\"";
+            coetcd::detail::wire::append_base64(text, key);
+            rest.raw(text + "\"");
+        }
+    }
+    if (any) {
+        rest.close(']');
+    }
+}
+
+COETCD_DECL void etcd::serve_lease_leases(serving& s) const {
+    if (leases_.empty()) {
+        return;
+    }
+    s.rest.name("leases").open('[');
+    for (const auto& [id, l] : leases_) {
+        s.rest.item();
+        s.rest.open().number("ID", id);
+        s.rest.close();
+    }
+    s.rest.close(']');
+}
+
+COETCD_DECL void etcd::serve_authenticate(value in, serving& s) {
+    if (!auth_) {
+        throw refusal{9, "etcdserver: authentication is not enabled"};
+    }
+    if (locked_out || in["name"].text() != user_ || in["password"].text() != password_) {
+        throw refusal{3, "etcdserver: authentication failed, invalid user ID or password"};
+    }
+    const std::string token = "token." + std::to_string(++last_token_);
+    tokens_.insert(token);
+    s.rest.word("token", token);
+}
+
+COETCD_DECL void etcd::serve_member_list(serving& s) const {
+    json_writer& rest = s.rest;
+    rest.name("members").open('[');
+    for (int m = 0; m != members(); ++m) {
+        std::string name("m");
+        name += json_writer::digits(m);
+        rest.item();
+        rest.open().word("ID", member_ids[index(m) % std::size(member_ids)]);
+        rest.word("name", name);
+        rest.name("peerURLs").raw(R"(["http://)" + name + R"(:2380"])");
+        rest.name("clientURLs").raw(R"(["http://)" + name + R"("])");
+        rest.close();
+    }
+    rest.close(']');
+}
+
+COETCD_DECL void etcd::serve_status(serving& s) const {
+    s.rest.word("version", "3.6.0");
+    s.rest.number("dbSize", 20'480);
+    if (leader_ >= 0) {
+        s.rest.word("leader", member_ids[index(leader_) % std::size(member_ids)]);
+    } else {
+        s.rest.name("errors").raw(R"(["etcdserver: no leader"])");
+    }
 }
 
 } // namespace coetcd::detail::testing
