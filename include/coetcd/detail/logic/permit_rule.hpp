@@ -51,6 +51,7 @@ public:
         , weight_(weight)
         , initial_(initial) {}
 
+    bool admits() const override { return true; }
     void prepare(attempt_keys& a) override {
         name_keys& c = a.by_name.front();
         const std::string id = c.keys.front().substr((name_ + "/wait/").size());

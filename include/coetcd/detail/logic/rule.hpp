@@ -30,6 +30,8 @@ public:
     rule(const rule&) = delete;
     rule& operator=(const rule&) = delete;
 
+    /// Several may hold at once: the next one of the session goes on as soon as this one holds.
+    virtual bool admits() const { return false; }
     /// Completes the keys of an attempt, before anything is sent.
     virtual void prepare(attempt_keys&) {}
 

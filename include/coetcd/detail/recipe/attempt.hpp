@@ -51,7 +51,7 @@ public:
     logic::presence there;
     notifier changed;     ///< Of everything that a wait may be for.
     bool resumed = false; ///< Its keys are those of an earlier object with this lease.
-    time_point not_after = time_point::max(); ///< For its requests.
+    time_point not_after = time_point::max(); ///< Of its requests, and of the wait.
 
     const std::string& name() const { return queues.front().name; }
     std::vector<std::string> names() const {

@@ -47,9 +47,8 @@ public:
         take_or_leave ///< Only if nobody is there.
     };
     /// Begins as soon as it is its turn, and there is a slot: now, or in `on_turn`.
-    void begin(beginning how, time_point not_after) {
+    void begin(beginning how) {
         beginning_ = how;
-        of_.not_after = not_after;
         begins_ = true;
         if (turn_->has_come()) {
             on_turn();
@@ -161,7 +160,7 @@ private:
             // What we have is there when etcd looks, and what we are giving up, even if that
             // goes in the same request.
             const local_queues::line& l = turn_->at(i);
-            free = free && (of_.how.admits ? !l.was_full : l.was_free && !l.slots.any_other());
+            free = free && (rule().admits() ? !l.was_full : l.was_free && !l.slots.any_other());
         }
         const bool takes = beginning_ == beginning::take_or_leave || free;
         send(takes ? logic::asking::take : logic::asking::enter);
@@ -205,7 +204,7 @@ private:
                 turn_->at(i).was_full = now.at != at::owner || now.crowded;
             }
         }
-        if (of_.how.admits && !was_known && is_known() && now.at != at::owner) {
+        if (rule().admits() && !was_known && is_known() && now.at != at::owner) {
             turn_->tell_behind();
         }
         if (is_known()) {

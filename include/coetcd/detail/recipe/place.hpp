@@ -107,9 +107,9 @@ public:
         holds_ = true;
         not_after = time_point::max(); // the patience of who waited for it is over
         granted_at_ = session->world.now();
-        granted_ = granted_at_;
+        is_reported_ = false;
         session->look_after(*this);
-        if (how.admits) {
+        if (entering.rule().admits()) {
             entering.leave_line();
         }
     }
@@ -251,7 +251,7 @@ private:
     bool lost_ = false;                    // while it was held
     time_point granted_at_{};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
-    std::optional<time_point> granted_;                     // for the observer
+    bool is_reported_ = true; // to the observer, that it is granted no more
     departure departure_;
     mode_change mode_;
     const loss_source::subscription loss_of_session_;
@@ -322,12 +322,11 @@ inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
 
 inline void place::report_end() {
     const auto& observer = session->owner->options.observer;
-    if (granted_ && observer) {
+    if (!std::exchange(is_reported_, true) && observer) {
         const bool late = session->world.now() >= std::min(session->certain_until(), held_until());
         const bool lost = there.is_deleted() || late || session->is_taken_away();
-        observer->on_lock_hold({name(), session->world.now() - *granted_, lost});
+        observer->on_lock_hold({name(), session->world.now() - granted_at_, lost});
     }
-    granted_.reset();
 }
 
 inline void place::leave_etcd() noexcept {

@@ -45,12 +45,13 @@ public:
                asio::cancellation_state stop)
         : session_(std::move(w->session))
         , began_(session_->world.now())
-        , deadline_(deadline)
         , delay_(delay)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
         , attempt_(place::open(
-              session_, w->how, std::move(w->wanted), std::move(w->value), std::move(w->by))) {}
+              session_, w->how, std::move(w->wanted), std::move(w->value), std::move(w->by))) {
+        attempt_->not_after = deadline;
+    }
 
     /// Waits until it is ours.
     /// @param value See `place::open`, as for `by`.
@@ -98,7 +99,7 @@ private:
         place_wait wait(std::move(w), deadline, delay, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
-        wait.attempt_->entering.begin(entrance::beginning::enter, deadline);
+        wait.attempt_->entering.begin(entrance::beginning::enter);
         co_await wait.enter();
         while (wait.now_) {
             switch (logic::next_step(wait.now_->at)) {
@@ -150,10 +151,11 @@ private:
         const std::chrono::nanoseconds no_delay(0);
         place_wait wait(std::move(w), deadline, no_delay, stop);
         wait.attempt_->require_session();
-        if (!free_here && !how.admits) {
+        const bool admits = wait.attempt_->entering.rule().admits();
+        if (!free_here && !admits) {
             co_return taken;
         }
-        wait.attempt_->entering.begin(entrance::beginning::take_or_leave, deadline);
+        wait.attempt_->entering.begin(entrance::beginning::take_or_leave);
         if (!free_here) {
             const bool behind_waiter = co_await wait.until_sent_or_behind();
             if (behind_waiter) {
@@ -181,7 +183,7 @@ private:
                 co_await wait.confirm();
                 break;
             case try_step::explain:
-                if (how.admits) {
+                if (admits) {
                     co_await wait.throw_loss_if_known();
                 }
                 co_return taken;
@@ -199,7 +201,7 @@ private:
             if (attempt_->entering.is_behind_own()) {
                 co_return true;
             }
-            (void)co_await attempt_->changed.wait(deadline_);
+            (void)co_await attempt_->changed.wait(attempt_->not_after);
         }
         co_return !attempt_->entering.request() && others_have_it();
     }
@@ -213,7 +215,7 @@ private:
         own_are_over_ = true;
         trouble_ = "what this session had before is not given back yet";
         while (!logic::slot_table::are_over(attempt_->entering.earlier()) && is_in_time()) {
-            (void)co_await attempt_->changed.wait(deadline_);
+            (void)co_await attempt_->changed.wait(attempt_->not_after);
         }
     }
 
@@ -230,7 +232,7 @@ private:
         while (is_in_time()) {
             const auto& entry = attempt_->entering.request();
             if (!entry || !entry->over) {
-                (void)co_await attempt_->changed.wait(deadline_);
+                (void)co_await attempt_->changed.wait(attempt_->not_after);
                 continue;
             }
             if (!entry->ec) {
@@ -258,7 +260,7 @@ private:
         std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
             return logic::has_moved(r, attempt_->keys(), attempt_->create_revision(), ahead);
         };
-        auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
+        auto wait = vigil_->until_moved(std::move(look), std::move(moved), attempt_->not_after);
         const vigil::end how = co_await std::move(wait);
         waited(*vigil_, how == vigil::end::moved, how);
     }
@@ -276,7 +278,7 @@ private:
             return !is_older && attempt_->entering.rule().has_moved(
                                     r, attempt_->keys(), attempt_->create_revision());
         };
-        auto wait = vigil_->until_moved(std::move(look), std::move(moved), deadline_);
+        auto wait = vigil_->until_moved(std::move(look), std::move(moved), attempt_->not_after);
         const vigil::end how = co_await std::move(wait);
         waited(*vigil_, how == vigil::end::moved, how);
     }
@@ -321,7 +323,8 @@ private:
             [this, revision, note](const txn_response& r) {
                 return logic::has_note_moved(r, attempt_->keys(), revision, note);
             };
-        auto wait = both.until_moved(std::move(look), std::move(moved), std::min(due, deadline_));
+        auto wait =
+            both.until_moved(std::move(look), std::move(moved), std::min(due, attempt_->not_after));
         const vigil::end how = co_await std::move(wait);
         waited(both, how == vigil::end::moved || session_->world.now() >= due, how);
     }
@@ -332,7 +335,7 @@ private:
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
         now_.reset();
-        if (attempt_->how.admits && vigil_) {
+        if (attempt_->entering.rule().admits() && vigil_) {
             vigil_->drop_own();
         }
         while (is_in_time() && !now_) {
@@ -344,7 +347,7 @@ private:
             part = attempt_->submit(std::move(part));
             const withdrawn_at_end unless_over{*session_->owner->transactions, part};
             while (!part->over && is_in_time()) {
-                (void)co_await attempt_->changed.wait(deadline_);
+                (void)co_await attempt_->changed.wait(attempt_->not_after);
             }
             if (!part->over) {
                 break;
@@ -387,7 +390,7 @@ private:
 
     /// @throws error if it can be found out why our keys are gone.
     asio::awaitable<void> throw_loss_if_known() {
-        const bool known = co_await explain_missing_key(attempt_, deadline_);
+        const bool known = co_await explain_missing_key(attempt_, attempt_->not_after);
         if (known) {
             throw attempt_->loss();
         }
@@ -404,14 +407,14 @@ private:
     bool is_in_time() const {
         attempt_->require_session();
         attempt_->entering.require_begun();
-        return session_->world.now() < deadline_;
+        return session_->world.now() < attempt_->not_after;
     }
 
     /// @throws error if a request failed for good.
     asio::awaitable<void> check(error_code ec) {
         if (logic::is_lease_gone(ec, trouble_)) { // with which we would put
             call_terms how = session_->owner->within(session_->request_timeout);
-            how.deadline = std::min(how.deadline, deadline_);
+            how.deadline = std::min(how.deadline, attempt_->not_after);
             const std::optional<bool> gone = co_await session_impl::look_for_lease(session_, how);
             lease_refusals_.add(gone);
             if (!is_in_time() || !lease_refusals_.are_final()) {
@@ -430,7 +433,6 @@ private:
 
     const std::shared_ptr<session_impl> session_;
     const time_point began_;
-    const time_point deadline_;
     const std::chrono::nanoseconds delay_;
     const asio::cancellation_state stop_; // of the coroutine that waits
     const asio::cancellation_type cancelled_before_;

@@ -26,9 +26,6 @@ struct recipe {
     const char* giving_back = "unlock";
     /// Several may hold at once: the next one of the session goes on as soon as etcd has our keys.
     bool shares = false;
-    /// Several may hold at once, as its rule says: the next one of the session goes on as soon as
-    /// this one holds.
-    bool admits = false;
 };
 
 /// A name that an attempt wants, and how.

@@ -25,7 +25,7 @@
 namespace coetcd::detail {
 
 inline constexpr recipe semaphore_recipe{
-    "semaphore", &logic::permit_keys, "acquire_for", "try_acquire", "release", false, true};
+    "semaphore", &logic::permit_keys, "acquire_for", "try_acquire", "release"};
 
 /// What a public semaphore and the operations under way on it share. It holds no permits: these are
 /// handles of their own.
