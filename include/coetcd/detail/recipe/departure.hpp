@@ -72,9 +72,12 @@ public:
             of_names_.begin(), of_names_.end(), [](const of_name& e) { return e.over; });
     }
     /// Waits until etcd knows.
+    /// @param was_held Else there is nothing to wait for.
     /// @returns Whether all that it was held by was there until then.
     /// @throws error if that has failed, perhaps not for good.
-    static asio::awaitable<bool> until_over(std::shared_ptr<attempt> self, const departure& d);
+    static asio::awaitable<bool> until_over(std::shared_ptr<attempt> self,
+                                            const departure& d,
+                                            std::shared_ptr<const bool> was_held);
 
     /// Ends the session if it ends before the departure is over.
     struct guard {
@@ -157,7 +160,11 @@ inline asio::awaitable<void> departure::finish(std::shared_ptr<attempt> self, de
 }
 
 inline asio::awaitable<bool> departure::until_over(std::shared_ptr<attempt> self,
-                                                   const departure& d) {
+                                                   const departure& d,
+                                                   std::shared_ptr<const bool> was_held) {
+    if (!*was_held) {
+        co_return false;
+    }
     session_impl& s = *self->session;
     const time_point deadline = after(s.world.now(), s.request_timeout + grace_for_requests);
     while (!d.is_over()) {

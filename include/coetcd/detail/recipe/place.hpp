@@ -242,8 +242,6 @@ private:
 
     void leave_etcd() noexcept;
     static asio::awaitable<void> finish_entry(std::shared_ptr<place> self);
-    static asio::awaitable<bool> until_left(std::shared_ptr<place> self,
-                                            std::shared_ptr<const bool> was_held);
 
     phase phase_ = phase::wanted;
     logic::slot_table::slot resumed_slot_; // if its keys are not of a slot of ours
@@ -308,16 +306,7 @@ inline asio::awaitable<bool> place::release() {
             self->session->alive() && self->session->world.now() < self->held_until();
         *was_held = self->leave(stays) && lives;
     });
-    return session->owner->home(until_left(shared_from_this(), was_held));
-}
-
-inline asio::awaitable<bool> place::until_left(std::shared_ptr<place> self,
-                                               std::shared_ptr<const bool> was_held) {
-    if (!*was_held) {
-        co_return false;
-    }
-    const bool was_there = co_await departure::until_over(self, self->departure_);
-    co_return was_there;
+    return session->owner->home(departure::until_over(shared_from_this(), departure_, was_held));
 }
 
 inline void place::report_end() {
