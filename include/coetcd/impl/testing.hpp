@@ -2,10 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/config.hpp>
-#include <coetcd/detail/testing/etcd_requests.hpp>
-#include <coetcd/detail/testing/etcd_store.hpp>
-#include <coetcd/detail/testing/etcd_txn.hpp>
-#include <coetcd/detail/testing/etcd_watches.hpp>
+#include <coetcd/detail/testing/etcd_src.hpp>
 #include <coetcd/detail/testing/faults.hpp>
 #include <coetcd/detail/testing/network.hpp>
 #include <coetcd/detail/testing/process_run.hpp>

@@ -1,203 +1,108 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/config.hpp>
-#include <coetcd/detail/testing/etcd.hpp>
-#include <coetcd/detail/testing/etcd_keys.hpp>
 #include <coetcd/detail/testing/json.hpp>
+#include <coetcd/kv.hpp>
 
-#include <algorithm>
-#include <utility>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace coetcd::detail::testing {
 
-// Changes. They take effect at once; `apply` tells of them.
+/// Why a request is refused: a code of gRPC's, and words.
+struct etcd_refusal {
+    int code;
+    std::string message;
+};
 
-COETCD_DECL void etcd::put(value in, edit& e, json_writer& out) {
-    const std::string key = in["key"].bytes();
-    record& r = keys[key];
-    const record before = r;
-    r.create_revision = r.version == 0 ? e.at : r.create_revision;
-    r.mod_revision = e.at;
-    ++r.version;
-    if (!in["ignore_value"].flag()) {
-        r.value = in["value"].bytes();
+/// The keys of an etcd in memory, with their history. What a request changes is there at once; it
+/// is a revision, and is told to others, once it is committed.
+class etcd_store {
+public:
+    struct record {
+        std::string value;
+        std::int64_t create_revision = 0;
+        std::int64_t mod_revision = 0;
+        std::int64_t version = 0;
+        lease_id lease = 0;
+    };
+    struct change {
+        bool deleted = false;
+        std::string key;
+        std::int64_t revision = 0;
+        record now;    ///< Unless deleted.
+        record before; ///< Its version is 0 if there was none.
+    };
+    /// What one request changes.
+    struct edit {
+        std::int64_t at;
+        std::vector<change> changes;
+    };
+    using store_map = std::map<std::string, record>;
+
+    store_map keys;
+    std::int64_t revision = 1;
+    std::int64_t compacted = 0;
+    /// A range of keys only tells their leases, as before 3.7.
+    bool tells_leases_of_keys = false;
+
+    /// All changes there were, those that were compacted included.
+    const std::vector<change>& history() const { return history_; }
+    /// The keys that begin with `prefix`.
+    std::vector<std::string> under(const std::string& prefix) const;
+    bool has_any(std::string_view prefix) const {
+        const auto first = keys.lower_bound(std::string(prefix));
+        return first != keys.end() && first->first.starts_with(prefix);
     }
-    if (!in["ignore_lease"].flag()) {
-        r.lease = in["lease"].number();
+
+    // Changes.
+
+    edit next_edit() const { return {revision + 1, {}}; }
+    /// @param out Is told what the answer to the request holds, but for its header.
+    void put(json::value request, edit& e, json_writer& out);
+    void put_value(const std::string& key, const std::string& value, edit& e);
+    /// @param out As of `put`; may be null.
+    /// @returns How many keys it has erased.
+    std::int64_t erase_range(json::value request, edit& e, json_writer* out);
+    void erase_key(const std::string& key, edit& e);
+    void erase_with(lease_id lease, edit& e);
+    void commit(const edit& e);
+    /// What there is in another one, and nothing else.
+    void take_over(const etcd_store& from);
+
+    // Reads.
+
+    /// @param pending The changes of the same transaction, so far.
+    store_map keys_at(std::int64_t then, const std::vector<change>& pending) const;
+    /// Writes what the answer holds, but for its header.
+    /// @param pending As of `keys_at`.
+    /// @throws etcd_refusal
+    void range(json::value request,
+               std::int64_t now,
+               const std::vector<change>& pending,
+               json_writer& out) const;
+    void write_kv(json_writer& out, const std::string& key, const record& r, bool keys_only) const;
+
+private:
+    std::vector<change> history_;
+};
+
+inline bool in_range(const std::string& key, const std::string& first, const std::string& end) {
+    if (end.empty()) {
+        return key == first;
     }
-    e.changes.push_back({false, key, e.at, r, before});
-    if (in["prev_kv"].flag() && before.version != 0) {
-        out.name("prev_kv");
-        write_kv(out, key, before, false);
-    }
+    return key >= first && (end == std::string_view("\0", 1) || key < end);
 }
 
-COETCD_DECL std::int64_t etcd::erase_range(value in, edit& e, json_writer* out) {
-    const std::size_t had = e.changes.size();
-    each_in(keys, in["key"].bytes(), in["range_end"].bytes(), [&](const auto& entry) {
-        e.changes.push_back(erasure(entry.first, e.at, entry.second));
-    });
-    for (std::size_t i = had; i != e.changes.size(); ++i) {
-        keys.erase(e.changes[i].key);
-    }
-    const auto deleted = static_cast<std::int64_t>(e.changes.size() - had);
-    if (out) {
-        out->number("deleted", deleted);
-        if (in["prev_kv"].flag() && deleted != 0) {
-            out->name("prev_kvs").open('[');
-            for (std::size_t i = had; i != e.changes.size(); ++i) {
-                out->item();
-                write_kv(*out, e.changes[i].key, e.changes[i].before, false);
-            }
-            out->close(']');
-        }
-    }
-    return deleted;
-}
-
-COETCD_DECL void etcd::apply(edit& e, cause why) {
-    if (e.changes.empty()) {
-        return;
-    }
-    revision = e.at;
-    history_.insert(history_.end(), e.changes.begin(), e.changes.end());
-    if (told) {
-        told->changed(e.changes, why);
-    }
-    tell(e.changes.data(), e.changes.data() + e.changes.size());
-}
-
-COETCD_DECL bool etcd::end_lease(lease_id id, lease_end how) {
-    if (leases_.erase(id) == 0) {
-        return false;
-    }
-    edit e{revision + 1, {}};
-    for (const auto& [key, r] : keys) {
-        if (r.lease == id) {
-            e.changes.push_back(erasure(key, e.at, r));
-        }
-    }
-    for (const change& c : e.changes) {
-        keys.erase(c.key);
-    }
-    if (told) {
-        told->lease_ended(id, how);
-    }
-    apply(e, cause::lease);
-    return true;
-}
-
-COETCD_DECL std::vector<std::string> etcd::under(const std::string& prefix) const {
-    std::vector<std::string> found;
-    for (auto k = keys.lower_bound(prefix); k != keys.end() && k->first.starts_with(prefix); ++k) {
-        found.push_back(k->first);
-    }
-    return found;
-}
-
-COETCD_DECL std::vector<lease_id> etcd::lease_ids() const {
-    std::vector<lease_id> all;
-    for (const auto& [id, l] : leases_) {
-        all.push_back(id);
-    }
-    return all;
-}
-
-COETCD_DECL std::size_t etcd::watching_streams() const {
-    std::set<std::uint64_t> all;
-    for (const watch& w : watches_) {
-        all.insert(w.stream);
-    }
-    return all.size();
-}
-
-COETCD_DECL void etcd::write(const std::string& key, const std::string& text) {
-    edit e{revision + 1, {}};
-    record& r = keys[key];
-    const record before = r;
-    r = {text, before.version == 0 ? e.at : before.create_revision, e.at, before.version + 1, 0};
-    e.changes.push_back({false, key, e.at, r, before});
-    apply(e, cause::operator_);
-}
-
-COETCD_DECL void etcd::erase(const std::string& key) {
-    edit e{revision + 1, {}};
-    if (const auto found = keys.find(key); found != keys.end()) {
-        e.changes.push_back(erasure(key, e.at, found->second));
-        keys.erase(found);
-    }
-    apply(e, cause::operator_);
-}
-
-COETCD_DECL void etcd::revoke(lease_id id) {
-    end_lease(id, lease_end::by_operator);
-}
-
-COETCD_DECL void etcd::compact(std::int64_t before) {
-    compacted = std::max(compacted, before);
-}
-
-COETCD_DECL void etcd::restore(const etcd& from) {
-    for (int m = 0; m != members(); ++m) {
-        end_streams(m, false);
-    }
-    keys = from.keys;
-    revision = from.revision;
-    compacted = from.compacted;
-    history_ = from.history_;
-    leases_ = from.leases_;
-    last_lease_ = from.last_lease_;
-    elect(0); // from when on all leases have their whole time
-}
-
-COETCD_DECL void etcd::require_user(std::string name, std::string password) {
-    auth_ = true;
-    user_ = std::move(name);
-    password_ = std::move(password);
-}
-
-// Members.
-
-COETCD_DECL void etcd::cut(int m, bool off) {
-    peer& one = members_[index(m)];
-    one.cut = off;
-    one.since = now_();
-    if (off && m == leader_) {
-        depose();
-    }
-}
-
-COETCD_DECL void etcd::depose() {
-    deposed_ = leader_;
-    deposed_until_ = now_() + election_timeout;
-    leader_ = -1;
-    for (peer& m : members_) {
-        m.since = now_();
-    }
-}
-
-COETCD_DECL void etcd::elect(int m) {
-    leader_ = m;
-    deposed_ = deposed_ == m ? -1 : deposed_;
-    ++term;
-    for (auto& [id, l] : leases_) {
-        l.ends = now_() + l.ttl + election_timeout;
-    }
-}
-
-COETCD_DECL void etcd::expire() {
-    if (leader_ < 0) {
-        return;
-    }
-    std::vector<lease_id> over;
-    for (const auto& [id, l] : leases_) {
-        if (l.ends <= now_()) {
-            over.push_back(id);
-        }
-    }
-    for (const lease_id id : over) {
-        end_lease(id, lease_end::expired);
+/// Calls `take` with each entry of `keys` in the range.
+template<class Keys, class F>
+void each_in(Keys& keys, const std::string& first, const std::string& end, F take) {
+    for (auto k = keys.lower_bound(first); k != keys.end() && in_range(k->first, first, end);) {
+        const auto here = k++;
+        take(*here);
     }
 }
 

@@ -1,322 +1,100 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/config.hpp>
-#include <coetcd/detail/testing/etcd.hpp>
-#include <coetcd/detail/testing/etcd_keys.hpp>
+#include <coetcd/detail/testing/etcd_members.hpp>
+#include <coetcd/detail/testing/etcd_store.hpp>
 #include <coetcd/detail/testing/json.hpp>
 
 #include <algorithm>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace coetcd::detail::testing {
 
-// Watches.
-
-COETCD_DECL std::uint64_t etcd::open(int at, listener to, std::string token) {
-    streams_[++last_stream_] = {at, std::move(to), std::move(token)};
-    return last_stream_;
-}
-
-COETCD_DECL void etcd::close(std::uint64_t id) {
-    streams_.erase(id);
-    std::erase_if(watches_, [&](const watch& w) {
-        unsynced_ -= w.stream == id && !w.synced ? 1 : 0;
-        return w.stream == id;
-    });
-}
-
-COETCD_DECL void etcd::end_streams(int at, bool says_why) {
-    std::vector<std::uint64_t> here;
-    for (const auto& [id, s] : streams_) {
-        if (s.at == at) {
-            here.push_back(id);
-        }
-    }
-    for (const std::uint64_t id : here) {
-        if (const auto s = streams_.find(id); s != streams_.end()) {
-            const listener to = s->second.to;
-            if (says_why) {
-                to.on_line(stream_error(14, "etcdserver: no leader"));
-            }
-            if (to.on_end) {
-                to.on_end();
-            }
-            close(id);
-        }
-    }
-}
-
-COETCD_DECL void etcd::listen(std::uint64_t id, std::string_view messages) {
-    while (!messages.empty()) {
-        const auto found = streams_.find(id);
-        if (found == streams_.end()) {
-            return;
-        }
-        const json message(messages);
-        messages.remove_prefix(message.end());
-        if (const auto next = messages.find('{'); next != messages.npos) {
-            messages.remove_prefix(next);
-        } else {
-            messages = {};
-        }
-        stream& from = found->second;
-        const auto say = [&](std::int64_t watch_id, std::string_view field) {
-            json_writer out;
-            out.open().name("result").open();
-            header(out, from.at, applied(from.at));
-            out.number("watch_id", watch_id);
-            if (!field.empty()) {
-                out.flag(field, true);
-            }
-            out.close().close();
-            from.to.on_line(out.take());
-        };
-        if (const value create = message["create_request"]) {
-            create_watch(id, create);
-        } else if (const value cancel = message["cancel_request"]) {
-            const std::int64_t watch_id = cancel["watch_id"].number();
-            const auto gone = std::erase_if(watches_, [&](const watch& w) {
-                const bool this_one = w.stream == id && w.id == watch_id;
-                unsynced_ -= this_one && !w.synced ? 1 : 0;
-                return this_one;
-            });
-            if (gone != 0) {
-                say(watch_id, "canceled");
-            }
-        } else if (message["progress_request"]) {
-            bool any = false;
-            bool all = true;
-            for (const watch& w : watches_) {
-                if (w.stream == id) {
-                    any = true;
-                    all = all && w.synced && w.next <= applied(w.at) + 1;
-                }
-            }
-            if (any && all) {
-                say(-1, "");
-            }
-        }
-    }
-}
-
-COETCD_DECL void etcd::create_watch(std::uint64_t id, value request) {
-    stream& from = streams_.at(id);
-    std::int64_t watch_id = request["watch_id"].number();
-    const auto say = [&](const char* refused) {
-        json_writer out;
-        out.open().name("result").open();
-        header(out, from.at, applied(from.at));
-        out.number("watch_id", refused ? -1 : watch_id);
-        out.flag("created", true);
-        out.flag("canceled", refused != nullptr);
-        if (refused) {
-            out.word("cancel_reason", refused);
-        }
-        out.close().close();
-        from.to.on_line(out.take());
+/// The watches of an etcd in memory, and the streams that they tell by.
+class etcd_watches {
+public:
+    /// Where the lines of a stream go to.
+    struct listener {
+        std::function<void(std::string line)> on_line;
+        std::function<void()> on_end;
     };
-    try {
-        check_token(rpc::watch, from.token);
-    } catch (const refusal& no) {
-        say(no.code == 16 ? "rpc error: code = Unauthenticated desc = etcdserver: invalid auth "
-                            "token"
-                          : "rpc error: code = InvalidArgument desc = etcdserver: user name is "
-                            "empty");
-        return;
-    }
-    const auto taken = std::any_of(watches_.begin(), watches_.end(), [&](const watch& w) {
-        return w.stream == id && w.id == watch_id;
-    });
-    if (taken) {
-        say("mvcc: duplicate watch ID provided on the WatchStream");
-        return;
-    }
-    if (request["fragment"].flag()) {
-        say("fragments of a large batch take a real member minutes: nobody may ask for them");
-        return;
-    }
-    watch w{id,
-            from.at,
-            watch_id,
-            request["key"].bytes(),
-            request["range_end"].bytes(),
-            false,
-            false,
-            request["prev_kv"].flag(),
-            request["progress_notify"].flag(),
-            true,
-            request["start_revision"].number()};
-    if (w.key.empty()) {
-        w.key = std::string(1, '\0');
-    }
-    if (!w.range_end.empty() && w.range_end != std::string_view("\0", 1) && w.key >= w.range_end) {
-        say("mvcc: watcher range is empty");
-        return;
-    }
-    request["filters"].each([&](value f) {
-        constexpr std::string_view filters[] = {"NOPUT", "NODELETE"};
-        const bool first = f.choice(filters) == 0;
-        w.no_put = w.no_put || first;
-        w.no_delete = w.no_delete || !first;
-    });
-    w.synced = w.next == 0 || w.next > applied(from.at);
-    unsynced_ += w.synced ? 0 : 1;
-    if (told) {
-        told->watched(id, watch_id, w.next);
-    }
-    watches_.push_back(std::move(w));
-    say(nullptr);
-}
+    struct ways {
+        std::function<void(const std::string& token)> check_token; ///< Throws `etcd_refusal`.
+        /// Is told of each watch that begins: its stream, its number, and from where, or 0.
+        std::function<void(std::uint64_t, std::int64_t, std::int64_t)> watched;
+        std::function<bool()> loses_event; ///< Asked for each message of events.
+    };
+    etcd_watches(const etcd_store& s, const etcd_members& m, ways how)
+        : store_(s)
+        , members_(m)
+        , how_(std::move(how)) {}
 
-COETCD_DECL void etcd::send_events(const watch& w, const std::vector<const change*>& changes) {
-    const auto found = streams_.find(w.stream);
-    if (found == streams_.end()) {
-        return;
-    }
-    json_writer out;
-    out.open().name("result").open();
-    header(out, found->second.at, applied(found->second.at));
-    out.number("watch_id", w.id);
-    out.name("events").open('[');
-    for (const change* const c : changes) {
-        out.item();
-        out.open();
-        if (c->deleted) {
-            out.word("type", "DELETE");
-        }
-        out.name("kv");
-        if (c->deleted) {
-            record gone;
-            gone.mod_revision = c->revision;
-            write_kv(out, c->key, gone, true);
-        } else {
-            write_kv(out, c->key, c->now, false);
-        }
-        if (w.prev_kv && c->before.version != 0) {
-            out.name("prev_kv");
-            write_kv(out, c->key, c->before, false);
-        }
-        out.close();
-    }
-    out.close(']').close().close();
-    found->second.to.on_line(out.take());
-}
+    std::uint64_t open(int at, listener to, std::string token);
+    /// @param messages One or more, one after the other.
+    void listen(std::uint64_t stream, std::string_view messages);
+    void close(std::uint64_t stream);
+    /// @param why A last line, if there is one.
+    void end_streams(int at, const std::optional<std::string>& why);
 
-COETCD_DECL void etcd::tell_progress() {
-    for (std::size_t i = 0; i != watches_.size(); ++i) {
-        const watch& w = watches_[i];
-        const auto found = streams_.find(w.stream);
-        if (w.wants_progress && w.synced && w.next <= applied(w.at) + 1 &&
-            found != streams_.end()) {
-            json_writer out;
-            out.open().name("result").open();
-            header(out, w.at, applied(w.at));
-            out.number("watch_id", w.id);
-            out.close().close();
-            found->second.to.on_line(out.take());
-        }
-    }
-}
+    /// Tells of changes of one revision.
+    void tell(const etcd_store::change* first,
+              const etcd_store::change* last,
+              std::optional<int> only_at = {});
+    /// Tells those of a member what happened since a revision.
+    void catch_up(int member, std::int64_t applied);
+    /// Sends history to watches that began in the past.
+    /// @param batch How many revisions at a time.
+    void sync(std::size_t batch);
+    void tell_progress();
 
-COETCD_DECL void etcd::tell(const change* first, const change* last, std::optional<int> only_at) {
-    if (!tells || first == last) {
-        return;
+    bool has_unsynced() const { return unsynced_ != 0; }
+    std::size_t watches() const { return watches_.size(); }
+    std::size_t watches_of(std::string_view key) const {
+        return static_cast<std::size_t>(std::count_if(
+            watches_.begin(), watches_.end(), [&](const watch& w) { return w.key == key; }));
     }
-    std::vector<const change*> mine;
-    for (std::size_t i = 0; i != watches_.size(); ++i) {
-        const watch& w = watches_[i];
-        if (!w.synced || w.next > first->revision || (only_at && w.at != *only_at) || lags(w.at)) {
-            continue;
-        }
-        mine.clear();
-        for (const change* c = first; c != last; ++c) {
-            if (in_range(c->key, w.key, w.range_end) && !(c->deleted ? w.no_delete : w.no_put)) {
-                mine.push_back(c);
-            }
-        }
-        if (!mine.empty() && !(loses_event && loses_event())) {
-            send_events(w, mine);
-        }
-    }
-}
+    std::size_t streams() const { return streams_.size(); }
+    std::size_t watching_streams() const;
 
-COETCD_DECL void etcd::lag(int m, bool on) {
-    peer& one = members_[index(m)];
-    if (on == one.lagging) {
-        return;
-    }
-    one.lagging = on;
-    if (on) {
-        one.applied = revision;
-        one.compacted = compacted;
-        return;
-    }
-    // One revision after the other.
-    auto from = std::lower_bound(history_.begin(),
-                                 history_.end(),
-                                 one.applied + 1,
-                                 [](const change& c, std::int64_t r) { return c.revision < r; });
-    while (from != history_.end()) {
-        const auto to = std::find_if(
-            from, history_.end(), [&](const change& c) { return c.revision != from->revision; });
-        tell(&*from, &*from + (to - from), m);
-        from = to;
-    }
-}
+private:
+    struct stream {
+        int at;
+        listener to;
+        std::string token;
+    };
+    struct watch {
+        std::uint64_t stream;
+        int at;
+        std::int64_t id;
+        std::string key;
+        std::string range_end;
+        bool no_put;
+        bool no_delete;
+        bool prev_kv;
+        bool wants_progress;
+        bool synced;
+        std::int64_t next; // the first revision that was not sent
+    };
 
-COETCD_DECL void etcd::sync() {
-    for (std::size_t i = 0; unsynced_ != 0 && i < watches_.size();) {
-        watch& w = watches_[i];
-        if (w.synced) {
-            ++i;
-            continue;
-        }
-        if (w.next < compacted_at(w.at)) {
-            --unsynced_;
-            const auto found = streams_.find(w.stream);
-            json_writer out;
-            out.open().name("result").open();
-            header(out, found->second.at, 0);
-            out.number("watch_id", w.id);
-            out.flag("canceled", true);
-            out.number("compact_revision", compacted_at(w.at));
-            out.close().close();
-            const auto line = found->second.to.on_line;
-            watches_.erase(watches_.begin() + static_cast<std::ptrdiff_t>(i));
-            line(out.take());
-            continue;
-        }
-        std::vector<const change*> mine;
-        std::size_t revisions = 0;
-        std::int64_t last = 0;
-        bool all = true;
-        const auto begin = std::lower_bound(
-            history_.begin(), history_.end(), w.next, [](const change& c, std::int64_t from) {
-                return c.revision < from;
-            });
-        for (auto c = begin; c != history_.end() && c->revision <= applied(w.at); ++c) {
-            if (!in_range(c->key, w.key, w.range_end) || (c->deleted ? w.no_delete : w.no_put)) {
-                continue;
-            }
-            if (c->revision != last && ++revisions > batch) {
-                all = false;
-                w.next = c->revision;
-                break;
-            }
-            last = c->revision;
-            mine.push_back(&*c);
-        }
-        if (all) {
-            --unsynced_;
-            w.synced = true;
-            w.next = 0;
-        }
-        if (!mine.empty()) {
-            send_events(w, mine);
-        }
-        ++i;
-    }
-}
+    std::int64_t how_far(int m) const { return members_.applied(m, store_.revision); }
+    std::int64_t compacted(int m) const { return members_.compacted_at(m, store_.compacted); }
+    void create_watch(std::uint64_t id, json::value request);
+    void send_events(const watch& w, const std::vector<const etcd_store::change*>& changes);
+
+    const etcd_store& store_;
+    const etcd_members& members_;
+    const ways how_;
+    std::map<std::uint64_t, stream> streams_;
+    std::uint64_t last_stream_ = 0;
+    std::vector<watch> watches_;
+    std::size_t unsynced_ = 0;
+};
 
 } // namespace coetcd::detail::testing

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/testing/etcd.hpp>
+#include <coetcd/detail/testing/etcd_txn_src.hpp>
 #include <coetcd/detail/testing/json.hpp>
 
 #include <algorithm>
@@ -10,9 +11,6 @@
 #include <utility>
 
 namespace coetcd::detail::testing {
-
-inline constexpr std::string_view member_ids[] = {
-    "10276657743932975437", "9372538179322589801", "13803658152347727308"};
 
 inline unsigned http_status(int code) {
     switch (code) {
@@ -62,21 +60,7 @@ inline std::string_view http_text(unsigned status) {
     }
 }
 
-COETCD_DECL etcd::etcd(clock now, int members, dialect speaks)
-    : now_(std::move(now))
-    , speaks_(speaks)
-    , members_(static_cast<std::size_t>(members)) {}
-
 // Requests.
-
-COETCD_DECL void etcd::header(json_writer& out, int of, std::int64_t at_revision) const {
-    out.name("header").open();
-    out.word("cluster_id", std::to_string(cluster));
-    out.word("member_id", member_ids[index(of) % std::size(member_ids)]);
-    out.number("revision", at_revision);
-    out.number("raft_term", static_cast<std::int64_t>(term));
-    out.close();
-}
 
 COETCD_DECL etcd::answer etcd::refuse(rpc what, const refusal& no, answer a) const {
     const std::string code = std::to_string(no.code);
@@ -134,12 +118,11 @@ COETCD_DECL void etcd::check_token(rpc what, const std::string& token) const {
 COETCD_DECL etcd::answer
 etcd::call(int at, rpc what, std::string_view body, const std::string& token, answer a) {
     a.wait = false;
-    const peer& here = members_[index(at)];
-    const bool stranded = here.cut || leader_ < 0;
-    const bool still_leads = at == deposed_ && now_() < deposed_until_;
-    if (stranded && what != rpc::member_list && !(what == rpc::lease_keep_alive && still_leads)) {
+    const bool stranded = is_cut(at) || leader() < 0;
+    const bool leads_still = still_leads(at, now_());
+    if (stranded && what != rpc::member_list && !(what == rpc::lease_keep_alive && leads_still)) {
         const std::chrono::seconds patience(7);
-        if (now_() - here.since < patience) {
+        if (now_() - stranded_since(at) < patience) {
             a.wait = true;
             return a;
         }
@@ -151,7 +134,7 @@ etcd::call(int at, rpc what, std::string_view body, const std::string& token, an
     try {
         if (what == rpc::lease_keep_alive) {
             check_token(what, token);
-            renew(at, still_leads, body, a);
+            renew(at, leads_still, body, a);
             return a;
         }
         const json request(body);
@@ -169,7 +152,7 @@ etcd::call(int at, rpc what, std::string_view body, const std::string& token, an
 
 /// A stream of renewals, each answered by a line: one after the other, so that one that has to wait
 /// holds up those behind it.
-COETCD_DECL void etcd::renew(int at, bool still_leads, std::string_view body, answer& a) {
+COETCD_DECL void etcd::renew(int at, bool leads_still, std::string_view body, answer& a) {
     while (a.served != body.size()) {
         std::size_t length = 0;
         lease_id id = 0;
@@ -183,24 +166,24 @@ COETCD_DECL void etcd::renew(int at, bool still_leads, std::string_view body, an
             }
             return; // the gateway sends nothing of what comes behind
         }
-        const auto found = leases_.find(id);
-        if (found != leases_.end() && still_leads && leader_ >= 0 && found->second.term == term) {
+        const etcd_leases::lease* const found = leases_.find(id);
+        if (found && leads_still && leader() >= 0 && found->term == term) {
             a.wait = true; // the new leader granted it, and the old one does not know it
             return;
         }
-        if (found != leases_.end() && !still_leads) {
-            if (found->second.ends <= now_()) {
+        if (found && !leads_still) {
+            if (found->ends <= now_()) {
                 a.wait = true; // until it is revoked, or there is a new leader
                 return;
             }
-            found->second.ends = now_() + found->second.ttl;
+            leases_.renew(id, now_());
         }
         json_writer out;
         out.open().name("result").open();
-        header(out, at, applied(at));
+        header(out, at, applied(at, revision));
         out.number("ID", id);
-        if (found != leases_.end()) {
-            out.number("TTL", found->second.ttl.count());
+        if (found) {
+            out.number("TTL", found->ttl.count());
         }
         out.close().close();
         a.body += out.take() + "\n";
@@ -208,14 +191,14 @@ COETCD_DECL void etcd::renew(int at, bool still_leads, std::string_view body, an
     }
 }
 
-COETCD_DECL void etcd::serve(int of, rpc what, value in, json_writer& out) {
+COETCD_DECL void etcd::serve(int of, rpc what, json::value in, json_writer& out) {
     const bool changes = what == rpc::put || what == rpc::delete_range || what == rpc::compact ||
                          what == rpc::lease_grant || what == rpc::lease_revoke ||
-                         (what == rpc::txn && !only_reads(in));
+                         (what == rpc::txn && !etcd_txn::only_reads(in));
     if (corrupt && changes) {
         throw refusal{15, "etcdserver: corrupt cluster"};
     }
-    serving s{writer(), {revision + 1, {}}};
+    serving s{writer(), next_edit()};
     s.rest.open();
     const std::size_t empty = s.rest.text().size();
     answer_to(what, in, s);
@@ -231,7 +214,7 @@ COETCD_DECL void etcd::serve(int of, rpc what, value in, json_writer& out) {
     out.close();
 }
 
-COETCD_DECL void etcd::answer_to(rpc what, value in, serving& s) {
+COETCD_DECL void etcd::answer_to(rpc what, json::value in, serving& s) {
     switch (what) {
     case rpc::range:
         return serve_range(in, s);
@@ -265,7 +248,7 @@ COETCD_DECL void etcd::answer_to(rpc what, value in, serving& s) {
     }
 }
 
-COETCD_DECL void etcd::serve_range(value in, serving& s) {
+COETCD_DECL void etcd::serve_range(json::value in, serving& s) {
     if (in["key"].text().empty()) {
         throw refusal{3, "etcdserver: key is not provided"};
     }
@@ -273,7 +256,7 @@ COETCD_DECL void etcd::serve_range(value in, serving& s) {
     range(in, s.shown, {}, s.rest);
 }
 
-COETCD_DECL void etcd::serve_put(value in, serving& s) {
+COETCD_DECL void etcd::serve_put(json::value in, serving& s) {
     check_put_shape(in);
     if (no_space) {
         throw refusal{8, "etcdserver: mvcc: database space exceeded"};
@@ -282,41 +265,31 @@ COETCD_DECL void etcd::serve_put(value in, serving& s) {
     put(in, s.changes, s.rest);
 }
 
-COETCD_DECL void etcd::serve_delete_range(value in, serving& s) {
+COETCD_DECL void etcd::serve_delete_range(json::value in, serving& s) {
     if (in["key"].text().empty()) {
         throw refusal{3, "etcdserver: key is not provided"};
     }
-    erase_range(in, s.changes, &s.rest);
+    (void)erase_range(in, s.changes, &s.rest);
 }
 
-COETCD_DECL void etcd::serve_txn(value in, serving& s) {
-    check_shape(in, 128);
-    for (const char* branch : {"success", "failure"}) {
-        std::vector<value> erased;
-        (void)check_overlaps(in[branch], erased);
-    }
-    if (no_space && puts(in)) {
+COETCD_DECL void etcd::serve_txn(json::value in, serving& s) {
+    etcd_txn txn(
+        *this, in, {speaks_, counts_inner_puts, [this](json::value put) { check_put(put, true); }});
+    txn.check();
+    if (no_space && txn.puts()) {
         throw refusal{8, "etcdserver: mvcc: database space exceeded"};
     }
-    store_map past;
-    const bool is_stale = stale_by != 0 && only_reads(in);
-    if (is_stale) {
+    if (stale_by != 0 && etcd_txn::only_reads(in)) {
         s.shown = std::max<std::int64_t>(1, revision - stale_by);
-        past = keys_at(s.shown, {});
+        txn.decide(keys_at(s.shown, {}));
+    } else {
+        txn.decide(keys);
     }
-    std::vector<bool> taken;
-    decide(in, is_stale ? past : keys, taken);
-    std::size_t at = 0;
-    std::string_view unreadable;
-    check_branches(in, taken, at, unreadable);
-    if (!unreadable.empty()) {
-        throw refusal{11, std::string(unreadable)};
-    }
-    at = 0;
-    txn(in, taken, at, s.changes, s.shown != 0 ? s.shown : revision, s.rest);
+    txn.check_taken();
+    txn.carry_out(s.changes, s.shown != 0 ? s.shown : revision, s.rest);
 }
 
-COETCD_DECL void etcd::serve_compact(value in) {
+COETCD_DECL void etcd::serve_compact(json::value in) {
     const std::int64_t before = in["revision"].number();
     if (before > revision) {
         throw refusal{11, "etcdserver: mvcc: required revision is a future revision"};
@@ -327,8 +300,7 @@ COETCD_DECL void etcd::serve_compact(value in) {
     compact(before);
 }
 
-COETCD_DECL void etcd::serve_lease_grant(value in, serving& s) {
-    lease_id id = in["ID"].number();
+COETCD_DECL void etcd::serve_lease_grant(json::value in, serving& s) {
     const std::int64_t asked = in["TTL"].number();
     if (asked > 9'000'000'000) {
         throw refusal{11, "etcdserver: too large lease TTL"};
@@ -336,30 +308,23 @@ COETCD_DECL void etcd::serve_lease_grant(value in, serving& s) {
     if (no_space) {
         throw refusal{8, "etcdserver: mvcc: database space exceeded"};
     }
-    while (id == 0 || (in["ID"].number() == 0 && leases_.contains(id))) {
-        id = ++last_lease_;
-    }
-    if (leases_.contains(id)) {
-        throw refusal{9, "etcdserver: lease already exists"};
-    }
     const std::chrono::seconds ttl = std::max(shortest_ttl, std::chrono::seconds(asked));
-    leases_[id] = {ttl, now_() + ttl, term};
-    s.rest.number("ID", id);
+    s.rest.number("ID", leases_.grant(in["ID"].number(), ttl, now_(), term));
     s.rest.number("TTL", ttl.count());
 }
 
-COETCD_DECL void etcd::serve_lease_time_to_live(value in, serving& s) {
+COETCD_DECL void etcd::serve_lease_time_to_live(json::value in, serving& s) {
     json_writer& rest = s.rest;
     const lease_id id = in["ID"].number();
-    const auto found = leases_.find(id);
+    const etcd_leases::lease* const found = leases_.find(id);
     rest.number("ID", id);
-    if (found == leases_.end()) {
+    if (!found) {
         rest.number("TTL", -1);
         return;
     }
-    const auto left = std::chrono::floor<std::chrono::seconds>(found->second.ends - now_());
+    const auto left = std::chrono::floor<std::chrono::seconds>(found->ends - now_());
     rest.number("TTL", std::max<std::int64_t>(0, left.count()));
-    rest.number("grantedTTL", found->second.ttl.count());
+    rest.number("grantedTTL", found->ttl.count());
     if (!in["keys"].flag()) {
         return;
     }
@@ -381,11 +346,11 @@ COETCD_DECL void etcd::serve_lease_time_to_live(value in, serving& s) {
 }
 
 COETCD_DECL void etcd::serve_lease_leases(serving& s) const {
-    if (leases_.empty()) {
+    if (leases_.size() == 0) {
         return;
     }
     s.rest.name("leases").open('[');
-    for (const auto& [id, l] : leases_) {
+    for (const auto& [id, l] : leases_.all()) {
         s.rest.item();
         s.rest.open().number("ID", id);
         s.rest.close();
@@ -393,7 +358,7 @@ COETCD_DECL void etcd::serve_lease_leases(serving& s) const {
     s.rest.close(']');
 }
 
-COETCD_DECL void etcd::serve_authenticate(value in, serving& s) {
+COETCD_DECL void etcd::serve_authenticate(json::value in, serving& s) {
     if (!auth_) {
         throw refusal{9, "etcdserver: authentication is not enabled"};
     }
@@ -412,7 +377,7 @@ COETCD_DECL void etcd::serve_member_list(serving& s) const {
         std::string name("m");
         name += json_writer::digits(m);
         rest.item();
-        rest.open().word("ID", member_ids[index(m) % std::size(member_ids)]);
+        rest.open().word("ID", id(m));
         rest.word("name", name);
         rest.name("peerURLs").raw(R"(["http://)" + name + R"(:2380"])");
         rest.name("clientURLs").raw(R"(["http://)" + name + R"("])");
@@ -424,8 +389,8 @@ COETCD_DECL void etcd::serve_member_list(serving& s) const {
 COETCD_DECL void etcd::serve_status(serving& s) const {
     s.rest.word("version", "3.6.0");
     s.rest.number("dbSize", 20'480);
-    if (leader_ >= 0) {
-        s.rest.word("leader", member_ids[index(leader_) % std::size(member_ids)]);
+    if (leader() >= 0) {
+        s.rest.word("leader", id(leader()));
     } else {
         s.rest.name("errors").raw(R"(["etcdserver: no leader"])");
     }
