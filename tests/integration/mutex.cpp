@@ -42,6 +42,45 @@ using integration::until_waiting;
 
 namespace {
 
+/// What most tests begin with: a session, and a mutex of it.
+struct beginning {
+    client c;
+    session s;
+    std::string name;
+    coetcd::mutex m;
+};
+awaitable<beginning> begin(std::string what) {
+    const auto executor = co_await asio::this_coro::executor;
+    const client c = connect(executor);
+    session s = co_await open_session(c, 30s);
+    const std::string name = unique_name(what);
+    coetcd::mutex m(s, name);
+    beginning all{c, std::move(s), name, std::move(m)};
+    co_return all;
+}
+
+/// And those of two sessions, which both have a mutex of the same name.
+struct rivalry {
+    client c;
+    session s1;
+    session s2;
+    std::string name;
+    coetcd::mutex one;
+    coetcd::mutex two;
+};
+awaitable<rivalry> begin_two(std::string what) {
+    beginning first = co_await begin(std::move(what));
+    session second = co_await open_session(first.c, 30s);
+    coetcd::mutex two(second, first.name);
+    rivalry all{std::move(first.c),
+                std::move(first.s),
+                std::move(second),
+                std::move(first.name),
+                std::move(first.m),
+                std::move(two)};
+    co_return all;
+}
+
 awaitable<void> sleep_until_cancelled(bool& began, bool& ended) {
     began = true;
     try {
@@ -125,11 +164,8 @@ TEST_CASE("Hold a lock until it is lost and write then", "[.process]") {
 
 TEST_CASE("A lock is taken, proved and given back", "[mutex]") {
     run_test([]() -> awaitable<void> {
-        const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s = co_await session::open(c);
-        const std::string name = unique_name("lock");
-        coetcd::mutex m(s, name);
+        auto all = co_await begin("lock");
+        auto& [c, s, name, m] = all;
         CHECK(m.name() == name);
         CHECK(!m.owns_lock());
         const auto not_held = [&](auto call) {
@@ -253,14 +289,9 @@ TEST_CASE("A mutex that is destroyed gives its lock back", "[mutex]") {
 
 TEST_CASE("try_lock takes a lock that is free, and leaves nothing if it is not", "[mutex]") {
     run_test([]() -> awaitable<void> {
-        const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s1 = co_await session::open(c);
-        session s2 = co_await session::open(c);
-        const std::string name = unique_name("try");
-        coetcd::mutex one(s1, name);
+        auto all = co_await begin_two("try");
+        auto& [c, s1, s2, name, one, other] = all;
         coetcd::mutex same_session(s1, name);
-        coetcd::mutex other(s2, name);
 
         const bool first = co_await one.try_lock();
         CHECK(first);
@@ -289,13 +320,9 @@ TEST_CASE("try_lock takes a lock that is free, and leaves nothing if it is not",
 TEST_CASE("try_lock_for waits for so long, and try_lock_until until then", "[mutex]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s1 = co_await session::open(c);
-        session s2 = co_await session::open(c);
-        const std::string name = unique_name("timed");
-        coetcd::mutex one(s1, name);
+        auto all = co_await begin_two("timed");
+        auto& [c, s1, s2, name, one, other] = all;
         coetcd::mutex same_session(s1, name);
-        coetcd::mutex other(s2, name);
         co_await one.lock();
 
         const std::vector<coetcd::mutex*> both{&same_session, &other};
@@ -442,12 +469,8 @@ TEST_CASE("A waiter whose lease is revoked ends its wait, while the holder holds
           "[mutex][loss]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session holding = co_await open_session(c, 30s);
-        session waiting = co_await open_session(c, 30s);
-        const std::string name = unique_name("revoked");
-        coetcd::mutex held(holding, name);
-        coetcd::mutex wanted(waiting, name);
+        auto all = co_await begin_two("revoked");
+        auto& [c, holding, waiting, name, held, wanted] = all;
         coetcd::mutex same_session(waiting, name);
         co_await held.lock();
         task<void> lock(executor, wanted.lock());
@@ -479,12 +502,8 @@ TEST_CASE("A waiter whose lease is revoked ends its wait, while the holder holds
 TEST_CASE("A lock goes on under the session that adopts its lease", "[mutex][resume]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session first = co_await open_session(c, 30s);
-        session rival = co_await open_session(c, 30s);
-        const std::string name = unique_name("resumed");
-        coetcd::mutex before(first, name);
-        coetcd::mutex theirs(rival, name);
+        auto all = co_await begin_two("resumed");
+        auto& [c, first, rival, name, before, theirs] = all;
         co_await before.lock();
         const auto token = before.fencing_token();
         task<void> waiting(executor, theirs.lock());
@@ -516,12 +535,8 @@ TEST_CASE("A lock goes on under the session that adopts its lease", "[mutex][res
 TEST_CASE("A waiter whose key is deleted by hand ends its wait", "[mutex][loss]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session holding = co_await open_session(c, 30s);
-        session waiting = co_await open_session(c, 30s);
-        const std::string name = unique_name("deleted");
-        coetcd::mutex held(holding, name);
-        coetcd::mutex wanted(waiting, name);
+        auto all = co_await begin_two("deleted");
+        auto& [c, holding, waiting, name, held, wanted] = all;
         co_await held.lock();
         task<void> lock(executor, wanted.lock());
         co_await until_waiting(held, 1);
@@ -577,12 +592,8 @@ TEST_CASE("A holder whose key is deleted by hand is told with the next renewal",
 TEST_CASE("What is guarded by is_owner is not written after a loss", "[mutex][loss]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s1 = co_await open_session(c, 30s);
-        session s2 = co_await open_session(c, 30s);
-        const std::string name = unique_name("guarded");
-        coetcd::mutex first(s1, name);
-        coetcd::mutex second(s2, name);
+        auto all = co_await begin_two("guarded");
+        auto& [c, s1, s2, name, first, second] = all;
         co_await first.lock();
         task<void> next(executor, second.lock());
         co_await until_waiting(first, 1);
@@ -676,10 +687,8 @@ TEST_CASE("A holder whose process stood still learns that it is not the owner an
 TEST_CASE("A mutex and etcdctl lock exclude each other", "[mutex][etcdctl]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s = co_await open_session(c, 30s);
-        const std::string name = unique_name("go");
-        coetcd::mutex m(s, name);
+        auto all = co_await begin("go");
+        auto& [c, s, name, m] = all;
 
         auto theirs = shared_etcd().background_etcdctl({"lock", name});
         const auto key = co_await theirs.async_read_line();
@@ -956,11 +965,8 @@ TEST_CASE("A lock is waited for across a restart of etcd", "[mutex][restart]") {
 
 TEST_CASE("with_lock runs its body under the lock, and gives it back", "[mutex][with_lock]") {
     run_test([]() -> awaitable<void> {
-        const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s = co_await session::open(c);
-        const std::string name = unique_name("with");
-        coetcd::mutex m(s, name);
+        auto all = co_await begin("with");
+        auto& [c, s, name, m] = all;
         const auto is_free = [&]() -> awaitable<bool> {
             const auto n = co_await count(c, name + "/");
             co_return n == 0;
@@ -1060,10 +1066,8 @@ TEST_CASE("with_lock that is cancelled cancels its body, and gives the lock back
           "[mutex][with_lock]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect(executor);
-        session s = co_await session::open(c);
-        const std::string name = unique_name("with-cancel");
-        coetcd::mutex m(s, name);
+        auto all = co_await begin("with-cancel");
+        auto& [c, s, name, m] = all;
         bool began = false;
         bool ended = false;
         const auto body = [&]() -> awaitable<void> {

@@ -366,25 +366,9 @@ asio::awaitable<void> actor::follow_value() {
         const coetcd::value shared(*client_, "value/0");
         value_feed_.emplace(shared.changes());
         const value_rules::entry seen(s_.judge.values);
-        int naps = taste.one_in(2) ? 8 : 0;
-        try {
-            while (value_feed_) {
-                const std::optional<coetcd::key_value> next = co_await value_feed_->next();
-                s_.judge.values.told(*seen, next);
-                if (naps > 0 && taste.one_in(2)) {
-                    --naps;
-                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
-                }
-            }
-        } catch (const boost::system::system_error& e) {
-            if (!was_misled(e.code())) {
-                judge(std::current_exception());
-            }
-        }
-        value_feed_.reset();
-        if (client_) {
-            (void)co_await p_->sleep(200ms);
-        }
+        co_await follow(value_feed_, taste, [&](const std::optional<coetcd::key_value>& next) {
+            s_.judge.values.told(*seen, next);
+        });
     }
 }
 

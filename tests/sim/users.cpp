@@ -544,25 +544,9 @@ asio::awaitable<void> actor::observe() {
         std::string name = name_of(taste.between(0, s_.locks - 1));
         feed_.emplace(coetcd::observe(*client_, name));
         const observer_entry seen(s_.judge.leaders, std::move(name));
-        int naps = taste.one_in(2) ? 8 : 0;
-        try {
-            while (feed_) {
-                const std::optional<coetcd::leader> next = co_await feed_->next();
-                s_.judge.leaders.told(*seen, next);
-                if (naps > 0 && taste.one_in(2)) {
-                    --naps;
-                    (void)co_await p_->sleep(taste.skewed(0ms, 200ms));
-                }
-            }
-        } catch (const boost::system::system_error& e) {
-            if (!was_misled(e.code())) {
-                judge(std::current_exception());
-            }
-        }
-        feed_.reset();
-        if (client_) {
-            (void)co_await p_->sleep(200ms);
-        }
+        co_await follow(feed_, taste, [&](const std::optional<coetcd::leader>& next) {
+            s_.judge.leaders.told(*seen, next);
+        });
     }
 }
 

@@ -17,7 +17,9 @@
 #include <coetcd/watch.hpp>
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/system/system_error.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -159,6 +161,9 @@ private:
     asio::awaitable<void> sleep_on(watching& v, nanoseconds time);
     asio::awaitable<void> write_steadily(std::uint64_t seed);
     asio::awaitable<void> observe();
+    /// Reads a feed to its end, at all paces, and rests then.
+    template<class Feed, class Told>
+    asio::awaitable<void> follow(std::optional<Feed>& feed, chance& taste, Told told);
 
     /// One of the following.
     asio::awaitable<void>
@@ -305,5 +310,29 @@ private:
     std::size_t most_waiting_ = 0; ///< In the client's lane, since it was empty.
     bool backwards_ = false;       ///< The next who wants several locks names them so.
 };
+
+template<class Feed, class Told>
+asio::awaitable<void> actor::follow(std::optional<Feed>& feed, chance& taste, Told told) {
+    constexpr std::chrono::milliseconds longest_nap(200);
+    int naps = taste.one_in(2) ? 8 : 0;
+    try {
+        while (feed) {
+            const auto next = co_await feed->next();
+            told(next);
+            if (naps > 0 && taste.one_in(2)) {
+                --naps;
+                (void)co_await p_->sleep(taste.skewed(std::chrono::milliseconds(0), longest_nap));
+            }
+        }
+    } catch (const boost::system::system_error& e) {
+        if (!was_misled(e.code())) {
+            judge(std::current_exception());
+        }
+    }
+    feed.reset();
+    if (client_) {
+        (void)co_await p_->sleep(longest_nap);
+    }
+}
 
 } // namespace sim
