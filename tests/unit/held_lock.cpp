@@ -276,6 +276,39 @@ TEST_CASE("max_hold ends a hold in the same instant, and gives the lock back",
     CHECK(w.etcd->under("m/").empty());
 }
 
+TEST_CASE("the first reason for a loss counts", "[held_lock]") {
+    owner all(coetcd::session_options(6s));
+    auto& [w, client, session, mutex] = all;
+    lock_options options;
+    options.max_hold = 4s;
+    coetcd::mutex limited(session, "m", options);
+    held_lock held = w.await(limited.scoped_lock());
+    SECTION("its time is over, and then the session is closed") {
+        w.env->pass(4010ms);
+        w.await(session.close());
+        CHECK(w.await(held.wait_lost()) == errc::hold_expired);
+    }
+    SECTION("its time is over in a stall, and the session is closed before anyone looks") {
+        w.env->stall(4s);
+        w.await(session.close());
+        CHECK(w.await(held.wait_lost()) == errc::hold_expired);
+    }
+    SECTION("its key is deleted, and then the session is lost") {
+        auto lost = w.start(held.wait_lost());
+        w.etcd->erase(held.key());
+        w.env->pass(3s);
+        CHECK(lost.get() == errc::lock_lost);
+        w.env->stall(60s);
+        CHECK(session.state() == coetcd::session_state::lost);
+        CHECK(w.await(held.wait_lost()) == errc::lock_lost);
+    }
+    SECTION("the session is closed, and then its time is over") {
+        w.await(session.close());
+        w.env->pass(5s);
+        CHECK(w.await(held.wait_lost()) == errc::session_closed);
+    }
+}
+
 TEST_CASE("unlock() in the first instruction after max_hold says that it came too late",
           "[held_lock][max_hold]") {
     struct : coetcd::observer {

@@ -80,4 +80,10 @@ private:
     std::list<waiter*> waiters_; // in order of arrival
 };
 
+/// Waits until `then`, whatever happens meanwhile. Cancelled: throws `operation_aborted`.
+inline asio::awaitable<void> sleep_until(env& world, time_point then) {
+    notifier nobody(world);
+    (void)co_await nobody.wait(then);
+}
+
 } // namespace coetcd::detail

@@ -136,7 +136,7 @@ private:
 /// Judges an answer of another cluster. That one has done what it was asked for: it is not asked
 /// for a second time where that would matter.
 inline verdict judge_other_cluster() {
-    return {effect::settled, true, true};
+    return elsewhere(effect::settled);
 }
 
 } // namespace coetcd::detail::logic

@@ -32,6 +32,15 @@ struct verdict {
     bool ask_others = false;
 };
 
+/// No endpoint would answer differently.
+constexpr verdict for_good(effect left) {
+    return {.left = left, .transient = false, .blame = false};
+}
+/// This endpoint is at fault: another one may do it.
+constexpr verdict elsewhere(effect left) {
+    return {.left = left, .transient = true, .blame = true};
+}
+
 /// What the lack of a complete answer is to be called: etcd's own answers are too large only where
 /// it has something to say, and never in their headers.
 /// @param http_status Of the answer, as far as it came.
@@ -54,15 +63,16 @@ inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = f
     // An answer that cannot be read says nothing about what the server did. One that is too large
     // may be true: see `attempts`.
     const bool transient = ec != errc::too_large;
-    return {
-        sent ? effect::unresolved : effect::none, transient, transient && !crowded && !is_lack(ec)};
+    return {.left = sent ? effect::unresolved : effect::none,
+            .transient = transient,
+            .blame = transient && !crowded && !is_lack(ec)};
 }
 
 /// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.
 /// The endpoint does not lead to an etcd that serves us, whatever it says; another one may.
 inline verdict judge_foreign(const wire::status& s) {
     if (s.too_large) {
-        return {effect::none, false, false};
+        return for_good(effect::none);
     }
     switch (s.code) {
     case server_errc::invalid_argument:
@@ -71,9 +81,9 @@ inline verdict judge_foreign(const wire::status& s) {
     case server_errc::unimplemented:
     case server_errc::failed_precondition:
     case server_errc::resource_exhausted:
-        return {effect::none, true, true}; // it was turned away
+        return elsewhere(effect::none); // it was turned away
     default:
-        return {effect::unresolved, true, true};
+        return elsewhere(effect::unresolved);
     }
 }
 
@@ -92,31 +102,29 @@ inline verdict judge(const wire::status& s) {
     case server_errc::permission_denied:
     case server_errc::out_of_range:
     case server_errc::unauthenticated:
-        return {effect::none, false, false};
+        return for_good(effect::none);
     case server_errc::unimplemented: // by this member: others may be newer
-        return {effect::none, true, true};
+        return elsewhere(effect::none);
     case server_errc::failed_precondition:
         // Learners serve nearly nothing; another member will.
-        return has("learner") ? verdict{effect::none, true, true}
-                              : verdict{effect::none, false, false};
+        return has("learner") ? elsewhere(effect::none) : for_good(effect::none);
     case server_errc::resource_exhausted:
         if (has("too many requests")) { // of this member: others need not be behind
-            return {effect::none, true, true};
+            return elsewhere(effect::none);
         }
         // The write that exceeds the quota is applied, and then reported; and it may be the answer
         // that is larger than what gRPC takes.
-        return {has("space exceeded") || has("larger than max") ? effect::settled : effect::none,
-                false,
-                false};
+        return for_good(has("space exceeded") || has("larger than max") ? effect::settled
+                                                                        : effect::none);
     case server_errc::unavailable:
         if (has("learner") || has("not capable")) { // before 3.6
-            return {effect::none, true, true};
+            return elsewhere(effect::none);
         }
         // Refused before it was proposed; any other kind may still commit.
-        return {has("no leader") ? effect::none : effect::unresolved, true, true};
+        return elsewhere(has("no leader") ? effect::none : effect::unresolved);
     case server_errc::data_loss:
         // The CORRUPT alarm: no member changes anything until it is disarmed.
-        return {has("corrupt cluster") ? effect::none : effect::unresolved, true, true};
+        return elsewhere(has("corrupt cluster") ? effect::none : effect::unresolved);
     case server_errc::canceled:
     case server_errc::unknown:
     case server_errc::deadline_exceeded:
@@ -124,7 +132,7 @@ inline verdict judge(const wire::status& s) {
     case server_errc::internal:
         break;
     }
-    return {effect::unresolved, true, true};
+    return elsewhere(effect::unresolved);
 }
 
 /// Whether etcd says that there is no such lease, in its own words.

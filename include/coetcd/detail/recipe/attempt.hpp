@@ -11,13 +11,16 @@
 #include <coetcd/detail/recipe/recipe.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 #include <coetcd/error.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,6 +95,23 @@ public:
         };
         session->owner->transactions->submit(part);
         return part;
+    }
+    /// Sends a request of ours, and waits until it is over.
+    /// @param next Asked before each wait: for how long, at most, until it is asked again. Nothing
+    ///   ends the wait, and the request is withdrawn.
+    /// @returns Whether it is over, and was not withdrawn.
+    asio::awaitable<bool> ask(std::shared_ptr<lane_part> part,
+                              std::function<std::optional<time_point>()> next) {
+        const auto self = shared_from_this();
+        const withdrawn_at_end unless_over{*session->owner->transactions, submit(part)};
+        while (!part->over) {
+            const std::optional<time_point> again = next();
+            if (!again) {
+                co_return false;
+            }
+            (void)co_await changed.wait(*again);
+        }
+        co_return true;
     }
     /// Keeps parts that put or erase the same note out of one request: etcd refuses a request that
     /// might change a key twice.

@@ -71,8 +71,7 @@ public:
         const auto first = bounded(self->how_.pause);
         const auto longest = std::max<std::chrono::milliseconds>(first, self->how_.ttl);
         const auto pause = logic::backoff(attempt, world.random(), first, longest);
-        notifier never(world);
-        (void)co_await never.wait(after(now, pause));
+        co_await sleep_until(world, after(now, pause));
     }
 
     /// Ends the session, as well as that can be done now.

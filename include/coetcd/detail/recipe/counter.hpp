@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -33,7 +34,6 @@ public:
 
     static asio::awaitable<std::int64_t> add(std::shared_ptr<counter_impl> self, std::int64_t by) {
         const call_terms in_time = self->about.within();
-        env& world = self->about.session->world;
         while (self->busy_) {
             const bool came = co_await self->free_.wait(in_time.deadline);
             if (!came) {
@@ -48,28 +48,18 @@ public:
             now.check();
             self->learn(now.response);
         }
-        for (unsigned refusals = 0;; ++refusals) {
-            const std::int64_t next = self->raised(by);
-            txn what = logic::count(self->about.name, self->known_, next);
-            const once_end end =
-                co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
-            if (end.applied) {
-                self->known_ = {next, end.revision};
-                co_return next;
-            }
-            self->learn(logic::answers::range_at(*end.answered, 0));
-            if (refusals == 0) {
-                continue; // what we knew was old
-            }
-            const auto moment =
-                logic::backoff(refusals - 1, world.random(), first_pause, longest_pause);
-            const time_point next_time = after(world.now(), moment);
-            if (next_time >= in_time.deadline) {
-                throw error(errc::conflict, self->about.title);
-            }
-            notifier pause(world);
-            (void)co_await pause.wait(next_time);
-        }
+        std::int64_t next = 0;
+        std::function<txn()> count = [&] {
+            next = self->raised(by);
+            return logic::count(self->about.name, self->known_, next);
+        };
+        std::function<void(const range_response&)> learn = [&](const range_response& now) {
+            self->learn(now);
+        };
+        const once_end end = co_await writer.change(
+            std::move(count), std::move(learn), once_writer::knowledge::perhaps_old, in_time);
+        self->known_ = {next, end.revision};
+        co_return next;
     }
 
     static asio::awaitable<std::int64_t> get(std::shared_ptr<counter_impl> self) {
@@ -111,9 +101,6 @@ private:
         return now;
     }
     void learn(const range_response& r) { known_ = *read(r); }
-
-    static constexpr std::chrono::milliseconds first_pause{1};
-    static constexpr std::chrono::milliseconds longest_pause{64};
 
     logic::counted known_; // at first: that it does not exist
     bool busy_ = false;

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -154,10 +155,9 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
         co_await e.erase_meanwhile();
     }
     if (next != logic::remedy::again) {
-        notifier pause(s.world);
         const std::chrono::milliseconds first(100);
-        (void)co_await pause.wait(
-            detail::after(s.world.now(), logic::backoff(e.pauses_++, s.world.random(), first)));
+        const auto moment = logic::backoff(e.pauses_++, s.world.random(), first);
+        co_await sleep_until(s.world, detail::after(s.world.now(), moment));
     }
     e.send_again();
 }
@@ -195,11 +195,10 @@ inline asio::awaitable<void> erasure::erase_meanwhile() {
     auto only = std::make_shared<lane_part>(logic::erase_only(what(), life_));
     only->likely = true;
     of_.keep_apart(*only);
-    only = of_.submit(std::move(only));
-    const withdrawn_at_end unless_over{*s.owner->transactions, only};
-    while (!only->over && !s.gives_lease_up()) {
-        (void)co_await of_.changed.wait();
-    }
+    std::function<std::optional<time_point>()> while_wanted = [&s] {
+        return s.gives_lease_up() ? std::nullopt : std::optional(time_point::max());
+    };
+    (void)co_await of_.ask(std::move(only), std::move(while_wanted));
 }
 
 } // namespace coetcd::detail

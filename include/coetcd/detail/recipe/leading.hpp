@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -70,12 +71,11 @@ public:
                 refused ? logic::read_proclaimed(mine.keys().by_name.front(), key, term)
                         : logic::proclaim(key, mine.session->lease(), term, self->last_, value));
             part->likely = true;
-            part = mine.submit(std::move(part));
-            const withdrawn_at_end unless_over{*mine.session->owner->transactions, part};
-            while (!part->over) {
+            std::function<std::optional<time_point>()> while_leading = [&] {
                 self->require_leading();
-                (void)co_await mine.changed.wait(mine.session->certain_until());
-            }
+                return std::optional<time_point>(mine.session->certain_until());
+            };
+            (void)co_await mine.ask(part, std::move(while_leading));
             if (!refused && self->last_ != 0) { // else etcd applies none of its copies
                 left = std::max(left, part->left);
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/once.hpp>
 #include <coetcd/detail/logic/places.hpp>
@@ -151,6 +152,46 @@ public:
             case end::refused:
                 break; // is dealt with above
             }
+        }
+    }
+
+    enum class knowledge {
+        fresh,
+        perhaps_old, ///< The first refusal tells what there is: the next attempt follows at once.
+    };
+    /// Makes a change of what is known to be there, anew after each refusal, until it is applied.
+    /// @param what The change, of what is known by then. May throw.
+    /// @param learn Is told what a refused one has read instead.
+    /// @returns How it ended: applied.
+    /// @throws error as `apply`; `errc::conflict` if others change it all the time.
+    /// @par Cancellation
+    /// As `apply`; between two attempts nothing is in doubt.
+    asio::awaitable<once_end> change(std::function<txn()> what,
+                                     std::function<void(const range_response&)> learn,
+                                     knowledge first,
+                                     call_terms in_time) {
+        constexpr std::chrono::milliseconds first_pause{1};
+        constexpr std::chrono::milliseconds longest_pause{64};
+        env& world = session_->world;
+        bool again_at_once = first == knowledge::perhaps_old;
+        unsigned pauses = 0;
+        for (;;) {
+            txn now = what();
+            once_end end = co_await apply(std::move(now), form::plain, in_time);
+            if (end.applied) {
+                co_return end;
+            }
+            learn(logic::answers::range_at(*end.answered, 0));
+            if (std::exchange(again_at_once, false)) {
+                continue;
+            }
+            const auto moment =
+                logic::backoff(pauses++, world.random(), first_pause, longest_pause);
+            const time_point next = after(world.now(), moment);
+            if (next >= in_time.deadline) {
+                throw error(errc::conflict, title_);
+            }
+            co_await sleep_until(world, next);
         }
     }
 

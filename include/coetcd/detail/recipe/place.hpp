@@ -116,22 +116,18 @@ public:
     bool held() const override {
         return holds_ && session->world.now() < held_until_.load() && session->alive();
     }
-    bool is_given_up() const override { return !holds_ && !lost_; }
+    bool is_given_up() const override { return !holds_ && !is_lost(); }
+    /// Why it is lost: the first reason counts.
     error loss() const override {
-        if (!session->alive()) {
-            return session->loss(title());
-        }
-        if (!there.is_deleted() && session->world.now() >= held_until_.load()) {
-            return error(errc::hold_expired, title());
-        }
-        return error(errc::lock_lost, title());
+        const errc why = lost_by_ ? *lost_by_ : end_by_now();
+        return why == errc::session_lost ? session->loss(title()) : error(why, title());
     }
     /// It is to end so long after it was granted, whatever becomes of the session. See keeping.hpp.
     void end_after(std::chrono::nanoseconds most) { held_until_ = after(granted_at_, most); }
     time_point held_until() const { return held_until_; }
     /// At home: granted, and neither lost nor given back.
-    bool is_kept() const { return is_granted() && !lost_; }
-    bool is_lost() const { return lost_; }
+    bool is_kept() const { return is_granted() && !is_lost(); }
+    bool is_lost() const { return lost_by_.has_value(); }
     /// Its time is over: gives it back.
     void on_expired();
     void on_key_gone() override {
@@ -142,20 +138,20 @@ public:
         if (leaves) {
             leave_etcd(); // a late request must not put it again, nor the others be in the way
         }
-        tell_own_loss();
+        tell_own_loss(errc::lock_lost);
         changed.notify_all();
     }
 
     /// Waits until it is lost.
     /// @returns Why. Throws `operation_aborted` if it is given back before.
     static asio::awaitable<error_code> wait_lost(std::shared_ptr<place> self) {
-        while (self->holds_ && !self->lost_) {
+        while (self->holds_ && !self->is_lost()) {
             (void)self->session->alive(); // if not, and that is news, it tells us
-            if (!self->lost_) {
+            if (!self->is_lost()) {
                 (void)co_await self->changed.wait(self->session->certain_until());
             }
         }
-        if (!self->lost_) {
+        if (!self->is_lost()) {
             throw_aborted();
         }
         co_return self->loss().code();
@@ -226,14 +222,22 @@ private:
         if (!self) {
             return; // it ends
         }
-        if (is_granted() || lost_) {
-            tell_loss();
+        if (is_granted() || is_lost()) {
+            tell_loss(end_by_now());
         }
         changed.notify_all();
     }
-    void tell_own_loss() noexcept;
-    void tell_loss() {
-        lost_ = true;
+    /// What has ended it, if nothing was told yet: its own time, the session, or else its key.
+    errc end_by_now() const {
+        const time_point own = held_until_;
+        if (own <= session->world.now() && own <= session->certain_until()) {
+            return errc::hold_expired;
+        }
+        return session->alive() ? errc::lock_lost : errc::session_lost;
+    }
+    void tell_own_loss(errc why) noexcept;
+    void tell_loss(errc why) {
+        lost_by_ = lost_by_.value_or(why);
         report_end();
         losses.tell();
     }
@@ -246,7 +250,7 @@ private:
     phase phase_ = phase::wanted;
     logic::slot_table::slot resumed_slot_; // if its keys are not of a slot of ours
     std::atomic<bool> holds_ = false;      // what can be seen of it from anywhere
-    bool lost_ = false;                    // while it was held
+    std::optional<errc> lost_by_;          // while it was held
     time_point granted_at_{};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
     bool is_reported_ = true; // to the observer, that it is granted no more
@@ -258,7 +262,7 @@ private:
 inline void place::on_expired() {
     const auto self = shared_from_this(); // those who are told may let go of it
     holds_ = false;
-    tell_own_loss();
+    tell_own_loss(errc::hold_expired);
     (void)leave(is_for_heir());
 }
 
@@ -289,9 +293,9 @@ inline bool place::leave(bool stays) noexcept {
 }
 
 /// Not that of the session; where memory is short, with it.
-inline void place::tell_own_loss() noexcept {
+inline void place::tell_own_loss(errc why) noexcept {
     try {
-        tell_loss();
+        tell_loss(why);
     } catch (const std::bad_alloc&) {
         session->fail(session_end::cleanup_failed);
     }

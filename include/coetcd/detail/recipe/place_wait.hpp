@@ -344,12 +344,11 @@ private:
                           : attempt_->entering.rule().confirm(attempt_->keys(), revision));
             part->likely = true;
             attempt_->keep_apart(*part);
-            part = attempt_->submit(std::move(part));
-            const withdrawn_at_end unless_over{*session_->owner->transactions, part};
-            while (!part->over && is_in_time()) {
-                (void)co_await attempt_->changed.wait(attempt_->not_after);
-            }
-            if (!part->over) {
+            std::function<std::optional<time_point>()> in_time = [this] {
+                return is_in_time() ? std::optional(attempt_->not_after) : std::nullopt;
+            };
+            const bool is_over = co_await attempt_->ask(part, std::move(in_time));
+            if (!is_over) {
                 break;
             }
             trouble_ = part->text;

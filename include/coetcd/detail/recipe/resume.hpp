@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/resumable.hpp>
 #include <coetcd/detail/recipe/observed.hpp>
@@ -9,6 +8,7 @@
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 #include <coetcd/detail/wire/printable.hpp>
 
 #include <boost/asio/cancellation_state.hpp>
@@ -71,17 +71,11 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     logic::attempt_keys keys;
     keys.lease = s->lease();
     keys.by_name.push_back(std::move(where));
-    notifier answered(s->world);
     const auto part = std::make_shared<lane_part>(logic::confirm_resumed(keys, create_revision));
     part->likely = true;
     part->not_after = deadline;
     part->patience = s->request_timeout;
-    part->on_end = [&answered] { answered.notify_all(); };
-    const withdrawn_at_end unless_over{*s->owner->transactions, part};
-    s->owner->transactions->submit(part);
-    while (!part->over) {
-        (void)co_await answered.wait();
-    }
+    co_await until_over(s->owner->transactions, part);
     check_resumed(part->ec, part->text, title, name);
     const logic::standing now = logic::after_confirm(part->response, keys, create_revision);
     s->require_alive(title);

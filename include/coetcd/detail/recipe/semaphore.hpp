@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,31 +104,23 @@ public:
         const outcome<range_response> read = co_await call(s->owner, question, in_time);
         read.check();
         logic::room known = logic::permits::limit_in(read.response, self->name, self->initial);
-        once_writer writer(s, self->name, title);
-        for (unsigned refusals = 0;; ++refusals) {
-            const std::optional<std::int64_t> next = logic::permits::changed(how, known.limit);
+        std::optional<std::int64_t> next;
+        std::function<txn()> store = [&] {
+            next = logic::permits::changed(how, known.limit);
             if (!next) {
                 throw error(errc::exceeds_limit,
                             title + ": the limit is " + std::to_string(known.limit) +
                                 ", and can be from 0 to " + std::to_string(logic::most_limit));
             }
-            txn what = logic::permits::store_limit(self->name, known, *next);
-            const once_end end =
-                co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
-            if (end.applied) {
-                co_return *next;
-            }
-            const range_response& now = logic::answers::range_at(*end.answered, 0);
+            return logic::permits::store_limit(self->name, known, *next);
+        };
+        std::function<void(const range_response&)> learn = [&](const range_response& now) {
             known = logic::permits::limit_in(now, self->name, self->initial);
-            const auto moment =
-                logic::backoff(refusals, s->world.random(), first_pause, longest_pause);
-            const time_point again = after(s->world.now(), moment);
-            if (again >= in_time.deadline) {
-                throw error(errc::conflict, title); // others change it all the time
-            }
-            notifier pause(s->world);
-            (void)co_await pause.wait(again);
-        }
+        };
+        once_writer writer(s, self->name, title);
+        (void)co_await writer.change(
+            std::move(store), std::move(learn), once_writer::knowledge::fresh, in_time);
+        co_return *next;
     }
 
     static asio::awaitable<std::vector<permit_entry>>
@@ -162,9 +155,6 @@ public:
     }
 
 private:
-    static constexpr std::chrono::milliseconds first_pause{1};
-    static constexpr std::chrono::milliseconds longest_pause{64};
-
     static asio::awaitable<bool> nothing() { co_return false; }
     template<class Permit>
     static asio::awaitable<std::optional<Permit>>

@@ -56,8 +56,8 @@ public:
                                                self->owner->world->random(),
                                                first_pause,
                                                self->options_.max_pause);
-            notifier pause(*self->owner->world);
-            (void)co_await pause.wait(after(self->owner->world->now(), moment));
+            env& world = *self->owner->world;
+            co_await sleep_until(world, after(world.now(), moment));
         }
         const bool anew = self->is_void_.exchange(false);
         if (anew) {

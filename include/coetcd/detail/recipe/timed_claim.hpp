@@ -128,31 +128,19 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
                                                std::chrono::nanoseconds timeout,
                                                std::string name,
                                                std::chrono::seconds hold) {
-    struct lease_guard {
-        std::shared_ptr<client_impl> by;
-        lease_id lease;
-        bool pending = false;
-        std::chrono::nanoseconds patience = std::chrono::seconds(1); // nothing has that lease yet
-        ~lease_guard() {
-            if (pending && lease != 0) { // which was drawn
-                end_lease_quietly(std::move(by), lease, patience);
-            }
-        }
-    };
-    lease_guard guard{by, 0, true};
+    lease_guard guard(by);
     outcome<lease_grant_response> granted;
     try {
-        granted = co_await grant_drawn_lease(by, how, hold, guard.lease);
+        granted = co_await guard.grant(how, hold);
     } catch (const error& e) {
-        guard.pending = e.code() == errc::outcome_unknown;
-        if (guard.pending) {
+        if (e.code() == errc::outcome_unknown) {
             throw error(errc::timed_out, // nothing stays of it
                         logic::words_of(e) + "; a lease that it may have left is given back");
         }
         throw;
     }
-    const lease_id lease = guard.lease;
-    guard.patience = timeout;
+    const lease_id lease = guard.lease();
+    guard.may_be_used(timeout);
     const txn takes = logic::take_for_a_time(name, lease);
     outcome<txn_response> said = co_await call(by, takes, how.as(impact::idempotent));
     if (said.ec == errc::outcome_unknown || said.ec == server_errc::not_found) {
@@ -171,7 +159,7 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
     const time_point until = after(granted.sent, logic::certain(ttl.at_first()));
     const auto made = make_at_home<claim_impl>(
         std::move(world), by, timeout, logic::claim_key(name, lease), lease, now.token, until);
-    guard.pending = false;
+    guard.release();
     auto at_end = [made](claim_impl*) { made->drop(); }; // from anywhere
     result.claim = std::shared_ptr<claim_impl>(made.get(), std::move(at_end));
     if (!made->valid()) {
@@ -191,15 +179,7 @@ inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
                                         time_point deadline) {
     notifier wake(*by->world);
     vigil watching(by, hold, wake);
-    watching.watch(ahead.key, ahead.create_revision, known);
-    std::function<txn()> look = [&ahead] {
-        return txn().then(op::range(ahead.key, logic::transactions::keys_only()));
-    };
-    std::function<bool(const txn_response&)> gone = [&ahead](const txn_response& r) {
-        const range_response& read = logic::answers::range_at(r, 0);
-        return logic::is_gone(r.header, read, ahead.key, ahead.create_revision);
-    };
-    auto wait = watching.until_moved(std::move(look), std::move(gone), deadline);
+    auto wait = watching.until_gone(ahead.key, ahead.create_revision, known, deadline);
     const vigil::end how = co_await std::move(wait);
     if (how == vigil::end::failed) {
         answer failure;
@@ -244,10 +224,9 @@ inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
         co_return;
     }
     last.ahead.reset();
-    notifier moment(world);
     const time_point next = after(world.now(), logic::before_a_try(world.random()));
-    const bool notified = co_await moment.wait(std::min(next, deadline));
-    if (notified || world.now() >= deadline) {
+    co_await sleep_until(world, std::min(next, deadline));
+    if (world.now() >= deadline) {
         co_return;
     }
     last.sent = world.now();
@@ -283,8 +262,7 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
             throw error(*failure);
         }
         const time_point next = after(world.now(), logic::backoff(failures++, world.random()));
-        notifier pause(world);
-        (void)co_await pause.wait(std::min(next, deadline));
+        co_await sleep_until(world, std::min(next, deadline));
     }
     co_return std::move(last.claim);
 }

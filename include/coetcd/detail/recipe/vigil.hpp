@@ -149,6 +149,23 @@ public:
         co_return end::late;
     }
 
+    /// Waits until this life of a key has ended.
+    /// @param known It was there in the answer to a request that was sent then.
+    asio::awaitable<end> until_gone(std::string key,
+                                    std::int64_t create_revision,
+                                    time_point known,
+                                    time_point deadline) {
+        watch(key, create_revision, known);
+        std::function<txn()> look = [&] {
+            return txn().then(op::range(key, logic::transactions::keys_only()));
+        };
+        std::function<bool(const txn_response&)> gone = [&](const txn_response& r) {
+            return logic::is_gone(r.header, logic::answers::range_at(r, 0), key, create_revision);
+        };
+        auto wait = until_moved(std::move(look), std::move(gone), deadline);
+        co_return co_await std::move(wait);
+    }
+
     error_code failure;
     std::string failure_text;
 

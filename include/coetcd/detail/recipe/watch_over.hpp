@@ -9,6 +9,7 @@
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 
 #include <chrono>
 #include <memory>
@@ -33,17 +34,11 @@ inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
 inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
     session_impl& s = *held->session;
     const std::vector<logic::held_life> lives{held->lasting()};
-    notifier answered(s.world);
     const auto part = std::make_shared<lane_part>(logic::look_at(lives));
     part->order = lane_part::rank::patient;
     part->likely = true;
     part->not_after = after(s.world.now(), logic::renewal_timeout(s.ttl()));
-    part->on_end = [&answered] { answered.notify_all(); };
-    const withdrawn_at_end unless_over{*s.owner->transactions, part};
-    s.owner->transactions->submit(part);
-    while (!part->over) {
-        (void)co_await answered.wait();
-    }
+    co_await until_over(s.owner->transactions, part);
     // If there is no answer, the next renewal looks again.
     co_return !part->ec && !logic::missing(part->response, lives).empty();
 }

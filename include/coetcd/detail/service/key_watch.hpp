@@ -29,7 +29,7 @@ public:
         start();
     }
     ~key_watch() {
-        if (!ended_) {
+        if (now_ != state::ended) {
             hub_->remove(id_);
         }
     }
@@ -48,7 +48,9 @@ public:
         wake_ = &wake;
         unused_ = 0;
         life_ = create_revision;
-        blind_ = in_force_ && (looks || since_ >= known);
+        if (in_force()) {
+            now_ = looks || since_ >= known ? state::blind : state::seeing;
+        }
         const bool contradicts = first_end_ > life_ && heard_ <= known;
         if (contradicts) {
             last_event_ = 0;
@@ -62,29 +64,36 @@ public:
 
     /// The life that is waited for has ended. An event of an earlier one says nothing.
     bool erased() const { return last_event_ > life_; }
-    bool in_force() const { return in_force_; }
+    bool in_force() const { return now_ == state::blind || now_ == state::seeing; }
     /// In force, but it may have missed the end: the key is to be looked at.
-    bool blind() const { return blind_; }
+    bool blind() const { return now_ == state::blind; }
 
     /// The key is being looked at. Starts anew, should etcd have ended it.
     void look_taken() {
-        blind_ = false;
+        if (blind()) {
+            now_ = state::seeing;
+        }
         restart_if_ended();
     }
     void restart_if_ended() {
-        if (ended_) {
+        if (now_ == state::ended) {
             start();
         }
     }
 
 private:
+    enum class state {
+        ended,     // by etcd
+        requested, // not in force yet
+        blind,     // in force, with a look to come
+        seeing,    // in force, and nothing was missed
+    };
+
     void start() {
-        in_force_ = false;
-        blind_ = false;
         wire::watch_create_request request(keys_);
         request.no_put = !puts_;
         id_ = hub_->add(std::move(request), *this);
-        ended_ = false;
+        now_ = state::requested;
     }
     void note_end() {
         if (!erased()) {
@@ -103,8 +112,7 @@ private:
         // A restored etcd counts from an older revision. Nothing is lost: a look follows.
         last_event_ = 0;
         first_end_ = 0;
-        in_force_ = true;
-        blind_ = true;
+        now_ = state::blind;
         since_ = env_.now();
         wake();
     }
@@ -118,11 +126,7 @@ private:
             wake();
         }
     }
-    void on_ended(error_code, std::string, std::int64_t) override {
-        ended_ = true;
-        in_force_ = false;
-        blind_ = false;
-    }
+    void on_ended(error_code, std::string, std::int64_t) override { now_ = state::ended; }
 
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
@@ -135,9 +139,7 @@ private:
     std::int64_t first_end_ = 0; // of this life that was told; 0: none was
     time_point heard_{};         // when
     std::int64_t id_ = 0;
-    bool in_force_ = false;
-    bool blind_ = false;
-    bool ended_ = true;
+    state now_ = state::ended;
     time_point since_{};
 };
 

@@ -127,6 +127,7 @@ public:
         }
     }
 
+    env& world() const { return env_; }
     /// How many wait to be sent, those that were withdrawn included.
     std::size_t waiting() const { return pressing_.size() + patient_.size(); }
     /// When the one that has waited for the longest was submitted; nothing if nobody waits.
@@ -485,16 +486,6 @@ private:
     std::size_t parts_in_flight_ = 0;
     bool patient_in_flight_ = false; // a request of patient ones alone
     bool awake_ = false;
-};
-
-/// Withdraws a part, should nobody want it any more; what happens to it is told to nobody.
-struct withdrawn_at_end {
-    transaction_lane& lane;
-    std::shared_ptr<lane_part> part;
-    ~withdrawn_at_end() {
-        part->on_end = nullptr;
-        lane.withdraw(part);
-    }
 };
 
 } // namespace coetcd::detail

@@ -125,8 +125,8 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
         if (i != 0) {
             const auto moment = logic::backoff(
                 static_cast<unsigned>(i - 1), impl->world->random(), first_pause, longest_pause);
-            notifier pause(*impl->world);
-            (void)co_await pause.wait(std::min(after(impl->world->now(), moment), how.deadline));
+            const time_point next = after(impl->world->now(), moment);
+            co_await sleep_until(*impl->world, std::min(next, how.deadline));
         }
         drawn = draw_lease(*impl->world);
         granted = co_await try_to_grant(impl, how, ttl, drawn);
@@ -229,11 +229,45 @@ inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
     }
 }
 
-/// Ends a lease that no key can have, in the background. Such a lease blocks nobody, and ends by
-/// itself: a program that wants to end does not wait for it for long.
-inline void end_empty_lease(std::shared_ptr<client_impl> impl, lease_id id) noexcept {
-    end_lease_quietly(std::move(impl), id, std::chrono::seconds(1));
-}
+/// A lease that is granted for something that does not exist yet. Whatever ends the work before
+/// that, the lease that may have been granted is ended in the background.
+class lease_guard {
+public:
+    explicit lease_guard(std::shared_ptr<client_impl> by)
+        : by_(std::move(by)) {}
+    ~lease_guard() {
+        if (pending_ && lease_ != 0) { // which was drawn
+            end_lease_quietly(std::move(by_), lease_, patience_);
+        }
+    }
+    lease_guard(const lease_guard&) = delete;
+    lease_guard& operator=(const lease_guard&) = delete;
+
+    /// Must outlive the call, which is as `grant_drawn_lease`.
+    asio::awaitable<outcome<lease_grant_response>> grant(call_terms how, std::chrono::seconds ttl) {
+        pending_ = true;
+        try {
+            co_return co_await grant_drawn_lease(by_, how, ttl, lease_);
+        } catch (const error& e) {
+            pending_ = e.code() == errc::outcome_unknown;
+            throw;
+        }
+    }
+    lease_id lease() const { return lease_; }
+    /// A key may have it from now on, which blocks others.
+    /// @param patience How long to try to end it.
+    void may_be_used(std::chrono::nanoseconds patience) { patience_ = patience; }
+    /// It has an owner, who ends it.
+    void release() { pending_ = false; }
+
+private:
+    std::shared_ptr<client_impl> by_;
+    lease_id lease_ = 0;
+    bool pending_ = false;
+    // One that no key has blocks nobody, and ends by itself: a program that wants to end does not
+    // wait for it for long.
+    std::chrono::nanoseconds patience_ = std::chrono::seconds(1);
+};
 
 /// @param what Its name, for the message.
 inline void require_ttl(std::chrono::seconds ttl, const char* what = "ttl") {

@@ -48,8 +48,7 @@ inline asio::awaitable<std::optional<std::int64_t>> look_back(std::shared_ptr<ro
         if (!seen.ec && ++agreed == reads) {
             co_return latest;
         }
-        notifier pause(world);
-        (void)co_await pause.wait(after(world.now(), patience));
+        co_await sleep_until(world, after(world.now(), patience));
     }
     co_return std::nullopt;
 }

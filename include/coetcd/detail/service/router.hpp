@@ -123,8 +123,7 @@ public:
                 doubted.push_back(where);
             } else if (next == step::pause) {
                 const auto moment = tries.pause(places, env_->random());
-                notifier pause(*env_);
-                (void)co_await pause.wait(std::min(after(env_->now(), moment), how.deadline));
+                co_await sleep_until(*env_, std::min(after(env_->now(), moment), how.deadline));
             }
         }
         for (const logic::endpoint& where : doubted) {

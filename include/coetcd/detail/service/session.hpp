@@ -14,6 +14,7 @@
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/lease.hpp>
 #include <coetcd/detail/service/local_queues.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 #include <coetcd/session_options.hpp>
 
 #include <algorithm>
@@ -420,8 +421,7 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
             // There may be more in a moment.
         }
         if (!over) {
-            notifier pause(self->world);
-            (void)co_await pause.wait(after(self->world.now(), moment));
+            co_await sleep_until(self->world, after(self->world.now(), moment));
         }
     }
 }
@@ -443,18 +443,12 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
             all.push_back(std::move(life));
         }
     }
-    notifier answered(self->world);
     for (const std::vector<logic::held_life>& some : logic::rounds(std::move(all))) {
         const auto part = std::make_shared<lane_part>(logic::look_at(some));
         part->order = lane_part::rank::patient;
         part->likely = true;
         part->not_after = after(self->world.now(), logic::renewal_timeout(self->ttl_));
-        part->on_end = [&answered] { answered.notify_all(); };
-        const withdrawn_at_end unless_over{*self->owner->transactions, part};
-        self->owner->transactions->submit(part);
-        while (!part->over) {
-            (void)co_await answered.wait();
-        }
+        co_await until_over(self->owner->transactions, part);
         if (part->ec) {
             co_return; // the next round looks again
         }

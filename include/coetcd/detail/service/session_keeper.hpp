@@ -204,7 +204,6 @@ private:
     }
 
     static asio::awaitable<void> keep(std::shared_ptr<session_keeper_impl> self) {
-        notifier nobody(self->world);
         const std::function<void(const std::string&)> tried = [&k = *self](const std::string& how) {
             k.note([&] { k.openings_.tried(how); });
         };
@@ -220,8 +219,7 @@ private:
                 const session_end why = co_await session_impl::wait_lost(std::move(now));
                 self->lost(why);
             }
-            const time_point next = after(self->world.now(), self->pause());
-            (void)co_await nobody.wait(next);
+            co_await sleep_until(self->world, after(self->world.now(), self->pause()));
         }
     }
 

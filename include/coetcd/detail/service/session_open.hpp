@@ -22,40 +22,22 @@ session_impl::open(std::shared_ptr<client_impl> c,
                    std::chrono::nanoseconds timeout,
                    session_options options,
                    const std::function<void(const std::string&)>* tried) {
-    // Until the session exists, whatever ends this gives back the lease that may have been granted.
-    struct grant_guard {
-        std::shared_ptr<client_impl> client;
-        lease_id lease;
-        bool pending = false;
-        ~grant_guard() {
-            if (pending && lease != 0) { // which was drawn
-                end_empty_lease(std::move(client), lease);
-            }
-        }
-    };
-    grant_guard guard{c, 0};
+    lease_guard guard(c); // until the session exists
     call_terms how = c->within(timeout);
     how.tried = tried;
-    guard.pending = true;
-    outcome<lease_grant_response> granted;
-    try {
-        granted = co_await grant_drawn_lease(c, how, options.ttl, guard.lease);
-    } catch (const error& e) {
-        guard.pending = e.code() == errc::outcome_unknown;
-        throw;
-    }
+    const outcome<lease_grant_response> granted = co_await guard.grant(how, options.ttl);
     auto world = c->world;
     const logic::trusted_ttl ttl(options.ttl, granted.response.ttl);
     const auto impl = make_at_home<session_impl>(std::move(world),
                                                  std::move(c),
-                                                 guard.lease,
+                                                 guard.lease(),
                                                  granted.response.header.cluster_id,
                                                  ttl,
                                                  std::move(options.label),
                                                  granted.sent,
                                                  timeout);
     spawn(impl->world, keep_alive(impl));
-    guard.pending = false;
+    guard.release();
     co_return impl;
 }
 

@@ -356,8 +356,7 @@ private:
     asio::awaitable<void> pause(const watch_link& broken, unsigned& breaks) {
         const time_point now = env_.now();
         breaks = broken.state.has_lasted(now) ? 0 : breaks + 1;
-        notifier moment(env_);
-        (void)co_await moment.wait(after(now, logic::backoff(breaks, env_.random())));
+        co_await sleep_until(env_, after(now, logic::backoff(breaks, env_.random())));
     }
 
     std::int64_t last_id_ = 0;

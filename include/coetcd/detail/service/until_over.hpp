@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/service/lane.hpp>
+
+#include <memory>
+
+namespace coetcd::detail {
+
+/// Withdraws a part, should nobody want it any more; what happens to it is told to nobody.
+struct withdrawn_at_end {
+    transaction_lane& lane;
+    std::shared_ptr<lane_part> part;
+    ~withdrawn_at_end() {
+        part->on_end = nullptr;
+        lane.withdraw(part);
+    }
+};
+
+/// Sends a transaction, and waits until it is over. Cancelled: it is withdrawn.
+inline asio::awaitable<void> until_over(std::shared_ptr<transaction_lane> lane,
+                                        std::shared_ptr<lane_part> part) {
+    notifier answered(lane->world());
+    part->on_end = [&answered] { answered.notify_all(); };
+    const withdrawn_at_end unless_over{*lane, part};
+    lane->submit(part);
+    while (!part->over) {
+        (void)co_await answered.wait();
+    }
+}
+
+} // namespace coetcd::detail
