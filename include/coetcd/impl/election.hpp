@@ -152,7 +152,7 @@ election::campaign_for(std::string value, std::chrono::nanoseconds patience) {
 
 COETCD_DECL boost::asio::awaitable<std::optional<leadership>> election::resume() {
     return detail::resumed_term(
-        get_executor(), detail::resume(impl_->session, detail::election_recipe, impl_->name));
+        get_executor(), detail::resume(impl_->session, {impl_->name, &detail::election_recipe}));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<leadership>> election::resume(std::string key,

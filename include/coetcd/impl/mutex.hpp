@@ -18,7 +18,6 @@ namespace coetcd {
 namespace detail {
 
 inline constexpr recipe mutex_recipe{"mutex", &logic::exclusive_keys};
-inline constexpr recipe delayed_mutex_recipe{"mutex", &logic::delayed_keys};
 
 COETCD_DECL std::shared_ptr<ownership> ownership_of(const held_lock& held) {
     return access::answers(held) ? access::held(held) : nullptr;
@@ -151,9 +150,8 @@ COETCD_DECL boost::asio::awaitable<bool> held_lock::unlock() {
 
 COETCD_DECL mutex::mutex(const session& owner, std::string name, lock_options options) {
     detail::logic::require_name(name);
-    const detail::recipe& how = options.delay ? detail::delayed_mutex_recipe : detail::mutex_recipe;
     impl_ = std::make_shared<detail::holder>(
-        detail::access::impl(owner), how, std::move(name), options);
+        detail::access::impl(owner), detail::mutex_recipe, std::move(name), options);
 }
 
 COETCD_DECL mutex& mutex::operator=(mutex&& other) noexcept {

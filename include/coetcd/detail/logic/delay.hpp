@@ -12,17 +12,6 @@
 /// Places whose owners leave notes, so that there is a delay after an owner that has vanished.
 namespace coetcd::detail::logic {
 
-/// As `exclusive_keys`; its note is `<name>.own`.
-inline name_keys delayed_keys(const std::string& name,
-                              lease_id lease,
-                              std::uint64_t nonce,
-                              std::uint64_t slot,
-                              std::int64_t epoch) {
-    name_keys result = exclusive_keys(name, lease, nonce, slot, epoch);
-    result.note_key = name + ".own";
-    return result;
-}
-
 /// Puts our note in the place of one that nobody has changed since it was read. That nobody is
 /// before us was proved then, and stays so.
 inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std::int64_t seen) {

@@ -25,6 +25,10 @@
 /// that is lost, or deleted by hand, costs a delay.
 namespace coetcd::detail::logic::notes {
 
+inline std::string key_of(const std::string& name) {
+    return name + ".own";
+}
+
 /// Puts a note if there is none, else reads it. All conditions of a request see the store as it was
 /// before, also those of a transaction in a transaction.
 /// @param first What holds if nobody is before us.

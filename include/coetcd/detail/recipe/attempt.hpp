@@ -33,9 +33,7 @@ namespace coetcd::detail {
 class attempt : public ownership, public held_keys, public std::enable_shared_from_this<attempt> {
 public:
     /// What it wants of one name; and from its turn to its end the slot, whose keys it has.
-    struct queue {
-        std::string name;
-        const recipe* how;
+    struct queue : wanted_name {
         logic::slot_table::slot* slot = nullptr;
     };
 
@@ -44,7 +42,7 @@ public:
         , how(h)
         , changed(session->world) {
         for (wanted_name& w : wanted) {
-            queues.push_back({std::move(w.name), w.how});
+            queues.push_back({std::move(w)});
         }
     }
 

@@ -178,7 +178,7 @@ private:
         wanted.lease = s.lease();
         for (const attempt::queue& q : of_.queues) {
             wanted.by_name.push_back(
-                q.how->keys(q.name, s.lease(), s.nonce(), q.slot->number, q.slot->epoch));
+                slot_keys(q, s.lease(), s.nonce(), q.slot->number, q.slot->epoch));
         }
         rule().prepare(wanted);
         of_.there.begin(std::move(wanted));

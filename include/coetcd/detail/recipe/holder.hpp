@@ -35,7 +35,7 @@ public:
            const recipe& h,
            std::string n,
            const lock_options& o = {})
-        : holder(std::move(s), h, one_name(std::move(n), h), o) {}
+        : holder(std::move(s), h, one_name(std::move(n), h, delay_of(o)), o) {}
     holder(std::shared_ptr<session_impl> s,
            const recipe& h,
            std::vector<wanted_name> w,
@@ -123,7 +123,7 @@ public:
         return keep<bool>(std::move(self), std::move(taking));
     }
     static asio::awaitable<bool> resume(std::shared_ptr<holder> self) {
-        auto taking = as_wanted(self, detail::resume(self->session, self->how, self->name));
+        auto taking = as_wanted(self, detail::resume(self->session, self->wanted.front()));
         return keep<bool>(std::move(self), std::move(taking));
     }
     /// As `lock`, at home, for an object that gives the lock back.
@@ -225,11 +225,7 @@ private:
     using taking = asio::awaitable<std::shared_ptr<place>>;
 
     static taking granted(const std::shared_ptr<holder>& self, time_point deadline) {
-        const auto delay = self->options.delay.value_or(std::chrono::milliseconds(0));
-        return as_wanted(
-            self,
-            place_wait::lock(
-                self->session, self->how, self->wanted, deadline, std::nullopt, delay));
+        return as_wanted(self, place_wait::lock(self->session, self->how, self->wanted, deadline));
     }
     static taking granted_within(const std::shared_ptr<holder>& self,
                                  std::chrono::nanoseconds patience) {

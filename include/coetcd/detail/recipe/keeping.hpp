@@ -30,6 +30,10 @@ inline lock_options checked(lock_options o) {
     return o;
 }
 
+inline std::chrono::nanoseconds delay_of(const lock_options& o) {
+    return checked(o).delay.value_or(std::chrono::milliseconds(0));
+}
+
 /// Checks the options of a lock that is not a mutex's.
 /// @param watches Whether one of its keys lasts as long as the hold.
 inline const lock_options& without_delay(const lock_options& o, bool watches) {

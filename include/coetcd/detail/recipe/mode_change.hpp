@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/held_mode.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/rw.hpp>
@@ -18,8 +19,6 @@
 #include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/this_coro.hpp>
 
-#include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,16 +53,16 @@ public:
     void begin() {
         const logic::name_keys& first = of_.there.first();
         if (first.keys.front() == first.write_key) {
-            write_life_ = of_.create_revision();
+            mode_.begin_writing(of_.create_revision());
         }
     }
     /// From anywhere, as the next two.
     lock_mode mode() const {
         return of_.there.has_modes() && !writes() ? lock_mode::shared : lock_mode::exclusive;
     }
-    bool writes() const { return write_life_ > reads; }
+    bool writes() const { return mode_.writes(); }
     /// Of the write key; 0 if it reads.
-    std::int64_t write_life() const { return std::max(write_life_.load(), reads); }
+    std::int64_t write_life() const { return mode_.write_life(); }
 
     /// Goes on as a reader: here at once, in etcd in the background. From anywhere; what is
     /// awaited is that etcd knows.
@@ -137,11 +136,7 @@ private:
     static asio::awaitable<bool> try_upgrade(std::shared_ptr<attempt> self, mode_change& m);
 
     attempt& of_;
-    /// Of the write key, where readers and writers differ: that of a writer, or one of these.
-    static constexpr std::int64_t reads = 0;
-    static constexpr std::int64_t raising = -1; // it reads, and an upgrade is under way
-    static constexpr std::int64_t lowers = -2;  // it reads, and home does not know yet
-    std::atomic<std::int64_t> write_life_ = reads;
+    logic::held_mode mode_;
     std::shared_ptr<lane_part> raise_;   // the upgrade that is under way
     std::shared_ptr<lowering> lowering_; // the downgrade that is under way
 };
@@ -149,14 +144,10 @@ private:
 inline asio::awaitable<void> mode_change::downgrade(const std::shared_ptr<attempt>& self,
                                                     mode_change& m) {
     m.require_modes();
-    // An upgrade under way notices; the next one waits until home knows of this.
-    std::int64_t life = m.write_life_;
-    while (!m.write_life_.compare_exchange_weak(life,
-                                                life > reads || life == lowers ? lowers : reads)) {
-    }
+    const std::int64_t life = m.mode_.downgrade();
     at_home(self->session->world, [self, &m, life] {
-        if (life > reads) {
-            m.write_life_ = reads;
+        if (life != 0) {
+            m.mode_.downgrade_known();
             m.lower(life);
             self->changed.notify_all();
         }
@@ -247,8 +238,7 @@ inline asio::awaitable<void> mode_change::until_lowered(std::shared_ptr<attempt>
 /// @param doubtful An upgrade may still be applied.
 inline void mode_change::not_raised(bool doubtful) {
     raise_ = nullptr;
-    std::int64_t expected = raising;
-    write_life_.compare_exchange_strong(expected, reads);
+    mode_.not_upgraded();
     of_.there.raise_ended(doubtful);
     if (doubtful) {
         lower(0);
@@ -270,7 +260,7 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
     session_impl& s = *self->session;
     const time_point deadline = after(s.world.now(), s.request_timeout);
     m.require_held(call);
-    while (m.raise_ || m.lowering_ || m.write_life_ == lowers) { // one at a time
+    while (m.raise_ || m.lowering_ || m.mode_.is_downgrade_unknown()) { // one at a time
         const bool in_time = co_await self->changed.wait(deadline);
         m.require_held(call);
         if (!in_time) {
@@ -278,8 +268,7 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
                         self->title() + ", try_upgrade: an earlier change is not over yet");
         }
     }
-    std::int64_t before = reads;
-    if (!m.write_life_.compare_exchange_strong(before, raising)) {
+    if (!m.mode_.begin_upgrade()) {
         co_return true; // it writes
     }
     self->there.change_mode();
@@ -329,15 +318,13 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
     }
     m.raise_ = nullptr;
     self->there.raise_ended(doubtful || how.went == logic::upgraded::how::earlier);
-    std::int64_t expected = raising;
     const bool wanted = stop.cancelled() == cancelled_before;
-    if (wanted && m.write_life_.compare_exchange_strong(expected, how.create_revision)) {
+    if (wanted && m.mode_.upgraded(how.create_revision)) {
         self->there.raised(how.create_revision);
         self->changed.notify_all();
         co_return true;
     }
-    expected = raising;
-    m.write_life_.compare_exchange_strong(expected, reads);
+    m.mode_.not_upgraded();
     m.lower(how.create_revision);
     self->changed.notify_all();
     if (!wanted) {

@@ -39,13 +39,9 @@ class place_wait final {
     };
 
 public:
-    place_wait(std::unique_ptr<wish> w,
-               time_point deadline,
-               std::chrono::nanoseconds delay,
-               asio::cancellation_state stop)
+    place_wait(std::unique_ptr<wish> w, time_point deadline, asio::cancellation_state stop)
         : session_(std::move(w->session))
         , began_(session_->world.now())
-        , delay_(delay)
         , stop_(stop)
         , cancelled_before_(stop.cancelled())
         , attempt_(place::open(
@@ -58,18 +54,16 @@ public:
     /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
     ///   place, or has told one to a coroutine of this session that was before us meanwhile.
     /// @throws error with `errc::timed_out` if the deadline came first, and etcd does not answer.
-    /// @param delay How long to wait after an owner that has vanished, if it left a note.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
                        std::vector<wanted_name> wanted,
                        time_point deadline,
                        std::optional<std::string> value = {},
-                       std::chrono::nanoseconds delay = std::chrono::nanoseconds(0),
                        std::shared_ptr<logic::rule> by = nullptr) {
         std::string name = wanted.front().name;
         std::unique_ptr<wish> w(
             new wish{s, how, std::move(wanted), std::move(value), std::move(by)});
-        auto work = follow_protocol(std::move(w), deadline, delay);
+        auto work = follow_protocol(std::move(w), deadline);
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
@@ -92,11 +86,10 @@ private:
     using step = logic::step;
     using try_step = logic::try_step;
 
-    static result
-    follow_protocol(std::unique_ptr<wish> w, time_point deadline, std::chrono::nanoseconds delay) {
+    static result follow_protocol(std::unique_ptr<wish> w, time_point deadline) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         const recipe& how = w->how;
-        place_wait wait(std::move(w), deadline, delay, stop);
+        place_wait wait(std::move(w), deadline, stop);
         std::shared_ptr<place> taken;
         wait.attempt_->require_session();
         wait.attempt_->entering.begin(entrance::beginning::enter);
@@ -148,8 +141,7 @@ private:
             return s.wanted.is_free_here(n.name, n.how->shares);
         });
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-        const std::chrono::nanoseconds no_delay(0);
-        place_wait wait(std::move(w), deadline, no_delay, stop);
+        place_wait wait(std::move(w), deadline, stop);
         wait.attempt_->require_session();
         const bool admits = wait.attempt_->entering.rule().admits();
         if (!free_here && !admits) {
@@ -308,7 +300,7 @@ private:
     /// is there after all, and takes its note away.
     asio::awaitable<void> until_delay_is_over() {
         refused_ = true; // the lock is not to be had
-        const time_point due = after(session_->world.now(), delay_);
+        const time_point due = after(session_->world.now(), attempt_->queues.front().delay);
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
         // Meanwhile the owner may take its note away, and somebody may delete our key.
@@ -432,7 +424,6 @@ private:
 
     const std::shared_ptr<session_impl> session_;
     const time_point began_;
-    const std::chrono::nanoseconds delay_;
     const asio::cancellation_state stop_; // of the coroutine that waits
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;

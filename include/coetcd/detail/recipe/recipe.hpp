@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/notes.hpp>
 #include <coetcd/detail/logic/standing.hpp>
 #include <coetcd/kv.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,12 +34,28 @@ struct recipe {
 struct wanted_name {
     std::string name;
     const recipe* how;
+    /// How long to wait after an owner that has vanished. Not 0: owners leave notes.
+    std::chrono::nanoseconds delay{0};
 };
 
-inline std::vector<wanted_name> one_name(std::string name, const recipe& how) {
+inline std::vector<wanted_name>
+one_name(std::string name, const recipe& how, std::chrono::nanoseconds delay = {}) {
     std::vector<wanted_name> all;
-    all.push_back({std::move(name), &how});
+    all.push_back({std::move(name), &how, delay});
     return all;
+}
+
+/// The keys that one slot has under that name.
+inline logic::name_keys slot_keys(const wanted_name& of,
+                                  lease_id lease,
+                                  std::uint64_t nonce,
+                                  std::uint64_t slot,
+                                  std::int64_t epoch) {
+    logic::name_keys result = of.how->keys(of.name, lease, nonce, slot, epoch);
+    if (of.delay.count() > 0) {
+        result.note_key = logic::notes::key_of(of.name);
+    }
+    return result;
 }
 
 } // namespace coetcd::detail

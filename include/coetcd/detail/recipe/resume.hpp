@@ -85,8 +85,10 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     co_return now.at == logic::standing::where::owner;
 }
 
-inline asio::awaitable<std::shared_ptr<place>>
-resume_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
+inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<session_impl> s,
+                                                           wanted_name wanted) {
+    const recipe& how = *wanted.how;
+    const std::string& name = wanted.name;
     const std::string title = std::string(how.word) + " \"" + wire::printable(name) + "\", resume";
     s->require_alive(title);
     const call_terms in_time = s->owner->within(s->request_timeout);
@@ -101,7 +103,7 @@ resume_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name
     for (std::size_t i = 0; i != left.keys.size(); ++i) {
         const logic::resumable_key& k = left.keys[i];
         logic::name_keys left_keys = logic::resumable_keys(name, k.id, s->lease(), s->nonce());
-        left_keys.note_key = how.keys(name, s->lease(), s->nonce(), 0, 0).note_key;
+        left_keys.note_key = slot_keys(wanted, s->lease(), s->nonce(), 0, 0).note_key;
         resuming resuming_it(*s, left_keys.keys.front(), k.create_revision);
         if (!resuming_it) {
             continue;
@@ -125,9 +127,10 @@ resume_hold(std::shared_ptr<session_impl> s, const recipe& how, std::string name
 
 /// Takes over what an earlier object with the session's lease holds.
 /// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
-inline asio::awaitable<std::shared_ptr<place>>
-resume(std::shared_ptr<session_impl> s, const recipe& how, std::string name) {
-    auto work = resume_hold(s, how, name);
+inline asio::awaitable<std::shared_ptr<place>> resume(std::shared_ptr<session_impl> s,
+                                                      wanted_name wanted) {
+    std::string name = wanted.name;
+    auto work = resume_hold(s, std::move(wanted));
     return observed(std::move(s), std::move(name), std::move(work));
 }
 

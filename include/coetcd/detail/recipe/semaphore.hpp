@@ -49,7 +49,6 @@ public:
                                         self->wanted(),
                                         time_point::max(),
                                         std::nullopt,
-                                        std::chrono::nanoseconds(0),
                                         self->rule(n));
         std::shared_ptr<place> taken = co_await std::move(waiting);
         co_return access::make<Permit>(std::move(taken), n);
@@ -57,13 +56,8 @@ public:
     template<class Permit>
     static asio::awaitable<std::optional<Permit>>
     acquire_until(std::shared_ptr<semaphore_impl> self, std::int64_t n, time_point deadline) {
-        auto waiting = place_wait::lock(self->session,
-                                        semaphore_recipe,
-                                        self->wanted(),
-                                        deadline,
-                                        std::nullopt,
-                                        std::chrono::nanoseconds(0),
-                                        self->rule(n));
+        auto waiting = place_wait::lock(
+            self->session, semaphore_recipe, self->wanted(), deadline, std::nullopt, self->rule(n));
         return if_any<Permit>(std::move(waiting), n);
     }
     template<class Permit>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 #include <coetcd/detail/wire/base64.hpp>
 
 #include <nlohmann/json.hpp>
