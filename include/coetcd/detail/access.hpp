@@ -16,7 +16,7 @@ public:
     static const auto& impl(const Handle& handle) {
         return handle.impl_.get();
     }
-    /// Of the calls that are made through this handle of a client.
+    /// The timeout of calls that are made through this handle of a client.
     template<class Handle>
     static auto timeout(const Handle& handle) {
         return handle.timeout_;
@@ -25,7 +25,7 @@ public:
     static const auto& held(const Held& handle) {
         return handle.held_.get();
     }
-    /// Another handle to what this one holds, if it does.
+    /// Another handle to what this one holds, if it holds anything.
     template<class Held>
     static Held another(const Held& handle) {
         return handle.another();
@@ -40,14 +40,14 @@ public:
     }
 };
 
-/// What `work` makes, as the user is to have it.
+/// What `work` makes, as a public handle.
 template<class Handle, class Impl>
 boost::asio::awaitable<Handle> as_handle(boost::asio::awaitable<std::shared_ptr<Impl>> work) {
     std::shared_ptr<Impl> impl = co_await std::move(work);
     co_return access::make<Handle>(std::move(impl));
 }
 
-/// What `work` makes, which may be null, as the user is to have it.
+/// What `work` makes, which may be null, as a public handle.
 template<class Handle, class Impl>
 boost::asio::awaitable<std::optional<Handle>>
 as_handle_if_any(boost::asio::awaitable<std::shared_ptr<Impl>> work) {

@@ -7,7 +7,7 @@
 
 namespace coetcd::detail {
 
-/// What a public object refers to. To use one that is empty is a defect of the program, and throws
+/// What a public object refers to. Using an empty one is a defect of the program, and throws
 /// `std::logic_error`.
 template<class Impl>
 class handle {

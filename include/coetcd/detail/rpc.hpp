@@ -36,7 +36,7 @@ struct rpc_traits {
     rpc what;
     std::string_view name; ///< In etcd's API, for messages.
     std::string_view path; ///< Where the gateway serves it.
-    impact usual;          ///< The caller may know better of a single request.
+    impact usual;          ///< The caller may know better about a single request.
 };
 
 inline constexpr std::array<rpc_traits, 14> rpcs{{

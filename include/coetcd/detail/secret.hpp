@@ -10,7 +10,7 @@
 
 namespace coetcd::detail {
 
-/// Overwrites memory that nobody will read again, which compilers would leave out.
+/// Overwrites memory that nobody will read again. A compiler would leave out a plain `memset`.
 inline void wipe(char* data, std::size_t size) noexcept {
     void* (*volatile const set)(void*, int, std::size_t) = &std::memset; // compilers cannot know it
     if (size != 0) {
@@ -38,8 +38,8 @@ private:
     std::string& text_;
 };
 
-/// Text that is wiped when it is destroyed, and is copied only where that is written down. Not a
-/// `std::string`, whose moves leave short texts behind.
+/// Text that is wiped when it is destroyed, and is copied only explicitly. Not a `std::string`,
+/// whose moves leave short texts behind.
 class secret {
 public:
     secret() = default;
@@ -56,7 +56,7 @@ public:
     }
     ~secret() { wipe(bytes_.data(), bytes_.size()); }
 
-    /// To be wiped by the caller.
+    /// A copy, which the caller must wipe.
     std::string copy() const { return std::string(bytes_.begin(), bytes_.end()); }
     /// Valid until this is changed or destroyed.
     std::string_view view() const { return std::string_view(bytes_.data(), bytes_.size()); }

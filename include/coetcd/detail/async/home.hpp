@@ -20,10 +20,10 @@
 #include <utility>
 
 // A client's home is the executor of its `env`: all of its state is touched there, by one handler
-// at a time. Users come from anywhere.
+// at a time. Users call from anywhere.
 namespace coetcd::detail {
 
-/// Calls `f` at home: here and now if that is where we are, else as soon as home gets to it.
+/// Calls `f` at home: at once if we are there, otherwise as soon as home gets to it.
 template<class F>
 void at_home(env& world, F f) {
     if (world.is_home()) {
@@ -33,8 +33,8 @@ void at_home(env& world, F f) {
     }
 }
 
-/// As `std::make_shared`; but what is made also ends at home, wherever its last owner is.
-/// @param world Of the object; it lives on until then.
+/// Like `std::make_shared`, but the object is also destroyed at home, wherever its last owner is.
+/// @param world The object's; it lives until then.
 template<class T, class... Args>
 std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
     auto made = std::make_unique<T>(std::forward<Args>(args)...);
@@ -43,33 +43,34 @@ std::shared_ptr<T> make_at_home(std::shared_ptr<env> world, Args&&... args) {
             delete object;
             return;
         }
-        // Whatever becomes of the handler, the object ends. Nobody gets hold of it any more, not by
-        // `shared_from_this` either: that would be renewed here, away from home, for a `T*`.
+        // The object is destroyed whatever becomes of the handler. Nobody can get hold of it any
+        // more, not even by `shared_from_this`: a pointer to `T` would renew that here, away from
+        // home.
         try {
             std::shared_ptr<void> last(static_cast<void*>(object),
                                        [](void* o) { delete static_cast<T*>(o); });
             const asio::any_io_executor home = world->executor();
             post(home, [w = std::move(world), o = std::move(last)]() mutable { o.reset(); });
         } catch (const std::bad_alloc&) {
-            // It has ended here.
+            // The object was destroyed here.
         }
     };
     return std::shared_ptr<T>(made.release(), std::move(end));
 }
 
-/// Awaits `work`. `kept` lives as long as that does.
+/// Awaits `work`. `kept` lives as long as `work` does.
 inline asio::awaitable<void> keep_alive([[maybe_unused]] std::shared_ptr<void> kept,
                                         asio::awaitable<void> work) {
     co_await std::move(work);
 }
-/// Awaits `work`, and puts what it returned where it is wanted.
+/// Awaits `work`, and puts what it returned into `place`.
 template<class T>
 asio::awaitable<void> put_into(std::shared_ptr<std::optional<T>> place, asio::awaitable<T> work) {
     place->emplace(co_await std::move(work));
 }
 
 /// Awaits `work` on the executor `home`, and comes back with what it returned or threw. A
-/// cancellation goes along.
+/// cancellation is passed on.
 inline asio::awaitable<void> there_and_back(asio::any_io_executor home,
                                             asio::awaitable<void> work) {
     // Not the slot of this coroutine: Asio 1.26 would pass a cancellation on by an address that
@@ -95,8 +96,8 @@ asio::awaitable<T> there_and_back(asio::any_io_executor home, asio::awaitable<T>
     co_return std::move(**value);
 }
 
-/// Awaits `work` at home, for a coroutine on the executor `here`. There already, or without a home,
-/// it is `work` itself: no frame, no turn of the loop.
+/// Awaits `work` at home, for a coroutine on the executor `here`. If that is home, or there is no
+/// home, the result is `work` itself: no frame, no turn of the loop.
 template<class T>
 asio::awaitable<T>
 from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::awaitable<T> work) {
@@ -106,7 +107,7 @@ from_here(const asio::any_io_executor& here, asio::any_io_executor home, asio::a
     return there_and_back(std::move(home), std::move(work));
 }
 
-/// Awaits `work` at home, wherever that is awaited.
+/// Awaits `work` at home, wherever this is awaited.
 template<class T>
 asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) {
     const asio::any_io_executor here = co_await asio::this_coro::executor;
@@ -115,7 +116,7 @@ asio::awaitable<T> go_home(asio::any_io_executor home, asio::awaitable<T> work) 
 }
 
 /// Awaits `work` at home, and loses no result on its way back: a caller that composes operations,
-/// as in `next() || timer`, drops a result that comes in the very moment of the cancellation.
+/// such as `next() || timer`, drops a result that comes at the very moment of the cancellation.
 /// @param put_back Gets such a result, at home. The call has then ended with `operation_aborted`.
 template<class T>
 asio::awaitable<T> go_home_and_back(asio::any_io_executor home,

@@ -12,10 +12,10 @@ namespace coetcd::detail {
 
 namespace asio = boost::asio;
 
-/// Where a client, or a body that may be cancelled, does its work, which one handler at a time may
-/// do: on the executor that it was given, if that is a strand, or that of an `io_context`, which
-/// one thread has to run; on a strand of its own there, if it may be anything else, as that of a
-/// thread pool.
+/// The executor on which a client, or a body that may be cancelled, does its work, one handler at a
+/// time. It is the given executor, if that is a strand or the executor of an `io_context`, which
+/// one thread has to run. For any other executor, such as that of a thread pool, it is a new strand
+/// on that executor.
 class home_executor {
 public:
     explicit home_executor(asio::any_io_executor given) {

@@ -7,7 +7,7 @@
 
 namespace coetcd::detail {
 
-/// What wants to know of a loss. Told once, on the executor; must not wait.
+/// A listener for a loss. It is told once, on the executor, and must not wait.
 class loss_listener {
 public:
     /// @throws std::bad_alloc if it has to be told again.
@@ -44,10 +44,11 @@ public:
         std::list<loss_listener*>::iterator place_;
     };
 
-    /// Each only once. What a lack of memory has cut short, the next call goes on with.
+    /// Tells each listener once. If a lack of memory cuts this short, the next call goes on from
+    /// there.
     void tell() {
         if (now_ != listeners_.end()) {
-            return; // somebody is told
+            return; // somebody is being told
         }
         if (!std::exchange(told_, true)) {
             next_ = listeners_.begin();

@@ -14,11 +14,11 @@ namespace coetcd::detail {
     throw boost::system::system_error(asio::error::operation_aborted);
 }
 
-/// A condition variable for coroutines. There is no lost wake-up as long as nothing is awaited
-/// between the look at the condition and the call of `wait`.
+/// A condition variable for coroutines. No wake-up is lost as long as nothing is awaited between
+/// the look at the condition and the call of `wait`.
 class notifier {
 public:
-    /// `world` must live for as long as one waits.
+    /// `world` must live for as long as anything waits.
     explicit notifier(env& world)
         : env_(world) {}
 
@@ -42,7 +42,7 @@ public:
         }
     }
 
-    /// Wakes the one that has waited longest. Its `wait` returns true, whatever else happens.
+    /// Wakes the waiter that has waited longest. Its `wait` returns true, whatever else happens.
     /// @returns False if nobody waits.
     bool notify_one() {
         if (waiters_.empty()) {

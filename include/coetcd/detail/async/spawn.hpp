@@ -16,7 +16,7 @@
 
 namespace coetcd::detail {
 
-/// Takes the end of background work. Cancellation is a regular end; what else escapes is a defect
+/// Takes the end of background work. Cancellation is a regular end; any other exception is a defect
 /// or a lack of memory, and goes to the caller of the executor.
 struct rethrow_defect {
     void operator()(std::exception_ptr failure) const {
@@ -32,7 +32,7 @@ struct rethrow_defect {
     }
 };
 
-/// The end of work that can be cancelled. It names no executor: else Asio 1.26 would pass each
+/// The end of work that can be cancelled. It names no executor: otherwise Asio 1.26 would pass each
 /// cancellation on by an address that may be gone when it gets there.
 struct cancellable_end {
     using cancellation_slot_type = asio::cancellation_slot;
@@ -43,8 +43,8 @@ struct cancellable_end {
     std::function<void(std::exception_ptr)> at_end;
 };
 
-/// Runs `work` by itself. It owns what it needs.
-/// @param stop Cancels it, where it runs.
+/// Runs `work`, which owns what it needs, by itself.
+/// @param stop Cancels `work`; to be used where that runs.
 inline void spawn(const asio::any_io_executor& where,
                   asio::awaitable<void> work,
                   asio::cancellation_slot stop,
@@ -56,7 +56,7 @@ inline void spawn(env& world, asio::awaitable<void> work) {
     spawn(world.executor(), std::move(work), asio::cancellation_slot(), rethrow_defect());
 }
 
-/// As `asio::post`, but compiled once, not for each type of `f`.
+/// Like `asio::post`, but compiled once, not for each type of `f`.
 inline void post(const asio::any_io_executor& where, std::function<void()> f) {
     asio::post(where, std::move(f));
 }

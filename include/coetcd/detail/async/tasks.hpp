@@ -30,13 +30,13 @@ public:
 
     env& world;
 
-    // From anywhere.
+    // Callable from anywhere:
 
-    /// @returns False if no more are taken: `work` does not begin then.
+    /// @returns False if no more tasks are taken: `work` does not begin then.
     bool start(asio::any_io_executor where, asio::awaitable<void> work) {
         const auto t = std::make_shared<task>(std::move(where));
         const auto w = std::make_shared<asio::awaitable<void>>(std::move(work));
-        // It is one of them until whatever has this is gone.
+        // The task counts until whatever has this pointer is gone.
         auto counted = std::shared_ptr<task>(
             t.get(), [self = shared_from_this(), t](task*) { self->ended(*t); });
         auto begin = [t = counted, w] {
@@ -60,13 +60,13 @@ public:
         return all_.size();
     }
 
-    /// Takes no more from now on.
+    /// Takes no more tasks from now on.
     void stop() {
         const std::lock_guard alone(access_);
         stopped_ = true;
     }
 
-    /// @returns How many there are.
+    /// @returns How many tasks there are.
     std::size_t cancel() {
         const std::lock_guard alone(access_);
         for (const std::shared_ptr<task>& each : all_) {
@@ -75,7 +75,7 @@ public:
         return all_.size();
     }
 
-    /// Waits at home until all have ended; at the deadline it cancels those that have not.
+    /// Waits at home until all tasks have ended; at the deadline it cancels those that have not.
     /// @returns How many it has cancelled.
     static asio::awaitable<std::size_t> until_over(std::shared_ptr<tasks> self,
                                                    time_point deadline) {
@@ -94,7 +94,7 @@ private:
     struct task {
         explicit task(asio::any_io_executor given)
             : where(home_executor(std::move(given)).get()) {}
-        const asio::any_io_executor where; // its cancellation must not run beside it
+        const asio::any_io_executor where; // its cancellation must not run concurrently with it
         asio::cancellation_signal stop;
         std::list<std::shared_ptr<task>>::iterator place;
         bool counts = false; // it is in its place
@@ -107,7 +107,7 @@ private:
             if (!t.counts) {
                 return;
             }
-            all_.erase(t.place); // who calls this has it, too
+            all_.erase(t.place); // the caller has it, too
             last = all_.empty();
         }
         if (last) {

@@ -14,10 +14,10 @@ namespace coetcd::detail::logic {
 
 using addresses = std::vector<boost::asio::ip::address>;
 
-/// Each address once, IPv6 and IPv4 in turns: a family that leads nowhere here holds up one attempt
-/// and no more (RFC 8305, 4). Within a family the order stays.
+/// Each address once, IPv6 and IPv4 alternating: a family that does not work here delays one
+/// attempt only (RFC 8305, 4). The order within a family stays.
 inline addresses in_turns(const addresses& found) {
-    addresses one; // of the family of the first
+    addresses one; // the family of the first address
     addresses other;
     for (const auto& a : found) {
         addresses& kin = a.is_v6() == found.front().is_v6() ? one : other;
@@ -36,20 +36,20 @@ inline addresses in_turns(const addresses& found) {
     return out;
 }
 
-/// Where a name leads, as far as it is known, and when that is to be looked up.
+/// The addresses of a name, as far as they are known, and when to look them up.
 template<class TimePoint>
 class name_record {
 public:
-    /// In the order in which they are to be tried: those that failed when last used come last.
+    /// In the order in which to try them: those that failed when last used come last.
     const addresses& known() const { return known_; }
 
-    /// Whether a lookup is to begin. Once all known addresses have failed, the name may have moved.
+    /// Whether to begin a lookup. Once all known addresses have failed, the name may have moved.
     bool is_due(TimePoint now) const {
         return !pending_ && (!began_ || now - *began_ >= (good_ != 0 ? fresh : shortest));
     }
     bool pending() const { return pending_; }
-    /// Until when a call waits for the lookup that is under way. What is known serves then, if
-    /// anything is: a lookup that hangs is no reason not to connect.
+    /// Until when a call waits for the lookup under way. It then uses the known addresses, if there
+    /// are any: a lookup that hangs is no reason not to connect.
     TimePoint patience(TimePoint now, TimePoint deadline) const {
         if (known_.empty()) {
             return deadline;
@@ -61,10 +61,10 @@ public:
         pending_ = true;
         began_ = now;
     }
-    /// The lookup that was begun has failed: what is known stays.
+    /// The lookup has failed: the known addresses stay.
     void failed() { pending_ = false; }
-    /// It has succeeded. Those that are known to work come first, as before; then those that are
-    /// new, and then those that failed.
+    /// The lookup has succeeded. Addresses that are known to work come first, in their old order;
+    /// then new ones; then those that failed.
     void found(const addresses& all) {
         pending_ = false;
         addresses now = in_turns(all);
@@ -90,7 +90,7 @@ public:
         good_ += i < good_ ? 0 : 1;
         move(i, 0);
     }
-    /// It does not.
+    /// An address does not work.
     void avoid(const boost::asio::ip::address& one) {
         const std::size_t i = index(one);
         if (i == known_.size()) {
@@ -121,7 +121,7 @@ private:
     }
 
     addresses known_;
-    std::size_t good_ = 0;           // so many of them, the first ones, did not fail when last used
+    std::size_t good_ = 0;           // this many, the first ones, did not fail when last used
     std::optional<TimePoint> began_; // the last lookup
     bool pending_ = false;
 };

@@ -22,22 +22,22 @@
 #include <variant>
 #include <vector>
 
-/// What others than its owner do to a place in a queue.
+/// What clients other than its owner do with a place in a queue.
 ///
-/// *To end a place by force* is safe with slots and epochs, as it compares a life and no epoch.
-/// A create_revision names one life of one key, for good: while the key has it, the slot is in use
-/// by the attempt that put it, and whatever else is in the slot is that attempt's. So what is
-/// erased is that attempt's alone, and a copy of this request that comes late finds no such life,
-/// and does no harm to the next owner. The new epoch makes void what its owner may still have under
+/// Ending a place by force is safe with slots and epochs, because it compares a life and no epoch.
+/// A create_revision names one life of one key, for good. While the key has it, the slot is in use
+/// by the attempt that put the key, and everything else in the slot belongs to that attempt. So
+/// only keys of that attempt are erased; a late copy of this request finds no such life, and does
+/// the next owner no harm. The new epoch makes void any request of the owner that is still under
 /// way to put the key again. The owner need not know the new epoch: `release` and `end` find
-/// neither key nor their epoch, and are told the one that counts; `enter` and `take` likewise, and
-/// begin anew. Another epoch than the owner knows frees no slot and puts no key by itself. It goes
-/// with the owner's lease, since that is what it is put with; if that lease is gone, so is the key,
-/// and etcd refuses the whole request.
+/// neither the key nor their epoch, and are told the current one; so are `enter` and `take`, which
+/// begin anew. An epoch other than the one that the owner knows frees no slot and puts no key by
+/// itself. The epoch disappears with the owner's lease, since it is put with that lease. If the
+/// lease is gone, so is the key, and etcd refuses the whole request.
 namespace coetcd::detail::logic {
 
-/// The keys of the queue of a name that were put at a revision: those of one attempt. Whole: of
-/// keys only etcd 3.7 does not tell the leases.
+/// Reads the keys of a name's queue that were put at one revision: those of one attempt. It reads
+/// their values, too: etcd 3.7 leaves out the leases if it is asked for keys only.
 inline range_request life_of(const std::string& name, std::int64_t token) {
     range_options how;
     how.min_create_revision = token;
@@ -45,9 +45,9 @@ inline range_request life_of(const std::string& name, std::int64_t token) {
     return range_request(key_range::prefix(name + "/"), how);
 }
 
-/// Ends the place that has this life; or else asks what is there of it now: one that has just been
-/// lowered has fewer keys than before.
-/// @param found The answer to `life_of`, or to that question.
+/// Ends the place that has this life. If that fails, reads what is there of the place now: one that
+/// has just been lowered has fewer keys than before.
+/// @param found The answer to `life_of`, or to the read of an earlier `force`.
 /// @returns Nothing if there is no such place.
 inline std::optional<txn>
 force(const std::string& name, std::int64_t token, const std::vector<key_value>& found) {
@@ -62,12 +62,12 @@ force(const std::string& name, std::int64_t token, const std::vector<key_value>&
         t.compares.push_back(compare::create_revision(kv.key) == token);
         erased.insert(kv.key);
         if (std::ranges::count(lines_of_a_slot, parts->line) != 0) {
-            // A writer's slot may have a second key, of another age: from an upgrade.
+            // The slot of a writer may have a second key, of another age: from an upgrade.
             for (const std::string_view line : lines_of_a_slot) {
                 erased.insert(name + "/" + std::string(line) + std::string(parts->id));
             }
         }
-        // Go's client and etcdctl, whose ids are a lease and no more, compare no epoch.
+        // Go's client and etcdctl, whose ids are a lease and nothing else, compare no epoch.
         const std::string epoch = name + "." + std::string(parts->id);
         if (kv.lease != 0 && is_slot(parts->id, kv.lease) && epochs.insert(epoch).second) {
             put_options with_lease;
@@ -86,7 +86,7 @@ force(const std::string& name, std::int64_t token, const std::vector<key_value>&
     return t;
 }
 
-/// What the keys of one place have in common, and no other key of the queue.
+/// What the keys of one place have in common, and no other key of the queue has.
 inline std::string_view place_of(std::string_view name, std::string_view key) {
     const std::optional<queue_key> parts = split_key(name, key);
     return parts ? parts->id : key;
@@ -120,9 +120,9 @@ inline std::optional<std::size_t> position_in(const std::vector<key_value>& queu
     return std::nullopt;
 }
 
-// Requests to a holder, to give the lock back: `<name>.ask/<lease>-<nonce>`, whose value is the
-// token of the hold that is meant. One key for each session object that asks: it is used again, and
-// those of several who ask do not get mixed up.
+// Requests to a holder to give the lock back: a key `<name>.ask/<lease>-<nonce>`, whose value is
+// the token of the hold that is meant. Each session object that asks has one such key and uses it
+// again, so that the requests of several sessions do not get mixed up.
 
 inline std::string asking_keys(const std::string& name) {
     return name + ".ask/";
@@ -137,7 +137,7 @@ inline range_request oldest_key_of(const std::string& name) {
     return range_request(key_range::prefix(name + "/"), how);
 }
 
-/// Asks a holder to give the lock back. If it is not the holder any more: who is?
+/// Asks a holder to give the lock back. If it no longer holds the lock, reads who does.
 inline txn ask_for_release(const std::string& name,
                            const predecessor& holder,
                            lease_id lease,
@@ -164,12 +164,12 @@ inline std::optional<predecessor> first_in(const range_response& read) {
     return predecessor{first.key, answers::require_revision(first.create_revision)};
 }
 
-/// Whether such a key asks for the hold with this token.
+/// Whether a key of `asking_keys` asks for the hold with this token.
 inline bool asks_for(const key_value& kv, std::int64_t token) {
     return kv.value == hex(static_cast<std::uint64_t>(token));
 }
 
-/// Whether anybody has asked for that hold.
+/// Whether anybody has asked for the hold with this token.
 inline question<bool> is_asked_for(const std::string& name, std::int64_t token) {
     const key_range all = key_range::prefix(asking_keys(name));
     wire::watch_create_request signs(all);

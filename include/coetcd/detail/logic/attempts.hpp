@@ -20,16 +20,16 @@ struct attempt_end {
     error_code code; ///< Clear: it succeeded, and the rest has no meaning.
     std::string text;
     verdict meaning;
-    bool wants_token = false; ///< etcd wants another token, or one at all.
+    bool wants_token = false; ///< etcd refused the token, or wants one.
 };
 
-/// The attempts to make one request: whether there is to be another one, and how the call ends.
+/// The attempts to make one request: whether to make another one, and how the call ends.
 template<class TimePoint>
 class attempts {
 public:
     /// @param logs_in Whether there is a user, for whom another token can be had.
-    /// @param can_be_split The request has parts that can be made one by one: if no endpoint
-    ///   gives an answer that is etcd's, one of them may be why.
+    /// @param can_be_split The request has parts that can be made one by one: if no endpoint gives
+    ///   an answer that is etcd's, one of the parts may be the reason.
     attempts(impact does, TimePoint deadline, bool logs_in, bool can_be_split = false)
         : does_(does)
         , deadline_(deadline)
@@ -39,10 +39,10 @@ public:
     enum class step {
         go,        ///< Make an attempt.
         again,     ///< Prepare another attempt, at once.
-        elsewhere, ///< Prepare another one elsewhere: does it end likewise there?
+        elsewhere, ///< Prepare another one elsewhere, to see whether it ends in the same way.
         log_in,    ///< Prepare another one, with another token.
         pause,     ///< Prepare another one, after `pause`.
-        succeed,   ///< The last attempt has done it.
+        succeed,   ///< The last attempt succeeded.
         give_up,   ///< The call ends with `code`.
     };
 
@@ -55,7 +55,7 @@ public:
         }
         const bool late = now >= deadline_;
         if (logged_in_anew_ && (late || no_token)) {
-            left_ = std::max(left_, effect::settled); // that nothing was done is one member's word
+            left_ = std::max(left_, effect::settled); // only one member says that nothing was done
         }
         if (late) {
             return end_late();
@@ -65,8 +65,8 @@ public:
 
     /// After each attempt.
     /// @param endpoints How many there are.
-    /// @param places Likewise, but each address of one that has several counts for one. Each is
-    ///   tried once before the first pause.
+    /// @param places As `endpoints`, but an endpoint with several addresses counts once for each.
+    ///   Each address is tried once before the first pause.
     step ended(const attempt_end& how,
                std::string_view where,
                std::size_t endpoints,
@@ -90,7 +90,7 @@ public:
             stranger_.clear();
         }
         if (how.wants_token && logs_in_ && !logged_in_anew_) {
-            logged_in_anew_ = true; // it counts for nothing, unless there is no other attempt
+            logged_in_anew_ = true; // it does not count, unless there is no other attempt
             return step::log_in;
         }
         note_strange(is_strange(how.code), where);
@@ -116,7 +116,7 @@ public:
         return made_ % places == 0 ? step::pause : step::again;
     }
 
-    /// How long it is after an attempt: longer each time that all endpoints were tried.
+    /// How long the pause after an attempt is: longer each time that all endpoints were tried.
     std::chrono::nanoseconds pause(std::size_t endpoints, std::uint64_t random) const {
         return backoff(static_cast<unsigned>((made_ - 1) / endpoints), random);
     }
@@ -124,26 +124,27 @@ public:
     bool repeatable() const { return does_ != impact::once; }
     std::size_t made() const { return made_; }
 
-    /// Whether those endpoints whose answers were doubted are at fault, now that the call has
-    /// ended: others may answer otherwise. Not if all have said the same.
+    /// Whether the endpoints whose answers were doubted are at fault, now that the call has ended:
+    /// others may answer differently. They are not at fault if all have said the same.
     bool blames_doubted() const { return !code_ || late_; }
 
-    // Of the call, once it has ended.
+    // How the call ended:
     const error_code& code() const { return code_; } ///< Clear: it succeeded.
     const std::string& text() const { return text_; }
-    effect left() const { return left_; } ///< By the attempts that failed.
-    /// One of them was refused, even if the last one was not. The refusal says that nothing was
-    /// done, and may be wrong.
+    effect left() const { return left_; } ///< What the failed attempts left.
+    /// An attempt was refused, even if the last one was not. A refusal says that nothing was done,
+    /// and may be wrong.
     bool refused() const { return refused_; }
 
 private:
-    /// Whether it is given up once each endpoint has failed so. What is not etcd's is no reason for
-    /// that: etcd may be back behind it.
+    /// Whether the call is given up once each endpoint has failed in this way. An answer that is
+    /// not etcd's is a reason only if the request can be split: otherwise etcd may come back behind
+    /// whatever sent the answer.
     bool is_strange(const error_code& ec) const {
         return ec == errc::tls_failed || ec == server_errc::unimplemented ||
                ec == server_errc::data_loss || (ec == errc::protocol_error && can_be_split_);
     }
-    /// One that is asked again, while others are shunned for longer, speaks for itself alone.
+    /// An endpoint that is asked again, while the others are shunned for longer, counts once.
     void note_strange(bool is, std::string_view where) {
         if (!is) {
             strange_ = 0;
@@ -155,8 +156,8 @@ private:
             strangers_.emplace_back(where);
         }
     }
-    /// Since one endpoint has refused it, each is asked once. Those that refuse it, too, agree with
-    /// that one, and those that are not there say nothing.
+    /// Once one endpoint has refused the request, each is asked once. Those that refuse it, too,
+    /// confirm the refusal, and those that cannot be reached say nothing.
     step
     after_refusal(bool refused, std::string_view where, std::size_t endpoints, std::size_t places) {
         ++asked_places_;
@@ -183,7 +184,7 @@ private:
     }
     step end_late() {
         late_ = true;
-        if (refusal_.code) { // which tells more; those that are left were not asked in time
+        if (refusal_.code) { // it tells more; the other endpoints were not asked in time
             code_ = refusal_.code;
             text_ = refusal_.text;
             return end(may_be_applied());
@@ -206,21 +207,21 @@ private:
     const bool can_be_split_;
     std::size_t made_ = 0;
     std::size_t strange_ = 0;            // failures in a row that another attempt will hardly mend
-    std::vector<std::string> strangers_; // endpoints with one of these
+    std::vector<std::string> strangers_; // the endpoints with such failures
     bool logged_in_anew_ = false;
     bool compared_ = false;
     struct {
         error_code code;
         std::string text;
-    } refusal_;                      // the last one that only counts if all endpoints agree
-    std::size_t asked_places_ = 0;   // since the first of these
-    std::vector<std::string> asked_; // likewise: endpoints
+    } refusal_;                      // the last one that counts only if all endpoints agree
+    std::size_t asked_places_ = 0;   // since the first refusal
+    std::vector<std::string> asked_; // the endpoints of these places
     bool late_ = false;
     effect left_ = effect::none;
     bool refused_ = false;
     error_code code_ = errc::timed_out; // of the last attempt
     std::string text_ = "no attempt was made";
-    std::string stranger_; // what was said of the last answer, if it was not our etcd's
+    std::string stranger_; // what was said of the last answer, if it was not from our etcd
     error_code strange_code_;
 };
 

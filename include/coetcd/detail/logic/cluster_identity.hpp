@@ -21,12 +21,13 @@ inline std::string cluster_name(std::uint64_t id) {
     return {digits, end.ptr};
 }
 
-/// Which cluster a client belongs to: that of the first answer. Every answer of etcd names its
-/// cluster, but for errors.
+/// The cluster that a client belongs to: that of the first answer. Every answer of etcd except
+/// errors names its cluster.
 ///
-/// What another cluster says is none of ours: locks of two clusters exclude nobody. But a cluster
-/// may have been replaced. It has if every endpoint that was named has spoken for one and the same
-/// other since the last one spoke for ours, and that is a while ago. One that cannot be reached has
+/// Answers of another cluster do not count: locks of two clusters do not exclude each other. But a
+/// cluster may have been replaced. It has been replaced if, since an endpoint last spoke for ours,
+/// every named endpoint has spoken for one and the same other cluster, over a while. An endpoint
+/// that cannot be reached has not agreed: it may be all that is left of ours.
 /// not agreed: it may be all that can be seen of ours.
 template<class TimePoint>
 class cluster_identity {
@@ -42,8 +43,8 @@ public:
 
     enum class speaker {
         ours,     ///< The answer counts.
-        other,    ///< It does not.
-        successor ///< It does not, but the next ones do: that cluster is ours from now on.
+        other,    ///< The answer does not count.
+        successor ///< The answer does not count, but later ones do: that cluster is now ours.
     };
     /// An endpoint has answered.
     /// @param cluster The id in the header.
@@ -79,16 +80,16 @@ public:
         return speaker::successor;
     }
 
-    /// The other cluster for which an endpoint that was named spoke last; 0 if it did not. Its
-    /// errors, which name none, are of that one, too.
+    /// The other cluster that a named endpoint last spoke for; 0 if none. Errors of the endpoint,
+    /// which name no cluster, are taken to come from the same one.
     std::uint64_t strayed_to(const endpoint& where) const {
         const auto found = std::find_if(
             voices_.begin(), voices_.end(), [&](const voice& v) { return v.where == where; });
         return found == voices_.end() ? 0 : found->said;
     }
 
-    /// What is told of an answer of another cluster.
-    /// @param before `ours`, before it was heard.
+    /// The text about an answer of another cluster.
+    /// @param before `ours`, before that answer was heard.
     static std::string text(std::uint64_t cluster, std::uint64_t before) {
         return "it leads to cluster " + cluster_name(cluster) + ", and this client is one of " +
                cluster_name(before);
@@ -101,9 +102,9 @@ private:
     struct voice {
         endpoint where;
         std::uint64_t said; // the other cluster that it last spoke for; 0: none
-        bool agrees;        // it has since the agreement began
+        bool agrees;        // it has spoken for the other cluster since the agreement began
     };
-    /// On another cluster, since when nobody has spoken for ours.
+    /// An agreement on another cluster. Nobody has spoken for ours since it began.
     struct agreement {
         std::uint64_t on;
         TimePoint since;
@@ -127,14 +128,14 @@ private:
             std::any_of(voices_.begin(), voices_.end(), [](const voice& v) { return v.said != 0; });
     }
 
-    std::vector<voice> voices_; // of those that were named
+    std::vector<voice> voices_; // of the named endpoints
     std::uint64_t ours_ = 0;
-    bool others_ = false; // some have last spoken for another cluster, or have just done so
+    bool others_ = false; // an endpoint last spoke for another cluster, or has just done so
     std::optional<agreement> agreement_;
 };
 
-/// Judges an answer of another cluster. That one has done what it was asked for: it is not asked
-/// for a second time where that would matter.
+/// Judges an answer of another cluster. That cluster has done what it was asked: a request that
+/// must not be made twice is not made again.
 inline verdict judge_other_cluster() {
     return elsewhere(effect::settled);
 }

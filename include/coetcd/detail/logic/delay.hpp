@@ -12,8 +12,8 @@
 /// Places whose owners leave notes, so that there is a delay after an owner that has vanished.
 namespace coetcd::detail::logic {
 
-/// Puts our note in the place of one that nobody has changed since it was read. That nobody is
-/// before us was proved then, and stays so.
+/// Puts our note in place of another one that nobody has changed since it was read. That read
+/// proved that nobody is before us, and that stays so.
 inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std::int64_t seen) {
     txn t;
     for (const name_keys& c : a.by_name) {
@@ -29,7 +29,7 @@ inline txn replace_note(const attempt_keys& a, std::int64_t create_revision, std
     return t;
 }
 
-/// Reads our key and the note, while one waits for its time to be over.
+/// Reads our key and the note, while waiting for the note's time to be over.
 inline txn look_at_note(const attempt_keys& a) {
     const name_keys& c = a.by_name.front();
     return txn()
@@ -37,8 +37,8 @@ inline txn look_at_note(const attempt_keys& a) {
         .then(op::range(c.note_key, transactions::keys_only()));
 }
 
-/// Whether that wait is over before its time: our key is gone, or the note is no longer that one.
-/// An answer from before says nothing.
+/// Whether the wait is over early: our key is gone, or the note has changed. An older answer says
+/// nothing.
 inline bool has_note_moved(const txn_response& response,
                            const attempt_keys& a,
                            std::int64_t create_revision,
@@ -52,7 +52,7 @@ inline bool has_note_moved(const txn_response& response,
     return response.header.revision >= std::max(seen, create_revision) && !same;
 }
 
-/// What the answer means: `owner`, `gone`, or `queued`, if somebody has changed the note.
+/// What the answer to `replace_note` means: `owner`, `gone`, or `queued` if the note has changed.
 inline standing after_replacing_note(const txn_response& response,
                                      const attempt_keys& a,
                                      std::int64_t create_revision) {

@@ -16,7 +16,7 @@
 #include <utility>
 
 /// Elections: the queue is that of a lock, and the oldest key leads. Its value is what the leader
-/// proclaims. So in the Go client and in `etcdctl elect`.
+/// proclaims. The Go client and `etcdctl elect` do the same.
 namespace coetcd::detail::logic {
 
 /// Reads the key that leads.
@@ -47,7 +47,7 @@ inline std::optional<leader> leader_in(const range_response& read) {
     return found;
 }
 
-/// What a change in the queue makes of `now`; nothing if only a look can tell.
+/// The leader after a change in the queue; nothing if only a look can tell.
 inline std::optional<std::optional<leader>> leader_after(const std::optional<leader>& now,
                                                          const event& e) {
     const bool put = e.type == event_type::put;
@@ -55,10 +55,10 @@ inline std::optional<std::optional<leader>> leader_after(const std::optional<lea
     bool leads = false;
     bool is_clear = true;
     if (!now) {
-        leads = put; // nobody was there: it is the oldest, if it has just come
+        leads = put; // nobody was there: a key that has just come is the oldest
         is_clear = !put || since == e.kv.mod_revision;
     } else if (e.kv.key == now->key) {
-        leads = put; // an end says nothing of who is next; another life has lost its place
+        leads = put; // an end does not say who is next; another life has lost its place
         is_clear = put && since == now->term;
     } else {
         is_clear = !put || since >= now->term; // else something was missed
@@ -70,7 +70,7 @@ inline std::optional<std::optional<leader>> leader_after(const std::optional<lea
     return next;
 }
 
-/// The leader, and each one from then on.
+/// The leader, and each later one.
 inline question<std::optional<leader>> who_leads(const std::string& name) {
     wire::watch_create_request queue(key_range::prefix(name + "/"));
     return {"election \"" + wire::printable(name) + "\", observe",
@@ -80,8 +80,8 @@ inline question<std::optional<leader>> who_leads(const std::string& name) {
             &leader_after};
 }
 
-/// Proclaims a value. It compares the last change of the key, too, so that a copy that comes late
-/// does not undo a later one.
+/// Proclaims a value. The last change of the key is compared, too, so that a late copy of the
+/// request does not undo a later change.
 /// @param last A mod_revision that the key has had in this term; 0 if none is known.
 inline txn proclaim(const std::string& key,
                     lease_id lease,
@@ -128,15 +128,16 @@ inline proclaimed after_proclaim(const txn_response& response,
     if (now == 0 || now == last) {
         throw error(errc::protocol_error, "txn: the answer contradicts itself");
     }
-    // From `last` on: by an earlier copy of this very request; or somebody else has put the same,
-    // and then no copy can be applied any more. Before, copies may be under way that are not known.
+    // A change after `last` was made by an earlier copy of this very request; or somebody else has
+    // put the same value, and then no copy can be applied any more. As long as `last` is not known,
+    // copies that we do not know of may be under way.
     const bool there = last != 0 && now > last && read.kvs.front().value == value;
     return {there ? state::done : state::moved, now};
 }
 
-/// Reads what a `proclaim` has left that was refused: one of its copies may have been applied. It
-/// goes through etcd's consensus, as the copies did, and needs no space.
-/// @param c What we lead by.
+/// Reads what a refused `proclaim` has left: one of its copies may have been applied. The read goes
+/// through etcd's consensus, as the copies did, and needs no space.
+/// @param c The keys that we lead by.
 inline txn read_proclaimed(const name_keys& c, const std::string& key, std::int64_t term) {
     txn t;
     t.compares.push_back(compare::create_revision(key) == term);
@@ -146,9 +147,10 @@ inline txn read_proclaimed(const name_keys& c, const std::string& key, std::int6
     return t;
 }
 
-/// What the answer to that means. A read holds up no copy that is still under way. And if somebody
-/// else has changed the key since `last`, a copy may have been applied before.
-/// @param left By the copies, together.
+/// What the answer to `read_proclaimed` means. The read does not stop a copy that is still under
+/// way. And if somebody else has changed the key since `last`, a copy may have been applied before
+/// that.
+/// @param left What the copies left, together.
 inline proclaimed after_reading(const txn_response& response,
                                 const std::string& key,
                                 std::int64_t term,
@@ -171,7 +173,7 @@ inline proclaimed after_reading(const txn_response& response,
     return {untouched ? state::refused : state::unknown, now};
 }
 
-/// Whether a campaign that failed so is to be made again, with another session if need be.
+/// Whether to repeat a campaign that failed in this way, with another session if need be.
 inline bool may_campaign_again(const error_code& ec) {
     return is_transient(ec) || ec == condition::ownership_lost;
 }

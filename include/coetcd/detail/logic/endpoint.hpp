@@ -17,14 +17,14 @@ namespace coetcd::detail::logic {
 /// Where an etcd listens.
 struct endpoint {
     bool tls = false;
-    std::string host; ///< A name or an address; of IPv6, and only then, it has colons.
+    std::string host; ///< A name or an address; only an IPv6 address has colons.
     std::uint16_t port = 0;
 
     friend bool operator==(const endpoint&, const endpoint&) = default;
 
     /// For people: `http://host:port`.
     std::string text() const { return (tls ? "https://" : "http://") + join(host); }
-    /// The value of a Host header. A zone means nothing to others, so that it is left out.
+    /// The value of a Host header. A zone means nothing to others and is left out.
     std::string authority() const { return join(std::string_view(host).substr(0, host.find('%'))); }
 
 private:
@@ -44,7 +44,7 @@ inline bool is_ipv4(std::string_view host) {
         unsigned value = 0;
         const char* const end = number.data() + number.size();
         const auto [stop, failure] = std::from_chars(number.data(), end, value);
-        const bool octal = number.size() > 1 && number.front() == '0'; // to some
+        const bool octal = number.size() > 1 && number.front() == '0'; // to some parsers
         if (failure != std::errc() || stop != end || octal || value > 255) {
             return false;
         }
@@ -57,14 +57,14 @@ inline bool is_ipv4(std::string_view host) {
     return false;
 }
 
-/// Whether what goes to this endpoint stays on this machine, as far as it is written. Where a name
-/// leads to is known only when it is looked up.
+/// Whether requests to this endpoint stay on this machine, as far as its text tells. Where a name
+/// leads is known only once it is looked up.
 inline bool is_local(const endpoint& e) {
     return e.host == "localhost" || e.host == "::1" ||
            (e.host.starts_with("127.") && is_ipv4(e.host));
 }
 
-/// Whether the last part of a name, without the dot at its end, is a number: no name ends so, and
+/// Whether the last part of a name, without a dot at its end, is a number: no name ends in one, and
 /// resolvers take it for an address in one of several forms.
 inline bool ends_in_number(std::string_view host) {
     if (host.ends_with('.')) {
@@ -88,7 +88,7 @@ inline bool is_host(std::string_view host, bool v6) {
     };
     constexpr std::string_view marks = "-._";
     if (!v6) {
-        // One that begins with a dot would be taken for any name below it.
+        // A host that begins with a dot would be taken for any name below it.
         return only(host, digits, letters, marks) && host.front() != '.' &&
                (!ends_in_number(host) || is_ipv4(host));
     }
@@ -99,7 +99,7 @@ inline bool is_host(std::string_view host, bool v6) {
            (percent == host.npos || only(host.substr(percent + 1), digits, letters, marks));
 }
 
-/// ASCII letters become small, so that one name has one spelling.
+/// Makes ASCII letters lower case, so that one name has one spelling.
 inline std::string in_small_letters(std::string_view text) {
     std::string out(text);
     for (char& c : out) {
@@ -160,7 +160,7 @@ inline endpoint parse_endpoint(std::string_view url) {
         refuse("has a bad host");
     }
     result.host = in_small_letters(host.substr(0, host.find('%')));
-    result.host += host.substr(result.host.size()); // but not the zone
+    result.host += host.substr(result.host.size()); // the zone keeps its case
     result.port = default_port;
     if (!port.empty()) {
         const char* const end = port.data() + port.size();

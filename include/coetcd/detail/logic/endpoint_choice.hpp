@@ -13,10 +13,10 @@
 
 namespace coetcd::detail::logic {
 
-/// Which endpoint to try next: one of those that were named, or of those that were learned since.
-/// It stays with one that works. One that failed is shunned for a
-/// while that doubles with each failure in a row, and is tried again before that only if all are.
-/// It moves to one that is much nearer, and from one that failed to the nearest.
+/// Chooses the endpoint to try next, from those that were named and those learned since. It stays
+/// with one that works. An endpoint that failed is shunned for a while that doubles with each
+/// failure in a row, and is tried earlier only if all are shunned. The choice moves to an endpoint
+/// that is much nearer, and from one that failed to the nearest.
 template<class TimePoint>
 class endpoint_choice {
 public:
@@ -42,7 +42,7 @@ public:
         return out;
     }
 
-    /// @param not_there Another one than these, if there is one.
+    /// @param not_there Endpoints to avoid, if there is another one.
     const endpoint& pick(TimePoint now, std::span<const endpoint> not_there = {}) const {
         const state* best = nullptr;
         for (std::size_t i = 0; i != states_.size(); ++i) {
@@ -64,10 +64,10 @@ public:
                 best = &s;
             }
         }
-        return best ? best->where : pick(now); // all are: any
+        return best ? best->where : pick(now); // all are to be avoided: any
     }
 
-    // An endpoint that is not among them any more is nobody's concern.
+    // An endpoint that is no longer in the list is ignored.
 
     void succeeded(const endpoint& where) {
         if (state* s = find(where)) {
@@ -93,8 +93,9 @@ public:
         }
     }
 
-    /// It works, and answers so fast. Unlike `succeeded` this alone is no reason to prefer it; but
-    /// one that is much nearer than the one that is preferred takes its place.
+    /// An endpoint works, and answered in this time. Unlike `succeeded`, this alone does not make
+    /// it the preferred one; but an endpoint that is much nearer than the preferred one takes its
+    /// place.
     void measured(const endpoint& where, std::chrono::nanoseconds round_trip) {
         state* s = find(where);
         if (!s) {
@@ -102,9 +103,9 @@ public:
         }
         s->failures = 0;
         s->shunned_until = TimePoint::min();
-        // No answer is faster than the way; a slow one may have had to wait somewhere.
+        // No answer is faster than the network; a slow one may have had to wait somewhere.
         s->distance = round_trip < s->distance ? round_trip : (s->distance + round_trip) / 2;
-        // Of that one, too, it may only now be known how far away it is.
+        // How far away the preferred one is may be known only now.
         for (const state& other : states_) {
             const auto distance = states_[preferred_].distance;
             if (other.failures == 0 && other.distance != unknown && distance != unknown &&
@@ -114,8 +115,8 @@ public:
         }
     }
 
-    /// Takes others, different ones, for those that were learned before. What is known of those
-    /// that stay is kept; and those that were named stay, whatever a list says.
+    /// Replaces the endpoints that were learned before with these, which are distinct. What is
+    /// known of those that stay is kept. Named endpoints stay, whatever a list says.
     void learn(const std::vector<endpoint>& others) {
         std::vector<state> next;
         const endpoint preferred = states_[preferred_].where;
@@ -161,7 +162,7 @@ private:
     }
 
     const std::vector<endpoint> named_;
-    std::vector<state> states_; // those that were named first
+    std::vector<state> states_; // the named ones first
     std::size_t preferred_;
 };
 

@@ -18,7 +18,7 @@
 namespace coetcd::detail::logic {
 
 /// A fencing token is the revision at which a place was put.
-/// @throws std::invalid_argument if it cannot be one.
+/// @throws std::invalid_argument if `token` cannot be one.
 inline void require_token(std::int64_t token) {
     if (token <= 0) {
         throw std::invalid_argument("token: must be positive");
@@ -35,13 +35,13 @@ inline std::string hex16(std::uint64_t value) {
     return text;
 }
 
-/// Whether it is what a gate keeps.
+/// Whether a text is what a gate keeps.
 inline bool is_hex16(std::string_view text) {
     return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-/// Lets a token through that is not below the greatest one so far, and does `work` then. Else reads
-/// what is there.
+/// Lets a token through that is not below the greatest one so far, and then does `work`. Otherwise
+/// reads what is there.
 inline txn pass(const std::string& key, std::int64_t token, const std::optional<txn>& work) {
     const auto number = static_cast<std::uint64_t>(token);
     txn t;
@@ -53,7 +53,7 @@ inline txn pass(const std::string& key, std::int64_t token, const std::optional<
         }
     };
     t.compares.push_back(compare::value(key) < hex16(number + 1));
-    t.compares.push_back(compare::value(key) > hex16(0)); // most of what is no token is below that
+    t.compares.push_back(compare::value(key) > hex16(0)); // most texts that are no token fail this
     let_through(t);
     first.compares.push_back(compare::create_revision(key) == 0);
     let_through(first);
@@ -64,11 +64,11 @@ inline txn pass(const std::string& key, std::int64_t token, const std::optional<
 
 struct passage {
     bool through = false;
-    bool is_gate = true; ///< Else what is there is none, and nothing was done.
-    txn_response did{};  ///< What `work` came to, if there was any.
+    bool is_gate = true; ///< False: the key is not a gate, and nothing was done.
+    txn_response did{};  ///< The answer to `work`, if there was any.
 };
 
-/// What the answer means.
+/// What the answer to `pass` means.
 inline passage after_pass(const txn_response& response, bool works) {
     const auto require = [](bool holds) {
         if (!holds) {

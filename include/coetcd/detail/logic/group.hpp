@@ -17,26 +17,27 @@
 
 namespace coetcd::detail::logic {
 
-/// Several transactions in one request. They go in their order; what each of them does is what it
-/// would do alone, or nothing.
+/// Several transactions in one request. They are applied in order; each does what it would do
+/// alone, or nothing.
 ///
 /// etcd evaluates all conditions before it does anything, and gives all keys that one request puts
 /// the same create_revision. So no two transactions that put a key into one queue may share a
-/// request: neither would see the other. What a refused one does instead may only read; it sees
+/// request: neither would see the other. What a refused transaction does instead may only read; it
+/// sees what the earlier ones have done.
 /// what those before it have done.
 class group {
 public:
     /// How a transaction is written.
     enum class form {
-        alone,  ///< As it is. The only one of its request.
-        flat,   ///< With those like it, as one transaction: one false condition refuses all.
-        nested, ///< By itself, with what is to be done if it is refused.
+        alone,  ///< As it is, the only one of its request.
+        flat,   ///< Merged with the other flat ones: one false condition refuses all.
+        nested, ///< As a transaction of its own, with what to do if it is refused.
     };
 
     static constexpr std::size_t most_members = 60;
 
     /// @param puts The names in whose queues it puts keys.
-    /// @returns False if it has no place in this request.
+    /// @returns False if it does not fit into this request.
     bool add(const txn& what, const std::vector<std::string>& puts, form how) {
         const bool first = members_.empty();
         if (!first && (how == form::alone || members_.front().how == form::alone)) {
@@ -58,11 +59,12 @@ public:
     }
     std::size_t size() const { return members_.size(); }
 
-    /// The request. What was added must still be there.
+    /// The request. The transactions that were added must still exist.
     std::string body() const;
 
-    /// The answers of all, in order; nothing if the flat ones were refused, and with them all.
-    /// @throws error with `errc::protocol_error` if it is no answer to this request.
+    /// The answers to all of them, in order; nothing if the flat ones, and with them all, were
+    /// refused.
+    /// @throws error with `errc::protocol_error` if `all` is no answer to this request.
     std::optional<std::vector<txn_response>> split(txn_response&& all) const;
 
 private:
@@ -76,7 +78,7 @@ private:
     struct count {
         std::size_t compares = 0;
         std::size_t operations = 0;
-        std::size_t longest = 0; ///< List of a nested one.
+        std::size_t longest = 0; ///< The longest list of a nested one.
         std::size_t bytes = 0;
 
         void add(const txn& what, form how) {
@@ -102,7 +104,7 @@ private:
     static std::size_t text(const key_range& r) {
         return (r.key.size() + r.range_end.size()) * 4 / 3 + overhead;
     }
-    /// Without an ELSE of its own.
+    /// Without the transaction's own ELSE.
     static std::size_t estimate(const txn& what) {
         std::size_t bytes = overhead + estimate(what.success);
         for (const compare& c : what.compares) {

@@ -11,11 +11,11 @@
 #include <variant>
 #include <vector>
 
-/// What a round of renewal asks of the keys that something is held by.
+/// What a round of renewal asks about the keys by which something is held.
 namespace coetcd::detail::logic {
 
-/// What a place is held by.
-/// @param create_revision Of the keys that it began with.
+/// The keys that a place is held by.
+/// @param create_revision That of the keys that the place began with.
 inline std::vector<held_life> counted_on(const attempt_keys& a, std::int64_t create_revision) {
     std::vector<held_life> all;
     for (const name_keys& c : a.by_name) {
@@ -28,7 +28,7 @@ inline std::vector<held_life> counted_on(const attempt_keys& a, std::int64_t cre
     return all;
 }
 
-/// All of them, as many at a time as one request may ask for.
+/// Splits them into groups of as many as one request may ask for.
 inline std::vector<std::vector<held_life>> rounds(std::vector<held_life> all) {
     constexpr std::size_t at_once = 60;
     std::vector<std::vector<held_life>> result;
@@ -49,7 +49,7 @@ inline txn look_at(const std::vector<held_life>& some) {
     return t;
 }
 
-/// Which of them are gone for certain.
+/// Those that are gone for certain.
 inline std::vector<held_life> missing(const txn_response& response,
                                       const std::vector<held_life>& some) {
     std::vector<held_life> gone;

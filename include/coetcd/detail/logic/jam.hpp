@@ -10,15 +10,15 @@
 
 namespace coetcd::detail::logic {
 
-/// Whether a member's gateway gives calls up that etcd has never begun. All clients of a gateway
-/// share one connection to its etcd: with `--max-concurrent-streams`, as many watches take it all.
-/// To tell that from an etcd that is slow, the member is asked how it is, for which it needs
-/// nobody: if the gateway gives that up, too, it has no way through.
+/// Whether a member's gateway gives up calls that etcd has never begun. All clients of a gateway
+/// share one connection to its etcd: if `--max-concurrent-streams` is set, that many watches use it
+/// up. To tell this from a slow etcd, the member is asked for its status, which it can tell by
+/// itself: if the gateway gives that up, too, nothing gets through it.
 template<class TimePoint>
 class jam {
 public:
-    /// A gateway gave a call up.
-    /// @returns Whether its member is to be asked how it is.
+    /// A gateway gave up a call.
+    /// @returns Whether to ask its member for its status.
     bool suspects(TimePoint now) {
         if (asks_ || (asked_ && now - *asked_ < interval)) {
             return false;
@@ -27,7 +27,8 @@ public:
         asked_ = now;
         return true;
     }
-    /// @param given_up By the gateway; not: it was answered, or nobody was there.
+    /// @param given_up True: the gateway gave up that question. False: it was answered, or nobody
+    ///   was there.
     void heard(const endpoint& of, bool given_up, TimePoint now) {
         asks_ = false;
         if (given_up) {
@@ -37,7 +38,7 @@ public:
             where_.clear();
         }
     }
-    /// What to add to the error of a call that was given up. Empty as a rule.
+    /// What to add to the error of a call that was given up. Usually empty.
     std::string hint(TimePoint now) const {
         if (where_.empty() || now >= until_) {
             return {};
@@ -48,11 +49,11 @@ public:
 
 private:
     static constexpr std::chrono::seconds interval{5}; // between two questions
-    static constexpr std::chrono::seconds lasts{15};   // what was learnt
+    static constexpr std::chrono::seconds lasts{15};   // for which the answer counts
 
     bool asks_ = false;
     std::optional<TimePoint> asked_;
-    std::string where_; // it is so; empty: nowhere that is known
+    std::string where_; // whose gateway is jammed; empty: none that is known
     TimePoint until_{};
 };
 

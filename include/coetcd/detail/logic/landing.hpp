@@ -11,24 +11,24 @@ namespace coetcd::detail::logic {
 
 /// One transaction of a request that has ended.
 struct passenger {
-    group::form how = group::form::flat; ///< It was written.
-    bool with_others = false;            ///< In the same request.
-    bool has_else = false;               ///< If it is refused, there is something to be done then.
-    bool asks_why = true;                ///< Even at one more request.
+    group::form how = group::form::flat; ///< How it was written.
+    bool with_others = false;            ///< There were others in the same request.
+    bool has_else = false;               ///< There is something to do if it is refused.
+    bool asks_why = true;                ///< It asks why, even if that takes another request.
     bool doubtful = false;               ///< As `landing::doubtful`, from an earlier request.
-    bool wanted = true;                  ///< By somebody, still.
+    bool wanted = true;                  ///< Somebody still wants its outcome.
 };
 
-/// What becomes of it.
+/// What becomes of a transaction.
 struct landing {
     enum class next {
         over,   ///< That was its outcome.
         alone,  ///< It is sent again, by itself.
-        fewer,  ///< It is sent again with half as many others: one may be at fault.
+        fewer,  ///< It is sent again with half as many others: one of them may be at fault.
         nested, ///< It is sent again with others, so that none refuses another.
     };
     next then = next::over;
-    /// It was refused, and not told why, or for the lack of another's lease: a copy that the
+    /// It was refused without a reason, or for the lack of another one's lease: a copy that the
     /// network made may have been applied before.
     bool doubtful = false;
 };
@@ -47,14 +47,14 @@ inline landing land(const passenger& p, const error_code& ec, std::optional<bool
     if (!p.wanted) {
         return result;
     }
-    // Another one may be at fault: for etcd, or for something before it that reads along.
-    // But what etcd says of its data as a whole is no part's fault.
+    // Another one may be at fault, for etcd or for something before it that reads along. But an
+    // error about etcd's data as a whole is not the fault of any single one.
     const bool for_good =
         ec && ec != server_errc::data_loss && (!is_transient(ec) || ec == errc::protocol_error);
     if (for_good && p.with_others) {
         result.then = next::fewer;
     } else if (!ec && !succeeded && p.with_others) {
-        result.then = next::nested; // one of the conditions does not hold: each for itself
+        result.then = next::nested; // a condition does not hold: each for itself
     } else if (refused && !told_why && p.has_else && p.asks_why) {
         result.then = next::alone;
     }

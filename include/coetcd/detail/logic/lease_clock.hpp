@@ -15,25 +15,25 @@ namespace coetcd::detail::logic {
 /// timeout that it accepts, which is 50 s.
 inline constexpr std::chrono::seconds longest_minimum{75};
 
-/// What a grant is worth. An answer may be wrong, and a lease that is trusted for too long has two
-/// owners: more than was asked for is believed only as far as etcd can have raised it.
+/// The ttl to believe of a grant. An answer may be wrong, and a lease that is trusted for too long
+/// has two owners: a ttl above the one that was asked for is believed only as far as etcd can have
+/// raised it.
 inline std::chrono::seconds credible_grant(std::chrono::seconds asked, std::chrono::seconds said) {
     return said > std::max(asked, longest_minimum) ? asked : said;
 }
 
-/// For how long a lease lasts from each renewal, as far as it takes more than one answer to be
-/// misled: no longer than it was granted for, and no longer than was asked for until a renewal has
-/// said so, too.
+/// How long a lease lasts from each renewal, such that one wrong answer alone cannot mislead us: no
+/// longer than it was granted for, and no longer than was asked for until a renewal says so, too.
 class trusted_ttl {
 public:
     trusted_ttl(std::chrono::seconds asked, std::chrono::seconds granted)
         : most_(credible_grant(asked, granted))
         , first_(std::min(asked, granted)) {}
-    /// Of a lease that somebody else has asked for.
+    /// For a lease that somebody else has asked for.
     static trusted_ttl of_granted(std::chrono::seconds granted) { return {granted, granted}; }
 
     std::chrono::seconds at_first() const { return first_; }
-    /// @param said By the answer to a renewal.
+    /// @param said The ttl in the answer to a renewal.
     std::chrono::seconds renewed(std::chrono::seconds said) const { return std::min(said, most_); }
 
 private:
@@ -41,13 +41,13 @@ private:
     std::chrono::seconds first_;
 };
 
-/// How long before the lease can end the session stops to trust it: clocks differ in rate.
+/// The session stops trusting the lease this long before it can end: clocks differ in rate.
 inline std::chrono::nanoseconds margin(std::chrono::seconds ttl) {
     using namespace std::chrono;
     return std::max<nanoseconds>(nanoseconds(ttl) / 10, milliseconds(250));
 }
 
-/// How long after a renewal was sent the lease is certain to exist, once it was answered.
+/// How long the lease is certain to exist after a renewal was sent, once that is answered.
 inline std::chrono::nanoseconds certain(std::chrono::seconds ttl) {
     return std::chrono::nanoseconds(ttl) - margin(ttl);
 }
@@ -66,19 +66,19 @@ inline std::chrono::nanoseconds renewal_timeout(std::chrono::seconds ttl) {
     return std::min<nanoseconds>(nanoseconds(ttl) / 4, seconds(2));
 }
 
-/// Whether a renewal is to have a request of its own: a lease that may be about to end holds up
-/// those that share one with it.
+/// Whether a renewal gets a request of its own: a lease that may be about to end holds up others
+/// that share a request with it.
 inline bool renews_alone(std::chrono::nanoseconds left, std::chrono::seconds ttl) {
     return left < certain(ttl) / 2;
 }
 
-/// The pause before a renewal that failed is tried again.
+/// The pause before a failed renewal is tried again.
 inline std::chrono::nanoseconds renewal_pause(std::uint64_t random) {
     return std::chrono::milliseconds(100 + static_cast<std::int64_t>(random % 400));
 }
 
-/// For how long a waiter acts upon no event after some that were false.
-/// @param in_a_row How many.
+/// How long a waiter ignores events after some that were false.
+/// @param in_a_row How many were false.
 inline std::chrono::nanoseconds pause_after_false_end(unsigned in_a_row, std::uint64_t random) {
     return backoff(in_a_row, random, std::chrono::milliseconds(25), std::chrono::seconds(2));
 }

@@ -10,21 +10,21 @@
 #include <string_view>
 
 /// What becomes of a place that could not be given up at once. Its keys would block others for as
-/// long as the session lives: if all else fails the session gives its lease up.
+/// long as the session lives: if all else fails, the session gives up its lease.
 namespace coetcd::detail::logic {
 
-/// What the failure of a request to give a place up calls for.
+/// What to do when a request to give up a place fails.
 enum class remedy {
-    again,     ///< At once: the request has taken its time.
-    later,     ///< After a pause. It says nothing of what etcd thinks.
+    again,     ///< Repeat it at once: the request has taken its time.
+    later,     ///< Repeat it after a pause. The failure does not tell what etcd thinks.
     erase,     ///< There is no space for an epoch. Erase the keys meanwhile, and come back later.
-    forget,    ///< The lease has gone, and the keys with it, if a renewal says so, too.
-    surrender, ///< etcd refuses. If it does so again, there is no other way.
+    forget,    ///< The lease and its keys are gone, if a renewal says so, too.
+    surrender, ///< etcd refuses. If it refuses again, there is no other way.
 };
 
 inline remedy remedy_for(const error_code& ec, std::string_view text) {
     if (ec == errc::protocol_error) {
-        return remedy::later; // it may come as fast as it is asked for
+        return remedy::later; // such an answer may come at once
     }
     if (is_transient(ec)) {
         return remedy::again;
@@ -33,7 +33,7 @@ inline remedy remedy_for(const error_code& ec, std::string_view text) {
         return remedy::erase;
     }
     if (ec.category() != server_category()) {
-        return remedy::later; // it may not even have come from etcd; there may be another password
+        return remedy::later; // the answer may not even be etcd's; the password may change
     }
     switch (static_cast<server_errc>(ec.value())) {
     case server_errc::not_found:
@@ -59,7 +59,7 @@ inline remedy remedy_for(const error_code& ec, std::string_view text) {
     return remedy::later;
 }
 
-/// For how long it has failed to give something up.
+/// For how long giving something up has failed.
 template<class TimePoint>
 class failing_time {
 public:
@@ -69,9 +69,8 @@ public:
         }
     }
     void succeeded() { since_.reset(); }
-    /// @param well_since When the last renewal failed. While these fail, too, it is an outage,
-    /// which
-    ///   ends the session by its own deadline, if it does.
+    /// @param well_since When the last renewal failed. While renewals fail, too, it is an outage,
+    ///   which may end the session by its own deadline.
     bool has_lasted(std::chrono::nanoseconds limit, TimePoint now, TimePoint well_since) const {
         return since_ && now - std::max(*since_, well_since) >= limit;
     }

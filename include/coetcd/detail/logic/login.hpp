@@ -14,13 +14,13 @@
 
 namespace coetcd::detail::logic {
 
-/// Whether etcd wants another token, or one at all. Nothing was done then.
+/// Whether etcd refused the token, or wants one. Nothing was done in that case.
 inline bool wants_token(const wire::status& s) {
     const auto has = [&](std::string_view text) {
         return s.message.find(text) != std::string::npos;
     };
     if (s.foreign) {
-        return false; // no token of etcd's would do
+        return false; // etcd's tokens would not help
     }
     return s.code == server_errc::unauthenticated ||
            (s.code == server_errc::invalid_argument &&
@@ -33,7 +33,7 @@ inline bool is_login_off(const error_code& ec, std::string_view text) {
            text.find("authentication is not enabled") != text.npos;
 }
 
-/// What is wrong, in the library's terms where it has its own.
+/// The error, in the library's own terms where it has some.
 inline error_code code_of(const wire::status& s) {
     if (s.foreign) {
         return errc::protocol_error;
@@ -44,8 +44,8 @@ inline error_code code_of(const wire::status& s) {
     return s.code;
 }
 
-/// Where a client stands with its login. One login at a time; the more of them were of no use, in
-/// a row, the longer the pause before the next: to check a password costs etcd much.
+/// The state of a client's login. There is one login at a time. The more logins in a row were of no
+/// use, the longer the pause before the next: checking a password is expensive for etcd.
 template<class TimePoint>
 class login_state {
 public:
@@ -56,9 +56,9 @@ public:
     bool needed() const { return needed_; }
 
     enum class step {
-        go,     ///< With `token()`.
-        log_in, ///< `begin()`, and do it.
-        wait,   ///< For the login under way, or until `not_before()`.
+        go,     ///< Send the request, with `token()`.
+        log_in, ///< Call `begin()`, and log in.
+        wait,   ///< Wait for the login under way, or until `not_before()`.
         fail,   ///< etcd has just refused the password: it is not asked again so soon.
     };
     step next(TimePoint now) const {
@@ -76,14 +76,13 @@ public:
     TimePoint not_before() const { return running_ ? TimePoint::max() : not_before_; }
 
     const std::string& token() const { return token_; }
-    std::uint64_t number() const { return number_; } ///< Of the token.
-    /// Of the last login, if it failed; or of the one under way, so far.
+    std::uint64_t number() const { return number_; } ///< The number of the token.
+    /// How the last login failed, if it did; or the one under way, so far.
     const error_code& failure() const { return failure_; }
     const std::string& text() const { return text_; }
 
     void begin() { running_ = true; }
-    /// What has become of the login under way so far: what those are told who cannot wait for its
-    /// end.
+    /// How the login under way has failed so far: told to calls that cannot wait for its end.
     void tried(const error_code& ec, std::string text) {
         const bool late = ec == errc::timed_out || ec == server_errc::deadline_exceeded;
         failure_ = late ? errc::timed_out : errc::unavailable;
@@ -99,7 +98,7 @@ public:
         failure_ = {};
         text_.clear();
     }
-    /// @param refused By etcd; else there was nobody to say.
+    /// @param refused True: etcd refused the login. False: there was nobody to say.
     void
     failed(bool refused, error_code ec, std::string text, TimePoint now, std::uint64_t random) {
         end(now, random);
@@ -114,8 +113,8 @@ public:
             useless_ = 0;
         }
     }
-    /// @returns Whether it is the first to tell of a token that was never accepted: who granted
-    ///   it may be at fault.
+    /// @returns True at the first rejection of a token that was never accepted: the member that
+    ///   granted it may be at fault.
     bool rejected(std::uint64_t number) {
         const bool news = number == number_ && valid_;
         if (news) {

@@ -16,8 +16,8 @@ namespace coetcd::detail::logic {
 struct member_rules {
     bool tls = false;                  ///< https can be spoken.
     bool plain = true;                 ///< http is wanted: the user named such an endpoint.
-    bool secrets = false;              ///< Passwords and tokens go along.
-    bool secrets_in_the_clear = false; ///< They may, over http to another host.
+    bool secrets = false;              ///< Requests carry passwords and tokens.
+    bool secrets_in_the_clear = false; ///< They may be sent over http to another host.
 };
 
 /// Whether a password or a token may be sent there.
@@ -28,8 +28,8 @@ inline bool may_get_secrets(const endpoint& e, bool in_the_clear) {
 /// The most URLs of a list that are looked at: no cluster has so many.
 inline constexpr std::size_t most_member_urls = 64;
 
-/// Where the members listen that serve requests: no learners, none that was not started yet, and
-/// nothing that the rules forbid.
+/// The endpoints of the members that serve requests: no learners, no members that were not started
+/// yet, and nothing that the rules forbid.
 inline std::vector<endpoint> usable_endpoints(const std::vector<wire::member>& members,
                                               const member_rules& rules) {
     std::vector<endpoint> out;

@@ -10,7 +10,7 @@
 
 namespace coetcd::detail::logic {
 
-/// @throws std::invalid_argument if nothing can be called so.
+/// @throws std::invalid_argument if it cannot be a name.
 inline void require_name(const std::string& name) {
     if (name.empty()) {
         throw std::invalid_argument("name: is empty");
@@ -20,16 +20,16 @@ inline void require_name(const std::string& name) {
     }
 }
 
-/// What a user needs who was denied the lock of a name: no more than the keys of its queue, and the
+/// What a user who was denied the lock of a name needs: no more than the keys of its queue, and the
 /// epochs.
 inline std::string needed_permission(const std::string& name) {
     return "its user needs to read and write the keys from \"" + name +
            ".\" up to, but not including, \"" + name + "0\"";
 }
 
-/// What is to be added to an error about a lock.
-/// @param name Fit to be printed.
-/// @param first_of_many It is one of several.
+/// What to add to an error about a lock.
+/// @param name In its printable form.
+/// @param first_of_many The lock is the first of several.
 inline std::string
 if_denied(const error_code& ec, const std::string& name, bool first_of_many = false) {
     if (ec != server_errc::permission_denied) {
@@ -44,7 +44,8 @@ struct queue_key {
     std::string_view id;
 };
 
-/// Of a lock that is shared or not: together they are one place.
+/// The lines of a lock that is held shared or exclusively: the keys of a slot are one place
+/// together.
 inline constexpr std::string_view lines_of_a_slot[] = {"read/", "write/", "keep/"};
 
 /// What stands before the id; empty if nothing does.

@@ -3,11 +3,11 @@
 
 #include <coetcd/detail/logic/standing.hpp>
 
-/// What an attempt that wants to own does next. Each standing has its case: a new one does not
-/// compile, with the warnings that are errors in the tests, before it has one here.
+/// What an attempt that wants to own does next. Each standing has its case here: a new standing
+/// without one does not compile in the tests, where warnings are errors.
 namespace coetcd::detail::logic {
 
-/// Of an attempt that waits for as long as it takes.
+/// The next step of an attempt that waits for as long as it takes.
 enum class step {
     own,       ///< It owns, as soon as this is granted.
     enter,     ///< Its keys are not there: ask for them, at the end of the queue.
@@ -47,7 +47,7 @@ inline step next_step(standing::where at) {
     return step::explain;
 }
 
-/// Of an attempt that takes what is free, and waits for nobody else.
+/// The next step of an attempt that takes what is free, and waits for nobody else.
 enum class try_step {
     own,
     leave,    ///< Others have it.
@@ -58,7 +58,7 @@ enum class try_step {
     refuse,
 };
 
-/// @param own_may_be_there The session was giving something up when this one asked first.
+/// @param own_may_be_there The session was giving something up when this attempt asked first.
 inline try_step next_try_step(standing::where at, bool own_may_be_there) {
     using where = standing::where;
     switch (at) {

@@ -13,25 +13,25 @@
 #include <variant>
 #include <vector>
 
-/// Notes that owners leave, where their successors are to wait for a while if they vanish.
+/// Notes that owners leave if their successors are to wait for a while after an owner has vanished.
 ///
 /// A note is a key without a lease whose value is the key of the owner's place. The request that
-/// proves an ownership puts it, if there is none; the one that gives it back takes it away. So one
-/// that is there although nobody is before us was left by an owner that has vanished. Whoever has
-/// waited long enough puts its own in the place of that one, if nobody has changed it since.
+/// proves ownership puts it, if there is none; the request that gives ownership back erases it. So
+/// a note that is there although nobody is before us was left by an owner that has vanished. A
+/// waiter that has waited long enough replaces it with its own, if nobody has changed it since.
 ///
-/// The note of a place is told from one that an earlier life of the same key has left by its
-/// revision: it was put with the place, or after it. Notes neither prove nor give ownership: one
-/// that is lost, or deleted by hand, costs a delay.
+/// The revision of a note tells whether it belongs to a place or was left by an earlier life of the
+/// same key: a place's note was put with the place, or after it. Notes neither prove nor give
+/// ownership: if one is lost, or deleted by hand, a delay is skipped.
 namespace coetcd::detail::logic::notes {
 
 inline std::string key_of(const std::string& name) {
     return name + ".own";
 }
 
-/// Puts a note if there is none, else reads it. All conditions of a request see the store as it was
-/// before, also those of a transaction in a transaction.
-/// @param first What holds if nobody is before us.
+/// Puts a note if there is none, otherwise reads it. All conditions of a request, including those
+/// of nested transactions, see the store as it was before.
+/// @param first The condition that nobody is before us.
 inline void
 leave(const std::string& note_key, const std::string& key, compare first, std::vector<op>& out) {
     if (note_key.empty()) {
@@ -45,8 +45,8 @@ leave(const std::string& note_key, const std::string& key, compare first, std::v
     out.push_back(op::nested(std::move(note)));
 }
 
-/// Takes a note away, if it is that of this place.
-/// @param create_revision Of our key; 0 if it is not known.
+/// Erases a note, if it is that of this place.
+/// @param create_revision That of our key; 0 if it is not known.
 inline void drop(const std::string& note_key,
                  const std::string& key,
                  std::int64_t create_revision,
@@ -64,10 +64,10 @@ inline void drop(const std::string& note_key,
 }
 
 /// The revision of a note that is not ours; 0 if ours is there, or we do not know.
-/// @param index Of the answer to `leave`.
-/// @param create_revision Of our key.
-/// @returns Nothing if there is none at all: somebody was before us, whom the same request has
-///   ended.
+/// @param index That of the answer to `leave`.
+/// @param create_revision That of our key.
+/// @returns Nothing if there is no note at all: somebody was before us, and the same request has
+///   ended that place.
 inline std::optional<std::int64_t> left_by_others(const txn_response& response,
                                                   std::size_t index,
                                                   const std::string& key,

@@ -22,24 +22,24 @@
 ///
 /// A *marker* is a key of the session whose value is the number of the last write that was made
 /// with it. Each write compares the value that was there before, and puts its own number. So the
-/// marker tells whether a write was applied whose answer was lost, and once a later write was
-/// applied, or the lease has ended, no copy of an earlier one can be.
+/// marker tells whether a write whose answer was lost was applied. Once a later write was applied,
+/// or the lease has ended, no copy of an earlier write can be applied any more.
 namespace coetcd::detail::logic {
 
 struct marker {
-    std::string name; ///< Of what it serves.
+    std::string name; ///< The name of what it serves.
     std::string key;
     lease_id lease = 0;
-    std::string value;        ///< When we last knew it; empty: the key does not exist.
-    std::uint64_t number = 0; ///< Of the write that is under way, or was the last.
-    /// No copy can come late of a write that expects the key not to exist.
+    std::string value;        ///< As last known; empty: the key does not exist.
+    std::uint64_t number = 0; ///< That of the write under way, or of the last one.
+    /// No copy of a write that expects the key not to exist can come late.
     bool erasable = true;
 };
 
 /// The markers of one session object. Each serves one write at a time, and is used again.
 class marker_table {
 public:
-    /// @param nonce Of the session object: another one may have had the same lease.
+    /// @param nonce That of the session object: another one may have had the same lease.
     marker take(const std::string& name, lease_id lease, std::uint64_t nonce) {
         const auto found = std::find_if(
             idle_.begin(), idle_.end(), [&](const marker& m) { return m.name == name; });
@@ -50,7 +50,7 @@ public:
         idle_.erase(found);
         return m;
     }
-    /// One that nothing was ever written with. No slot has such a key: `w` is no digit.
+    /// A marker that no write has used yet. No slot has such a key: `w` is no digit.
     marker fresh(const std::string& name, lease_id lease, std::uint64_t nonce) {
         marker m;
         m.name = name;
@@ -59,7 +59,7 @@ public:
         m.lease = lease;
         return m;
     }
-    /// @returns One that has not been used for long, and is to be erased.
+    /// @returns A marker to be erased, since it has not been used for long.
     std::optional<marker> give_back(marker m) {
         idle_.push_front(std::move(m));
         std::optional<marker> oldest;
@@ -75,7 +75,7 @@ public:
     static constexpr std::size_t most_idle = 64;
 
 private:
-    std::list<marker> idle_; // the last one first
+    std::list<marker> idle_; // the last used one first
     std::uint64_t made_ = 0;
 };
 
@@ -84,11 +84,11 @@ namespace marks {
 inline constexpr std::string_view then = "+";
 inline constexpr std::string_view otherwise = "-";
 
-/// What the marker is to hold: the number, and which branch was taken, where there are two.
+/// The value that the marker gets: the number and, if there are two branches, the one taken.
 inline std::string of(std::uint64_t number, std::string_view branch = {}) {
     return hex(number).append(branch);
 }
-/// 0 for what is none.
+/// The number in a mark; 0 if it is no mark.
 inline std::uint64_t number_of(std::string_view mark) {
     std::uint64_t number = 0;
     const char* const end = mark.data() + mark.size();
@@ -102,7 +102,7 @@ inline std::uint64_t number_of(std::string_view mark) {
 
 namespace transactions {
 
-/// No write has been made since the one that we know of.
+/// The condition that no write has been made since the one that we know of.
 inline compare marker_holds(const marker& m) {
     return m.value.empty() ? compare::create_revision(m.key) == 0
                            : compare::value(m.key) == m.value;
@@ -115,7 +115,7 @@ inline op put_mark(const marker& m, std::string_view branch = {}) {
 
 } // namespace transactions
 
-/// `what` with the marker: its writes, or else what it asks for.
+/// Adds the marker to `what`, which writes if its conditions hold, and otherwise only reads.
 inline txn write_once(const marker& m, txn what) {
     what.compares.insert(what.compares.begin(), transactions::marker_holds(m));
     what.success.push_back(transactions::put_mark(m));
@@ -123,7 +123,8 @@ inline txn write_once(const marker& m, txn what) {
     return what;
 }
 
-/// The same for a transaction that does something in either case: the mark tells which.
+/// The same for a transaction that does something in either case: the mark tells which branch was
+/// taken.
 inline txn write_either_once(const marker& m, txn what) {
     what.success.push_back(transactions::put_mark(m, marks::then));
     what.failure.push_back(transactions::put_mark(m, marks::otherwise));
@@ -134,8 +135,8 @@ inline txn write_either_once(const marker& m, txn what) {
     return t;
 }
 
-/// Tells the marker. It changes nothing, but erases a key that is not there, and so goes the way of
-/// a write: a member that has stalled cannot answer from memory.
+/// Reads the marker. It changes nothing, but erases a key that does not exist, and so goes through
+/// consensus like a write: a member that has stalled cannot answer from memory.
 inline txn read_marker(const marker& m) {
     txn t;
     t.success.push_back(op::range(m.key));
@@ -170,15 +171,15 @@ inline bool fits(const txn& asked, const txn_response& said) {
 /// What the answer to a write means.
 struct written {
     enum class how {
-        applied,   ///< It was, and this is the answer to the copy that was.
-        told,      ///< It was, by a copy whose answer was lost.
+        applied,   ///< It was applied, and this is the answer to the copy that was.
+        told,      ///< It was applied, by a copy whose answer was lost.
         refused,   ///< A condition of its own does not hold.
         overtaken, ///< An earlier write of this marker was applied late: `mark` counts now.
         vanished,  ///< The marker is not there any more.
     };
     how end = how::refused;
     std::string mark;          ///< The marker's value.
-    std::int64_t revision = 0; ///< That the write was made at, if it was applied.
+    std::int64_t revision = 0; ///< The revision of the write, if it was applied.
 };
 
 /// What a read of the marker says of the write that is under way.
@@ -201,7 +202,7 @@ inline written after_look(const range_response& read, const marker& m) {
     return result;
 }
 
-/// @param response Fits the request.
+/// @param response An answer that fits the request.
 inline written after_write(const txn_response& response, const marker& m) {
     if (!response.succeeded) {
         return after_look(answers::range_at(response, 0), m);

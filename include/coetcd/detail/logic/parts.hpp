@@ -13,8 +13,8 @@ namespace coetcd::detail::logic {
 /// etcd takes 128 conditions or operations in a list, and each name may need three.
 inline constexpr std::size_t most_parts = 32;
 
-/// Sorted by names, each once: exclusive if it is so anywhere. etcd refuses a transaction that puts
-/// a key twice.
+/// Sorts by name and keeps each name once: exclusive if any part of that name is. etcd refuses a
+/// transaction that puts a key twice.
 template<class Part>
 std::vector<Part> each_once(std::vector<Part> parts) {
     std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {

@@ -14,38 +14,39 @@
 
 /// Permits: the transactions of a semaphore, and what their answers mean.
 ///
-/// Its waiters stand in a queue, `<name>/wait/`, like those of a mutex. Only the first of them asks
-/// whether there is room: it exchanges its key for those of a permit. A permit of weight `w` is a
-/// key `<name>/hold/<b>/...` for each bit `b` that is set in `w`, so that a few counts tell how
-/// much is taken, however many permits there are. The limit is at `<name>.limit`.
+/// The waiters of a semaphore queue at `<name>/wait/`, like those of a mutex. Only the first of
+/// them asks whether there is room: it exchanges its key for those of a permit. A permit of weight
+/// `w` is a key `<name>/hold/<b>/...` for each bit `b` that is set in `w`, so that a few counts
+/// tell how much is taken, however many permits there are. The limit is at `<name>.limit`.
 ///
 /// There are never more permits than the limit allowed at the time:
-/// - *take* puts a permit's keys where nobody waits, and counts them in the same transaction; it is
-///   granted only if they fit.
+/// - *take* puts a permit's keys where nobody waits, and counts them in the same transaction; the
+///   permit is granted only if they fit.
 /// - *admit* follows a judgement: at some revision our key was the first in the queue and there was
-///   room. Until it is applied nobody else can add a permit: *take* needs an empty queue, and ours
-///   is in it; another *admit* needs to be the first. It compares the limit, so that it is the one
-///   that was judged by. All else only makes room.
+///   room. Until *admit* is applied, nobody else can add a permit: *take* needs an empty queue, and
+///   our key is in it; another *admit* needs its key to be the first. *admit* compares the limit,
+///   which must still be that of the judgement. All other requests only make room.
 ///
-/// A permit's keys and those of the queue belong to one slot, with one epoch. Within an attempt a
-/// late copy of one of its requests is void, too:
-/// - of *take*: it needs an empty queue, and ours is in it until we are admitted; then it needs
-///   that no permit is there;
-/// - of *enter*, which erases what *take* has put: it compares the life of that, or that none was
-///   there; the permit that was admitted since is another life;
-/// - of *admit*: it compares the life of our key in the queue, and ends it.
+/// A permit's keys and its key in the queue belong to one slot, with one epoch. Within an attempt,
+/// late copies of its requests are void, too:
+/// - A copy of *take* needs an empty queue, and our key is in it until we are admitted; after that
+///   it needs that our permit is not there.
+/// - A copy of *enter*, which erases what *take* has put, compares the life of that, or that
+///   nothing was there; a permit that was admitted since is another life.
+/// - A copy of *admit* compares the life of our key in the queue, and ends it.
+///
 /// All of these compare the epoch, which is another one when the slot is used again after any of
 /// them was in doubt.
 namespace coetcd::detail::logic {
 
 /// One attempt to get a permit.
 ///
-/// Its `keys` are its place in the queue or the permit, whichever etcd has, and those
-/// that come `later` are the other one.
+/// Its `keys` are those of its place in the queue or of its permit, whichever etcd has; the `later`
+/// ones are those of the other.
 class permit_rule final : public rule {
 public:
     /// @param weight From 1 to `most_permits`.
-    /// @param initial The limit to store if none is.
+    /// @param initial The limit to store if there is none.
     permit_rule(std::string name, std::int64_t weight, std::int64_t initial)
         : name_(std::move(name))
         , weight_(weight)
@@ -64,7 +65,7 @@ public:
         }
     }
 
-    /// Puts the permit where nobody waits, and counts it.
+    /// Puts the permit if nobody waits, and counts it.
     txn take(const attempt_keys& a, const std::string& label) const override {
         const name_keys& c = a.by_name.front();
         txn t;
@@ -87,7 +88,7 @@ public:
             return stand_in(a, born);
         }
         standing now;
-        if (response.responses.empty()) { // it was not asked why
+        if (response.responses.empty()) { // the request did not ask why
             now.at = standing::where::taken;
             return now;
         }
@@ -102,7 +103,7 @@ public:
         return now;
     }
 
-    /// Takes a place in the queue, for the permit if that was taken and does not fit.
+    /// Takes a place in the queue, in exchange for the permit if that was taken and does not fit.
     txn enter(const attempt_keys& a, const std::string& label) const override {
         const name_keys& c = a.by_name.front();
         txn t;
@@ -141,7 +142,7 @@ public:
         }
         standing now = why_not_there(response, waiting_.size() + permit_.size(), a);
         if (now.at == standing::where::ended && life.all) {
-            now.create_revision = taken_; // it is still there
+            now.create_revision = taken_; // the permit is still there
         } else if (now.at == standing::where::ended && life.none) {
             set_in(a, false);
         } else {
@@ -150,8 +151,8 @@ public:
         return now;
     }
 
-    /// Asks, through etcd's consensus, who is before us and whether there is room; of a permit that
-    /// is there already, whether it fits.
+    /// Asks, through etcd's consensus, who is before us and whether there is room; with a permit
+    /// that is there already, whether it fits.
     txn confirm(const attempt_keys& a, std::int64_t create_revision) const override {
         const name_keys& c = a.by_name.front();
         txn t;
@@ -165,7 +166,7 @@ public:
         permits::ask_room(name_, t.success);
         return t;
     }
-    /// `behind`, `room`, `no_room`, `exceeds`, `gone`; `owner`, `too_many` of a permit.
+    /// `behind`, `room`, `no_room`, `exceeds`, `gone`; with a permit `owner`, `too_many`.
     standing after_confirm(const txn_response& response,
                            attempt_keys& a,
                            std::int64_t create_revision) override {
@@ -196,8 +197,8 @@ public:
         permits::read_all({c.epoch_key}, t.failure);
         return t;
     }
-    /// `owner`, `gone`; `queued` if the limit has changed, or it was admitted before: not every
-    /// permit that is there need have come by that.
+    /// `owner`, `gone`; `queued` if the limit has changed, or if a permit is there: not only
+    /// `admit` may have put it.
     standing after_admit(const txn_response& response,
                          attempt_keys& a,
                          std::int64_t create_revision) override {
@@ -244,7 +245,7 @@ public:
     }
 
 private:
-    /// @param in What etcd has of us is the permit; else the place in the queue.
+    /// @param in True: etcd has our permit. False: it has our place in the queue.
     void set_in(attempt_keys& a, bool in) {
         name_keys& c = a.by_name.front();
         in_ = in;
@@ -264,7 +265,7 @@ private:
     }
 
     void learn(const room& now) { room_ = now; }
-    /// Nobody is before us: what follows.
+    /// What follows if nobody is before us.
     standing::where judge(const room& now) const {
         using at = standing::where;
         if (weight_ > now.limit) {
@@ -276,7 +277,7 @@ private:
         return now.used + weight_ <= now.limit ? at::room : at::no_room;
     }
 
-    /// With the permit, which is counted.
+    /// Where we stand with the permit, which is counted.
     standing stand_in(attempt_keys& a, std::int64_t born) {
         set_in(a, true);
         taken_ = born;
@@ -286,8 +287,8 @@ private:
         now.crowded = waited_ || room_.used >= room_.limit;
         return now;
     }
-    /// In the queue.
-    /// @param newest Where it was read who is before us.
+    /// Where we stand in the queue.
+    /// @param newest The index of the read that tells who is before us.
     standing stand_behind(const txn_response& response, std::size_t newest, std::int64_t born) {
         standing now;
         now.at = judge(room_);
@@ -308,13 +309,13 @@ private:
         now.create_revision = born;
         return now;
     }
-    /// The permit is there; whether it fits is to be asked.
+    /// The permit is there; we have to ask whether it fits.
     standing ask_in(attempt_keys& a, std::int64_t born) {
         set_in(a, true);
         taken_ = born;
         return queued(born);
     }
-    /// @param at Where the epoch was read.
+    /// @param at The index of the read of the epoch.
     static standing
     why_not_there(const txn_response& response, std::size_t at, const attempt_keys& a) {
         const name_keys& c = a.by_name.front();
@@ -332,10 +333,10 @@ private:
     const std::int64_t initial_;
     std::vector<std::string> waiting_; // the place in the queue
     std::vector<std::string> permit_;  // a key for each bit
-    bool in_ = false;                  // it is the permit that etcd has of us
+    bool in_ = false;                  // etcd has our permit, not our place
     std::int64_t taken_ = 0;           // if so: its life
     bool waited_ = false;              // etcd has told us that we have to
-    room room_;                        // as etcd has told it last
+    room room_;                        // as etcd last told it
 };
 
 } // namespace coetcd::detail::logic

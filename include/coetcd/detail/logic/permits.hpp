@@ -18,7 +18,7 @@
 #include <vector>
 
 /// Permits of a semaphore: where they are kept, and how they are counted. `permit_rule` tells how
-/// they are had.
+/// to get them.
 namespace coetcd::detail::logic {
 
 inline constexpr std::size_t permit_bits = 16;
@@ -36,7 +36,7 @@ inline key_range all_waiting(const std::string& name) {
 inline key_range all_held(const std::string& name) {
     return key_range::prefix(name + "/hold/");
 }
-/// Before the keys of all permits that have this bit.
+/// The prefix of the keys of all permits that have this bit.
 inline std::string held_prefix(const std::string& name, std::size_t bit) {
     constexpr std::string_view digits = "0123456789abcdef";
     return name + "/hold/0" + digits[bit] + "/";
@@ -59,7 +59,7 @@ inline std::optional<std::int64_t> parse(std::string_view text) {
 
 } // namespace permits
 
-/// For a semaphore: a place in its queue. What a permit takes is up to the attempt.
+/// The keys of a place in the queue of a semaphore. The attempt adds those of its permit.
 inline name_keys permit_keys(const std::string& name,
                              lease_id lease,
                              std::uint64_t nonce,
@@ -71,7 +71,7 @@ inline name_keys permit_keys(const std::string& name,
     return c;
 }
 
-/// How much is taken, and of how much.
+/// How many permits are taken, of how many.
 struct room {
     std::int64_t used = 0;
     std::int64_t limit = 0;
@@ -80,7 +80,7 @@ struct room {
 
 namespace permits {
 
-/// Asks for `room`; so many reads.
+/// `ask_room` asks for `room`, by this many reads.
 inline constexpr std::size_t room_reads = permit_bits + 1;
 inline void ask_room(const std::string& name, std::vector<op>& out) {
     range_options how_many;
@@ -93,7 +93,7 @@ inline void ask_room(const std::string& name, std::vector<op>& out) {
 
 /// The limit alone, as a read of its key tells it.
 /// @param initial The limit where none is stored.
-/// @throws error with `errc::wrong_kind` if it is no number.
+/// @throws error with `errc::wrong_kind` if what is stored is not a number.
 inline room limit_in(const range_response& stored, const std::string& name, std::int64_t initial) {
     room result;
     result.limit = initial;
@@ -114,7 +114,8 @@ inline room limit_in(const range_response& stored, const std::string& name, std:
 
 /// @param at Where the answers to `ask_room` begin.
 /// @param initial The limit where none is stored.
-/// @throws error with `errc::protocol_error` if they are none; else as `limit_in`.
+/// @throws error with `errc::protocol_error` if they are no such answers; otherwise like
+///   `limit_in`.
 inline room room_in(const txn_response& response,
                     std::size_t at,
                     const std::string& name,
@@ -133,7 +134,7 @@ inline room room_in(const txn_response& response,
     return result;
 }
 
-/// The age of keys that are put together, as reads of them tell.
+/// The life of keys that are put together, as reads of them tell it.
 struct life {
     bool all = false;                 ///< All are there, as they were put.
     bool none = true;                 ///< None is.
@@ -191,7 +192,7 @@ struct limit_change {
     std::int64_t by = 0; ///< Or the limit itself, unless `relative`.
 };
 
-/// What a limit becomes; nothing if there can be no such limit.
+/// What a limit becomes; nothing if the result cannot be a limit.
 inline std::optional<std::int64_t> changed(const limit_change& how, std::int64_t limit) {
     if (!how.relative) {
         return how.by;
@@ -203,7 +204,7 @@ inline std::optional<std::int64_t> changed(const limit_change& how, std::int64_t
     return limit + how.by;
 }
 
-/// Stores a limit, if nobody has since the one that is known.
+/// Stores a limit, if nobody has stored one since the one that is known.
 inline txn store_limit(const std::string& name, const room& known, std::int64_t next) {
     const std::string key = limit_key(name);
     txn t;
@@ -213,7 +214,7 @@ inline txn store_limit(const std::string& name, const room& known, std::int64_t 
     return t;
 }
 
-/// Asks how a semaphore is doing.
+/// Reads the state of a semaphore: its room, and how many wait.
 inline txn ask_state(const std::string& name) {
     range_options how_many;
     how_many.count_only = true;

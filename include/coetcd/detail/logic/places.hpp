@@ -19,9 +19,9 @@
 /// the oldest key, by create_revision, as in the Go client and in `etcdctl lock`.
 ///
 /// A key is used again, one life after the other: etcd's index keeps every key that ever existed.
-/// What may still be under way from an earlier life is made void by the *epoch*: the mod_revision
-/// of a key that is put where the outcome of a request was in doubt, and 0 before that. Each
-/// request that puts a key compares it.
+/// Requests of an earlier life that may still be under way are made void by the *epoch*: the
+/// mod_revision of a key that is put when the outcome of a request was in doubt, and 0 before that.
+/// Each request that puts a key compares the epoch.
 namespace coetcd::detail::logic {
 
 namespace transactions {
@@ -54,7 +54,7 @@ inline void put_all(const attempt_keys& a, const std::string& label, std::vector
     }
 }
 
-/// What tells a request that was refused why: our keys, and the epochs.
+/// Reads what explains why a request was refused: our keys, and the epochs.
 inline void ask_all(const attempt_keys& a, std::vector<op>& out) {
     for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
@@ -93,7 +93,8 @@ inline bool covers(const key_range& prefix, const std::string& key) {
 
 } // namespace transactions
 
-/// Takes a place, and tells who is next before us. It reads first, and so sees only others.
+/// Takes a place, and tells who is directly before us. The read comes first, and so sees only
+/// others.
 inline txn enter(const attempt_keys& a, const std::string& label) {
     txn t;
     for (const name_keys& c : a.by_name) {
@@ -112,7 +113,7 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
     return t;
 }
 
-/// Takes a place if nobody is before it, and no note of who has vanished.
+/// Takes a place if nobody is before it, and no vanished owner has left a note.
 inline txn take(const attempt_keys& a, const std::string& label) {
     txn t;
     for (const name_keys& c : a.by_name) {
@@ -137,8 +138,9 @@ inline txn take(const attempt_keys& a, const std::string& label) {
     return t;
 }
 
-/// Tells whether nobody is before us any more. It changes nothing, but erases a key that is not
-/// there, and so goes the way of a write: a member that has stalled cannot answer from memory.
+/// Tells whether anybody is still before us. It changes nothing, but erases a key that does not
+/// exist, and so goes through consensus like a write: a member that has stalled cannot answer from
+/// memory.
 inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
     range_options next_older = transactions::newest();
     next_older.max_create_revision = create_revision - 1;
@@ -169,8 +171,8 @@ inline txn look(const attempt_keys& a, const predecessor& ahead) {
     return t;
 }
 
-/// Gives a place up. We know its life, and no request that could put it is under way. While the
-/// keys that it began with live, so does the attempt, and what else its slot has is its own.
+/// Gives up a place. We know its life, and no request that could put it is under way. While the
+/// keys that it began with live, the attempt lives, and everything else in its slot is its own.
 inline txn release(const name_keys& c, std::int64_t create_revision) {
     txn t;
     for (const std::string& key : c.keys) {
@@ -182,8 +184,8 @@ inline txn release(const name_keys& c, std::int64_t create_revision) {
     return t;
 }
 
-/// Gives a place up and makes void what may still be under way, by another epoch.
-/// @param create_revision Of the life that we know of; 0 for none.
+/// Gives up a place, and makes void what may still be under way, by another epoch.
+/// @param create_revision The life that we know of; 0 for none.
 inline txn end(const name_keys& c, lease_id lease, std::int64_t create_revision = 0) {
     put_options with_lease;
     with_lease.lease = lease;
@@ -198,7 +200,7 @@ inline txn end(const name_keys& c, lease_id lease, std::int64_t create_revision 
     return t;
 }
 
-/// Gives a place up where nothing can be put: there is no space. What is under way is not void.
+/// Gives up a place when nothing can be put for lack of space. What is under way is not void.
 inline txn erase_only(const name_keys& c, std::int64_t create_revision = 0) {
     txn t;
     t.compares.push_back(transactions::epoch_holds(c));
@@ -244,7 +246,7 @@ inline bool holds(const range_response& r, const std::string& key, std::int64_t 
            (create_revision == 0 || r.kvs.front().create_revision == create_revision);
 }
 
-/// Whether it was our life of a key that was erased.
+/// Whether an erase ended our life of a key.
 inline bool erased_life(const erase_response& r, std::int64_t create_revision, bool told) {
     return told ? std::any_of(
                       r.prev_kvs.begin(),
@@ -258,7 +260,7 @@ inline std::int64_t epoch_of(const range_response& r, const std::string& key) {
     return holds(r, key, 0) ? require_revision(r.kvs.front().mod_revision) : 0;
 }
 
-/// What a request to enter or to take was refused for.
+/// Why a request to enter or to take was refused.
 inline standing why_refused(const txn_response& response, const attempt_keys& a) {
     standing result;
     std::size_t at = 0;
@@ -274,7 +276,7 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
             } else if (result.create_revision == 0) {
                 result.create_revision = require_revision(own.kvs.front().create_revision);
             } else if (result.create_revision != own.kvs.front().create_revision) {
-                all = false; // one of them was deleted by hand, and put again by nobody of us
+                all = false; // one was deleted by hand, and put again by somebody else
             }
         }
         const std::int64_t now = epoch_of(range_at(response, at++), c.epoch_key);
@@ -292,9 +294,9 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     return result;
 }
 
-/// Whether one that would own has to wait, for a note that is not its own; or to prove it once
-/// more, since it has left none.
-/// @param index Of the first answer about notes.
+/// Makes an attempt that would own wait, if a note is not its own, or prove ownership once more, if
+/// it has left no note.
+/// @param index That of the first answer about notes.
 inline void
 heed_notes(standing& now, const txn_response& response, const attempt_keys& a, std::size_t index) {
     for (const name_keys& c : a.by_name) {
@@ -313,7 +315,7 @@ heed_notes(standing& now, const txn_response& response, const attempt_keys& a, s
 
 } // namespace answers
 
-/// Whether a key that we hold something by is gone for certain. A member that has stalled may show
+/// Whether a key by which we hold something is certainly gone. A member that has stalled may show
 /// the store as it was before the key was put, which says nothing.
 inline bool is_gone(const response_header& header,
                     const range_response& read,
@@ -322,7 +324,7 @@ inline bool is_gone(const response_header& header,
     return header.revision >= create_revision && !answers::holds(read, key, create_revision);
 }
 
-/// What the answer to `enter` means; it was asked why, should it be refused.
+/// What the answer to `enter` means. If the request was refused, the answer tells why.
 inline standing after_enter(const txn_response& response, const attempt_keys& a) {
     if (!response.succeeded) {
         return answers::why_refused(response, a);
@@ -351,7 +353,7 @@ inline standing after_take(const txn_response& response, const attempt_keys& a) 
         result.create_revision = answers::require_revision(response.header.revision);
         return result;
     }
-    if (response.responses.empty()) { // it was not asked why
+    if (response.responses.empty()) { // the request did not ask why
         standing result;
         result.at = standing::where::taken;
         return result;
@@ -384,7 +386,7 @@ after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t 
     return result;
 }
 
-/// Whom to wait for: of those ahead the one that came last is likely to go last.
+/// The key to wait for: of those ahead, the one that came last is likely to go last.
 inline const predecessor& whom_to_watch(const standing& now) {
     return *std::max_element(now.ahead.begin(), now.ahead.end(), [](const auto& a, const auto& b) {
         return a.create_revision < b.create_revision;
@@ -413,13 +415,13 @@ inline bool has_moved(const txn_response& response,
 /// How far a place is given up.
 struct left_place {
     bool over = false;      ///< None of our keys is there, and none can come.
-    bool was_there = false; ///< They were deleted now, all that we counted on.
-    std::int64_t epoch = 0; ///< That counts now.
+    bool was_there = false; ///< All keys that we counted on were deleted now.
+    std::int64_t epoch = 0; ///< The one that counts now.
 };
 
 /// What the answer to `release` or `end` means.
-/// @param create_revision Of our keys; 0 if we do not know them.
-/// @param bumps It was `end`.
+/// @param create_revision That of our keys; 0 if we do not know them.
+/// @param bumps The request was `end`.
 inline left_place after_leaving(const txn_response& response,
                                 const name_keys& c,
                                 std::int64_t create_revision,

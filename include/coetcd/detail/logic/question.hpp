@@ -10,17 +10,17 @@
 
 namespace coetcd::detail::logic {
 
-/// What somebody wants to know about some keys, and to go on knowing. Pure: `feed` does the asking.
+/// A question about some keys, whose answer is to be kept current. Pure: `feed` does the asking.
 template<class T>
 struct question {
     std::string title;  ///< For messages.
-    range_request read; ///< Asks it.
+    range_request read; ///< The read that asks it.
     /// The changes that may change the answer.
     wire::watch_create_request signs;
     /// What an answer means.
     std::function<T(const range_response&)> from;
-    /// What a change makes of the last answer, where nothing has happened in between that concerns
-    /// it. Nothing: only a look can tell.
+    /// The answer after a change, if nothing that concerns it has happened since the last answer,
+    /// `now`. Nothing if only a look can tell.
     std::function<std::optional<T>(const T& now, const event&)> follow;
 };
 

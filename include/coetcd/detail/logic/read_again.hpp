@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
-/// What the operations of a transaction answered that was applied, and whose answer was lost. The
-/// history tells, until it is compacted.
+/// What the operations of an applied transaction answered, when that answer was lost. The history
+/// tells, until it is compacted.
 namespace coetcd::detail::logic {
 
 /// Whether an operation changes keys of a range.
@@ -31,10 +31,10 @@ inline bool any_touches(std::span<const op> ops, const key_range& keys) {
     return std::any_of(ops.begin(), ops.end(), [&](const op& o) { return touches(o, keys); });
 }
 
-/// The reads that tell it: one for each operation that says anything.
+/// The reads that tell the lost answer: one for each operation that says anything.
 /// @param at The revision that the transaction made.
-/// @returns Nothing if it cannot be told any more: of transactions within it, and of reads between
-///   two changes of the same keys.
+/// @returns Nothing if it cannot be told any more: for nested transactions, for reads between two
+///   changes of the same keys, and for erases after a change of theirs.
 inline std::optional<txn> read_again(const std::vector<op>& ops, std::int64_t at) {
     txn reads;
     for (std::size_t i = 0; i != ops.size(); ++i) {
@@ -70,7 +70,7 @@ inline std::optional<txn> read_again(const std::vector<op>& ops, std::int64_t at
     return reads;
 }
 
-/// What they answered, from the answer to those reads.
+/// What the operations answered, from the answer to the reads of `read_again`.
 inline std::vector<op_response>
 as_answered(const std::vector<op>& ops, const txn_response& reads, std::int64_t at) {
     std::vector<op_response> result;

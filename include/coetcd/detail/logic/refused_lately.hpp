@@ -34,15 +34,15 @@ inline std::string_view subject_of(const txn& what) {
     return key.substr(0, key.find_last_of("./"));
 }
 
-/// Whether a refusal concerns the keys of a transaction, which it will be refused for again. The
-/// lack of a lease, or of space, is not about keys.
+/// Whether a refusal is about the keys of a transaction, so that it will be refused again. The lack
+/// of a lease, or of space, is not about keys.
 inline bool is_about_keys(const error_code& ec) {
     return ec == server_errc::permission_denied || ec == server_errc::invalid_argument ||
            ec == server_errc::out_of_range || ec == errc::protocol_error;
 }
 
-/// What was refused for good lately, although it was alone in its request. It would have others
-/// refused that share one with it.
+/// The subjects of transactions that were lately refused for good, although each was alone in its
+/// request. Such a transaction would have those refused that share a request with it.
 template<class TimePoint>
 class refused_lately {
 public:
@@ -61,7 +61,7 @@ public:
         }
         until_.emplace(subject, now + memory);
     }
-    /// It was not refused this time.
+    /// A transaction about this subject was not refused this time.
     void remove(std::string_view subject) {
         if (const auto known = until_.find(subject); known != until_.end()) {
             until_.erase(known);

@@ -8,22 +8,22 @@ namespace coetcd::detail::logic {
 
 // Renewals of several leases that are due together share requests.
 
-/// The most messages in one request. Go's server drops what the gateway has not read of a request
-/// when the answer begins. What the gateway reads at once is 512 bytes, enough for the longest
+/// The most messages in one request. When the answer begins, Go's server drops what the gateway has
+/// not read of the request. The gateway reads 512 bytes at once, enough for so many of the longest
 /// messages.
 inline constexpr std::size_t most_renewals_together = 16;
 
 /// The most such requests under way: one that is held up does not hold up all others.
 inline constexpr std::size_t most_renewal_requests = 2;
 
-/// The most requests under way, besides, that carry a single renewal each. Together they have as
-/// many connections as there are for renewals.
+/// The most further requests under way, with a single renewal each. Both kinds together use as many
+/// connections as there are for renewals.
 inline constexpr std::size_t most_renewals_alone = 2;
 
 /// How long a renewal waits for others while a request is under way that might be held up.
 inline constexpr std::chrono::milliseconds longest_gathering{20};
 
-/// Whether those that were gathered are to be sent, as many as fit in a request.
+/// Whether to send the renewals that were gathered, as many as fit in a request.
 /// @param gathered One or more.
 /// @param longest_wait How long the first of them has waited.
 inline bool is_group_due(std::size_t requests_under_way,

@@ -12,8 +12,8 @@
 
 namespace coetcd::detail::logic {
 
-/// Sessions that are opened one after the other: when to try again, and what a waiter is told as
-/// long as there is none.
+/// Sessions that are opened one after the other: when to try again, and what a waiter is told while
+/// there is none.
 class reopening {
 public:
     /// The pauses grow from `first` to `most`.
@@ -30,7 +30,7 @@ public:
         failure_ = how;
         trouble_.clear();
     }
-    /// What keeps the attempt that is under way from its end, so far.
+    /// What has kept the attempt under way from ending, so far.
     void tried(const std::string& how) { trouble_ = how; }
     void lost(session_end why) { end_ = why; }
 
@@ -39,20 +39,20 @@ public:
         return backoff(failures_++, random, first_, most_);
     }
 
-    /// Whether a waiter may hope: nothing has failed, or what has failed may pass by itself. Else
-    /// somebody has to act, and a waiter is told at once.
+    /// Whether waiting may help: nothing has failed, or what has failed may pass by itself.
+    /// Otherwise somebody has to act, and a waiter is told at once.
     bool may_pass() const { return !failure_ || is_transient(failure_->code()); }
 
-    /// What a waiter is told whose patience is over, or who cannot hope.
+    /// What a waiter is told at its deadline, or when waiting cannot help.
     error told() const {
         if (!may_pass()) {
             return *failure_;
         }
         std::string text = "no session: ";
         if (failure_) {
-            // What is to be done, the code of the whole says.
+            // The code of the whole error says what to do.
             text += "the last attempt to open one failed: " + words_of(*failure_);
-            if (failure_->code() == errc::outcome_unknown) { // nothing that anybody sees
+            if (failure_->code() == errc::outcome_unknown) { // users do not see this outcome
                 text += "; a lease that it may have left is given back";
             }
         } else if (end_ != session_end::none) {
@@ -70,9 +70,9 @@ public:
 private:
     const std::chrono::milliseconds first_;
     const std::chrono::milliseconds most_;
-    unsigned failures_ = 0;               // and losses, since a session was opened
+    unsigned failures_ = 0;               // and losses, since a session was last opened
     std::optional<error> failure_;        // of the last attempt
-    std::string trouble_;                 // with the one under way
+    std::string trouble_;                 // with the attempt under way
     session_end end_ = session_end::none; // of the last session
 };
 

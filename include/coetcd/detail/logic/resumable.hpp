@@ -12,14 +12,15 @@
 #include <variant>
 #include <vector>
 
-/// What an earlier object with the same lease has left in the queue of a mutex: a session that was
-/// orphaned, one of a process that has died, or Go's, which has one key, `<name>/<lease>`.
+/// What an earlier object with the same lease has left in the queue of a mutex. That object is an
+/// orphaned session, a session of a process that has died, or one of Go's client, which has one
+/// key, `<name>/<lease>`.
 namespace coetcd::detail::logic {
 
 struct resumable_key {
-    std::string id; ///< What follows the name, and a slash.
+    std::string id; ///< What follows the name and a slash.
     std::int64_t create_revision = 0;
-    bool has_epoch = false; ///< It is a slot: late requests to put it compare one. Go's do not.
+    bool has_epoch = false; ///< A slot: late requests to put it compare an epoch. Go's do not.
 };
 
 struct resumable {
@@ -27,7 +28,7 @@ struct resumable {
     bool owns = false;               ///< The first of them is the oldest of the queue.
 };
 
-/// Reads a queue, oldest first. Of `keys_only` etcd 3.7 does not tell the leases.
+/// Reads a queue, oldest first. With `keys_only`, etcd 3.7 leaves out the leases.
 inline range_request whole_queue(const std::string& name, range_options how = {}) {
     how.order = sort_order::ascend;
     how.target = sort_target::create;
@@ -38,13 +39,13 @@ inline range_request whole_queue(const std::string& name, range_options how = {}
 inline bool is_slot(std::string_view id, lease_id lease) {
     return id.starts_with(hex(static_cast<std::uint64_t>(lease)) + "-");
 }
-/// Whether it is one of the object with this nonce.
+/// Whether it is a slot of the session object with this nonce.
 inline bool is_own_slot(std::string_view id, lease_id lease, std::uint64_t nonce) {
     return id.starts_with(hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-");
 }
 
 /// @param queue As it was read.
-/// @param nonce Of the session object that asks: what has it, is its own.
+/// @param nonce That of the session object that asks: slots with it are its own.
 inline resumable resumable_of(const std::vector<key_value>& queue,
                               const std::string& name,
                               lease_id lease,
@@ -75,7 +76,7 @@ inline name_keys resumable_keys(const std::string& name,
     return result;
 }
 
-/// As `confirm`, of a key that the lease must have, too.
+/// Like `confirm`, but the key must have the lease, too.
 inline txn confirm_resumed(const attempt_keys& a, std::int64_t create_revision) {
     txn t = confirm(a, create_revision);
     for (const name_keys& c : a.by_name) {
@@ -86,8 +87,9 @@ inline txn confirm_resumed(const attempt_keys& a, std::int64_t create_revision) 
     return t;
 }
 
-/// Gives such a key up. Only that life of it; and what its first owner may still have under way to
-/// put it again is void, by another epoch, which we need not know; also if the key is gone already.
+/// Gives up this life of a resumable key, and nothing else. With `bumps`, another epoch, which we
+/// need not know, makes void what the first owner may still have under way to put the key again,
+/// even if the key is gone already.
 inline txn
 end_resumed(const name_keys& c, lease_id lease, std::int64_t create_revision, bool bumps) {
     txn t = release(c, create_revision);
@@ -100,7 +102,7 @@ end_resumed(const name_keys& c, lease_id lease, std::int64_t create_revision, bo
     return t;
 }
 
-/// What the answer means: it is over, whether it was there or not.
+/// What the answer to `end_resumed` means: the place is over, whether it was there or not.
 inline left_place after_ending_resumed(const txn_response& response) {
     left_place result;
     result.over = true;

@@ -18,7 +18,7 @@ namespace coetcd::detail::logic {
 
 /// What a failed request may have done to the store. In order of trouble.
 enum class effect {
-    none,       ///< Nothing, and it will not.
+    none,       ///< Nothing, and it never will.
     settled,    ///< It was applied or it was not; nothing is under way any more.
     unresolved, ///< It may have been applied, or may still be.
 };
@@ -28,7 +28,7 @@ struct verdict {
     effect left;
     bool transient; ///< Another attempt, perhaps elsewhere, may succeed.
     bool blame;     ///< The endpoint is at fault: prefer another one.
-    /// It counts if all endpoints say so, and not if one does: ask the others at once.
+    /// It counts only if all endpoints say so: ask the others at once.
     bool ask_others = false;
 };
 
@@ -36,21 +36,22 @@ struct verdict {
 constexpr verdict for_good(effect left) {
     return {.left = left, .transient = false, .blame = false};
 }
-/// This endpoint is at fault: another one may do it.
+/// This endpoint is at fault: another one may succeed.
 constexpr verdict elsewhere(effect left) {
     return {.left = left, .transient = true, .blame = true};
 }
 
-/// What the lack of a complete answer is to be called: etcd's own answers are too large only where
-/// it has something to say, and never in their headers.
-/// @param http_status Of the answer, as far as it came.
-/// @param may_be_large Whether what etcd would say may be over the limit.
+/// The code for the lack of a complete answer. etcd's own answers are too large only if they may be
+/// large, and never in their headers; any other answer that is too large is not etcd's.
+/// @param http_status That of the answer, as far as it came.
+/// @param may_be_large Whether etcd's answer may exceed the limit.
 inline error_code transport_code(const error_code& ec, unsigned http_status, bool may_be_large) {
     const bool foreign = ec == errc::too_large && (http_status != 200 || !may_be_large);
     return foreign ? make_error_code(errc::protocol_error) : ec;
 }
 
-/// Whether this process, or its machine, lacks what a connection takes. No endpoint is at fault.
+/// Whether this process, or its machine, lacks the resources for a connection. No endpoint is at
+/// fault.
 inline bool is_lack(const error_code& ec) {
     using namespace boost::system::errc;
     return ec == too_many_files_open || ec == too_many_files_open_in_system ||
@@ -58,17 +59,17 @@ inline bool is_lack(const error_code& ec) {
 }
 
 /// Judges an attempt that got no complete answer.
-/// @param crowded Requests of our own were in its way, and no fault of the endpoint's.
+/// @param crowded Our own requests were in the way: the endpoint is not at fault.
 inline verdict judge_transport(const error_code& ec, bool sent, bool crowded = false) {
-    // An answer that cannot be read says nothing about what the server did. One that is too large
-    // may be true: see `attempts`.
+    // An answer that cannot be read says nothing about what the server did. An answer that is too
+    // large may be a true one: see `attempts`.
     const bool transient = ec != errc::too_large;
     return {.left = sent ? effect::unresolved : effect::none,
             .transient = transient,
             .blame = transient && !crowded && !is_lack(ec)};
 }
 
-/// Judges an answer that something else than etcd gave: a proxy, or a member without its gateway.
+/// Judges an answer that is not from etcd but from a proxy, or from a member without its gateway.
 /// The endpoint does not lead to an etcd that serves us, whatever it says; another one may.
 inline verdict judge_foreign(const wire::status& s) {
     if (s.too_large) {
@@ -81,7 +82,7 @@ inline verdict judge_foreign(const wire::status& s) {
     case server_errc::unimplemented:
     case server_errc::failed_precondition:
     case server_errc::resource_exhausted:
-        return elsewhere(effect::none); // it was turned away
+        return elsewhere(effect::none); // the request was turned away
     default:
         return elsewhere(effect::unresolved);
     }
@@ -109,18 +110,19 @@ inline verdict judge(const wire::status& s) {
         // Learners serve nearly nothing; another member will.
         return has("learner") ? elsewhere(effect::none) : for_good(effect::none);
     case server_errc::resource_exhausted:
-        if (has("too many requests")) { // of this member: others need not be behind
+        if (has("too many requests")) { // this member is behind; others need not be
             return elsewhere(effect::none);
         }
-        // The write that exceeds the quota is applied, and then reported; and it may be the answer
-        // that is larger than what gRPC takes.
+        // A write that exceeds the quota is applied, and then reported. And it may be the answer
+        // that is larger than gRPC accepts.
         return for_good(has("space exceeded") || has("larger than max") ? effect::settled
                                                                         : effect::none);
     case server_errc::unavailable:
         if (has("learner") || has("not capable")) { // before 3.6
             return elsewhere(effect::none);
         }
-        // Refused before it was proposed; any other kind may still commit.
+        // "no leader" is said before a request is proposed; with any other text it may still
+        // commit.
         return elsewhere(has("no leader") ? effect::none : effect::unresolved);
     case server_errc::data_loss:
         // The CORRUPT alarm: no member changes anything until it is disarmed.
@@ -140,10 +142,10 @@ inline bool is_lease_gone(const error_code& ec, std::string_view text) {
     return ec == server_errc::not_found && text.find("requested lease not found") != text.npos;
 }
 
-/// Whether etcd says so of a request of this kind, and that counts. A refusal is one member's word,
-/// and may be a slip: neither a session nor a place in a queue ends by it alone. But that there is
-/// no such lease is believed of any answer to a renewal: it is the safe side.
-/// @param movable It may be made elsewhere, too, even if this member has applied it.
+/// Judges an error that answers a request of this kind. A refusal is one member's word, and may be
+/// a mistake: neither a session nor a place in a queue ends because of one alone. But an answer to
+/// a renewal that there is no such lease is always believed: that is the safe side.
+/// @param movable The request may be made elsewhere, too, even if this member has applied it.
 inline verdict judge(const wire::status& s, rpc what, bool movable) {
     verdict v = judge(s);
     const bool counts = what == rpc::lease_keep_alive ? is_lease_gone(s.code, s.message)
@@ -155,36 +157,36 @@ inline verdict judge(const wire::status& s, rpc what, bool movable) {
     return v;
 }
 
-/// Whether a call that ended so, all its attempts included, may succeed later.
+/// Whether a call that ended in this way, after all its attempts, may succeed later.
 inline bool is_transient(const error_code& ec) {
     return ec == errc::timed_out || ec == errc::unavailable || ec == errc::outcome_unknown ||
            ec == errc::wrong_cluster || // the endpoint may lead to ours again
            ec == errc::protocol_error;  // etcd may be back behind what answers in its place
 }
 
-/// Whether etcd has refused a call for good. That nothing was done then is its word alone.
+/// Whether etcd has refused a call for good. Only etcd's word says that nothing was done.
 inline bool is_refusal(const error_code& ec) {
     return ec.category() == server_category() && !is_transient(ec);
 }
 
-/// So many refusals in a row are final. One may be a slip of whatever gave it.
+/// This many refusals in a row are final. A single one may be a mistake.
 inline constexpr int refusals_for_good = 2;
 
-/// How often in a row etcd has refused something for the lack of a lease that lives.
+/// How often in a row etcd has refused something for lack of a lease, although the lease lives.
 class lease_refusals {
 public:
     /// @param gone Whether there is no lease, as a renewal tells; nothing if none was answered.
     void add(std::optional<bool> gone) { in_a_row_ += gone == false ? 1 : 0; }
-    /// It ended in another way.
+    /// The request ended in another way.
     void end_row() { in_a_row_ = 0; }
-    /// Else it is asked for again, as long as the session lives.
+    /// If not, the request is made again, as long as the session lives.
     bool are_final() const { return in_a_row_ >= refusals_for_good; }
 
 private:
     int in_a_row_ = 0;
 };
 
-/// What an error says besides what its code does.
+/// The text of an error, without that of its code.
 inline std::string words_of(const error& e) {
     std::string words = e.what();
     const std::string of_code = ": " + e.code().what();

@@ -14,14 +14,14 @@ namespace coetcd::detail::logic {
 /// Keys whose changes may make room.
 struct sign {
     key_range keys;
-    bool puts = false; ///< Not only when they are erased.
+    bool puts = false; ///< Puts may make room, too, not only erasures.
 };
 
-/// What one attempt asks of etcd, and what the answers mean. This one is that of a plain queue: the
-/// first one in it owns. Others are derived from it, and ask for room as well; they may then
-/// remember what etcd has told them.
+/// What one attempt asks of etcd, and what the answers mean. This class is the rule of a plain
+/// queue: the first in it owns. Other rules derive from it, ask for room as well, and may remember
+/// what etcd has told them.
 ///
-/// The functions that tell a standing may change the keys of the names: `keys` are the ones that
+/// The functions that return a standing may change `keys` of each name: they are then the keys that
 /// the standing speaks of.
 class rule {
 public:
@@ -30,7 +30,7 @@ public:
     rule(const rule&) = delete;
     rule& operator=(const rule&) = delete;
 
-    /// Several may hold at once: the next one of the session goes on as soon as this one holds.
+    /// Several may hold at once: the session's next attempt goes on as soon as this one holds.
     virtual bool admits() const { return false; }
     /// Completes the keys of an attempt, before anything is sent.
     virtual void prepare(attempt_keys&) {}
@@ -55,7 +55,7 @@ public:
         return logic::after_confirm(response, a, create_revision);
     }
 
-    // Only of those that tell `room` or `no_room`.
+    // Only for rules that tell `room` or `no_room`.
 
     /// Makes us the owner, if there is still room.
     virtual txn admit(const attempt_keys&, std::int64_t, const std::string&) const {
@@ -67,22 +67,22 @@ public:
     virtual std::vector<sign> signs_of_room() const { return {}; }
     /// Reads whether there is room, and our keys.
     virtual txn look(const attempt_keys&) const { return {}; }
-    /// Whether the answer to that calls for a `confirm`.
+    /// Whether the answer to `look` calls for a `confirm`.
     virtual bool has_moved(const txn_response&, const attempt_keys&, std::int64_t) const {
         return false;
     }
-    /// If `exceeds`, for messages.
+    /// The reason for `exceeds`, for messages.
     virtual std::string why_not() const { return {}; }
 };
 
 /// What a request to enter asks for.
 enum class asking {
     enter, ///< A place in the queue.
-    take,  ///< To own it, if nobody is there.
-    admit, ///< To own it, with the place that we have.
+    take,  ///< Ownership, if nobody is there.
+    admit, ///< Ownership, in exchange for our place.
 };
 
-/// @param create_revision Of our keys, if they are there.
+/// @param create_revision That of our keys, if they are there.
 inline txn to_ask(const rule& by,
                   asking what,
                   const attempt_keys& a,

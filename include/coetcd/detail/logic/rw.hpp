@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-/// Readers and writers in one queue. A reader waits for older writers only, a writer for everybody
-/// who is older. Both stand in the order of their create_revisions, so nobody starves.
+/// Readers and writers in one queue. A reader waits for older writers only, a writer for everything
+/// that is older. Both stand in the order of their create_revisions, so nobody starves.
 ///
 /// A writer has two keys of one age. To go on as a reader it erases one of them: with the other it
 /// keeps its place, which a new key would not have. Writers behind it see that key, readers do not.
 namespace coetcd::detail::logic {
 
 /// What readers and writers have in common.
-/// @param base The folder of the key by which one reads.
+/// @param base The folder of the base key, by which the holder reads.
 inline name_keys rw_keys(const std::string& name,
                          const std::string& base,
                          lease_id lease,
@@ -33,7 +33,7 @@ inline name_keys rw_keys(const std::string& name,
     return c;
 }
 
-/// Behind all writers.
+/// A reader's keys: behind all writers.
 inline name_keys reader_keys(const std::string& name,
                              lease_id lease,
                              std::uint64_t nonce,
@@ -45,7 +45,7 @@ inline name_keys reader_keys(const std::string& name,
     return c;
 }
 
-/// Behind all readers and writers, and any other key under the name.
+/// A writer's keys: behind all readers and writers, and any other key under the name.
 inline name_keys writer_keys(const std::string& name,
                              lease_id lease,
                              std::uint64_t nonce,
@@ -57,14 +57,14 @@ inline name_keys writer_keys(const std::string& name,
     return c;
 }
 
-/// Its holder reads, by its base key. Nothing is held by its write key, which may be there.
+/// The holder only reads, by its base key. Nothing is held by its write key, which may be there.
 inline void just_reads(name_keys& c) {
     c.keys = {c.base_key};
     c.later = {{c.write_key, 0}};
 }
 
-/// The key that makes its holder a writer. It is given up as all of them are: `release` erases one
-/// life of it, and `end` makes void what could put it again.
+/// The key that makes its holder a writer. It is given up like any other: `release` erases one life
+/// of it, and `end` makes void what could put it again.
 inline name_keys writing_part(const name_keys& c) {
     name_keys part = c;
     part.keys = {c.write_key};
@@ -72,12 +72,12 @@ inline name_keys writing_part(const name_keys& c) {
     return part;
 }
 
-/// Makes a reader a writer, if nobody else reads or waits to read, and nobody was here before it.
+/// Makes a reader a writer, if nobody else reads or waits to read, and nobody was there before it.
 ///
-/// Another reader that waits is older than the write key would be, and would not wait for it; so
-/// none may be there. Writers may wait: they wait for our base key. Nobody with a new key gets past
-/// the write key.
-/// @param create_revision Of the base key.
+/// A waiting reader is older than the write key would be, and would not wait for it; so there may
+/// be none. Writers may wait: they wait for our base key. Nobody with a new key gets past the write
+/// key.
+/// @param create_revision That of the base key.
 inline txn upgrade(const name_keys& c,
                    lease_id lease,
                    const std::string& label,
@@ -116,10 +116,10 @@ struct upgraded {
         gone,    ///< Our base key is not there.
     };
     how went;
-    std::int64_t create_revision; ///< Of the write key, if we write.
+    std::int64_t create_revision; ///< That of the write key, if we write.
 };
 
-/// What the answer to `upgrade` means; it was asked why, should it be refused.
+/// What the answer to `upgrade` means. If the request was refused, the answer tells why.
 inline upgraded
 after_upgrade(const txn_response& response, const name_keys& c, std::int64_t create_revision) {
     using how = upgraded::how;

@@ -15,11 +15,11 @@
 #include <system_error>
 #include <utility>
 
-/// Sequencers: one ownership of a lock as a text that is passed on, and read by others.
+/// Sequencers: one ownership of a lock as a text, to be passed on and read by others.
 ///
 ///     coetcd1:<exclusive or shared>:<fencing token>:<key, in base64url without padding>
 ///
-/// A sequencer comes from somebody else: only what `write_sequencer` writes is one.
+/// A sequencer comes from somebody else: only exactly what `write_sequencer` writes is accepted.
 namespace coetcd::detail::logic {
 
 struct sequencer {
@@ -46,7 +46,7 @@ inline std::string base64url(std::string_view bytes) {
     return text;
 }
 
-/// The text before the next colon, which is taken away with it; nothing if there is none.
+/// The text before the next colon. Both are removed from `text`. Nothing if there is no colon.
 inline std::optional<std::string_view> field(std::string_view& text) {
     const std::size_t colon = text.find(':');
     if (colon == text.npos) {
@@ -57,7 +57,7 @@ inline std::optional<std::string_view> field(std::string_view& text) {
     return found;
 }
 
-/// Of a key: there is a name, a slash, and something behind it.
+/// Whether a key has a name, a slash, and something after that.
 inline bool is_in_a_queue(std::string_view key) {
     const std::size_t slash = key.rfind('/');
     return slash != key.npos && slash != 0 && slash + 1 != key.size();
@@ -72,7 +72,7 @@ inline std::string write_sequencer(const sequencer& s) {
     return text;
 }
 
-/// @returns Nothing for whatever is no sequencer.
+/// @returns Nothing if `text` is no sequencer.
 inline std::optional<sequencer> read_sequencer(std::string_view text) {
     const std::string_view all = text;
     if (text.size() > sequencers::longest || !text.starts_with(sequencers::begin)) {
@@ -99,7 +99,7 @@ inline std::optional<sequencer> read_sequencer(std::string_view text) {
     return found;
 }
 
-/// Whether it is one of the lock of this name, not of one below it.
+/// Whether it is one of the lock of this name, not of a lock below it.
 inline bool is_of(const sequencer& s, std::string_view name) {
     return split_key(name, s.key).has_value();
 }
@@ -108,9 +108,9 @@ inline compare still_holds(const sequencer& s) {
     return compare::create_revision(s.key) == s.token;
 }
 
-/// Asks whether it still holds. It goes the way of a write, so that no member answers from memory;
-/// but it can change nothing, whatever key somebody has made up: the inner condition contradicts
-/// the outer one.
+/// Asks whether the ownership still holds. The request goes through consensus like a write, so that
+/// no member answers from memory. But it can change nothing, even if somebody has made up the key:
+/// the inner condition contradicts the outer one.
 inline txn prove(const sequencer& s) {
     txn never;
     never.compares.push_back(compare::create_revision(s.key) == 0);

@@ -10,7 +10,8 @@
 
 namespace coetcd::detail::logic {
 
-/// The keys of one session under one name, one number for each set that is in use at once.
+/// The slots of one session under one name: one number for each set of keys in use at the same
+/// time.
 class slot_table {
 public:
     struct slot {
@@ -22,11 +23,12 @@ public:
         std::uint64_t number = 0;
         std::int64_t epoch = 0; ///< The last one that we know.
         use state = use::free;
-        std::uint64_t freed = 0; ///< How often.
+        std::uint64_t freed = 0; ///< How often it was freed.
     };
 
-    /// The free slot with the lowest number, else a new one. None while two are closing: they come
-    /// back as soon as etcd answers, and so what faults leave there stays bounded.
+    /// The free slot with the lowest number, otherwise a new one. Null if none is free while two
+    /// are closing: these become free as soon as etcd answers, and so what faults leave in etcd
+    /// stays bounded.
     slot* take() {
         std::size_t closing = 0;
         for (slot& s : slots_) {
@@ -44,7 +46,7 @@ public:
         added.state = slot::use::used;
         return &added;
     }
-    /// Is being given up.
+    /// The slot is being given up.
     static void close(slot& s) { s.state = slot::use::closing; }
     /// None of its keys is there, and none can come under `epoch`.
     static void free(slot& s, std::int64_t epoch) {
@@ -53,11 +55,11 @@ public:
         ++s.freed;
     }
 
-    /// What was to end its keys was refused, and a copy of that may yet be applied, and end a later
-    /// life: once it is free, it goes on with other keys, and their first epoch.
+    /// A request to end its keys was refused, but a copy of it may still be applied, and end a
+    /// later life. So once the slot is free, it goes on with other keys, and their first epoch.
     static void renew(slot& s) { s.number += std::uint64_t{1} << 32; }
 
-    /// Some that were being given up, and how often each had been freed before.
+    /// Slots that were being given up, and how often each had been freed before.
     using giving_up = std::vector<std::pair<const slot*, std::uint64_t>>;
     void add_closing(giving_up& to) const {
         for (const slot& s : slots_) {
@@ -72,7 +74,7 @@ public:
         });
     }
 
-    /// Whether one is in use, or being given up, besides one that was just taken.
+    /// Whether a slot is in use, or being given up, besides the one that was just taken.
     bool any_other() const {
         return std::count_if(slots_.begin(), slots_.end(), [](const slot& s) {
                    return s.state != slot::use::free;

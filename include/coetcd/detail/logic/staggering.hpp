@@ -8,8 +8,8 @@
 
 namespace coetcd::detail::logic {
 
-/// When each of several addresses is tried (RFC 8305, 5): the next one a little later, while those
-/// before it go on, and at once when none of them does. The first to succeed counts.
+/// When each of several addresses is tried (RFC 8305, 5): each a little later than the one before
+/// it, whose attempt goes on, and at once when an attempt fails. The first to succeed counts.
 template<class TimePoint>
 class staggering {
 public:
@@ -30,14 +30,14 @@ public:
         ++under_way_;
         return begun_++;
     }
-    /// One of them was answered, but is not done: it is likely to succeed.
+    /// An address has answered, but its attempt is not done: it is likely to succeed.
     void answered(TimePoint now) { next_ = std::max(next_, now + delay_); }
     void failed(TimePoint now) {
         --under_way_;
         next_ = now;
     }
 
-    /// Whether all is lost.
+    /// Whether no attempt can succeed any more.
     bool is_over(TimePoint now) const {
         return under_way_ == 0 && (begun_ == count_ || now >= deadline_);
     }

@@ -18,7 +18,7 @@ struct held_life {
     bool operator==(const held_life&) const = default;
 };
 
-/// How an attempt takes part in the queue of one name: the keys of one slot, and whom it waits for.
+/// How an attempt takes part in the queue of one name: the keys of one slot, and what it waits for.
 struct name_keys {
     std::string name;
     std::vector<std::string> keys; ///< Ours. All are put by one transaction: they have one age.
@@ -26,8 +26,8 @@ struct name_keys {
     std::string epoch_key;
     std::string void_key; ///< Never put by anybody.
     std::int64_t epoch = 0;
-    std::string write_key{}; ///< What a writer is known by; empty where nobody just reads.
-    std::string base_key{};  ///< What a reader is known by; empty where nobody just reads.
+    std::string write_key{}; ///< The key by which a writer is known; empty if nobody only reads.
+    std::string base_key{};  ///< The key by which a reader is known; empty if nobody only reads.
     /// Keys that were put later, or may have been; with 0 if we do not count on them.
     std::vector<held_life> later{};
     std::string note_key{}; ///< Where an owner leaves a note: see notes.hpp. Empty: nowhere.
@@ -45,8 +45,8 @@ inline std::string hex(std::uint64_t value) {
     return std::string(digits, end);
 }
 
-/// For a mutex: one key, behind all others of its name.
-/// @param nonce Of the session object: another one may have had the same lease.
+/// The keys for a mutex: one key, behind all others of its name.
+/// @param nonce That of the session object: another one may have had the same lease.
 inline name_keys exclusive_keys(const std::string& name,
                                 lease_id lease,
                                 std::uint64_t nonce,
@@ -73,23 +73,23 @@ struct standing {
     enum class where {
         owner,   ///< Nobody is before us.
         behind,  ///< Somebody is.
-        queued,  ///< Our keys are there; who is before us, this answer does not say.
-        taken,   ///< Somebody is there, and ours are not.
-        ended,   ///< Ours are not there, and cannot come: somebody ended our slot.
-        gone,    ///< Ours are not there.
+        queued,  ///< Our keys are there; this answer does not say who is before us.
+        taken,   ///< Somebody is there, and our keys are not.
+        ended,   ///< Our keys are not there, and cannot come: somebody ended our slot.
+        gone,    ///< Our keys are not there.
         delayed, ///< Nobody is before us, but an earlier owner has vanished: see notes.hpp.
         // Only where a rule says so:
         room,     ///< Nobody is before us, and there is room: we are to be admitted.
-        no_room,  ///< Nobody is before us, and there is none.
-        too_many, ///< We are in, and so many are that we must stand in the queue instead.
-        exceeds,  ///< There is no room for us even where nobody else is.
+        no_room,  ///< Nobody is before us, but there is no room.
+        too_many, ///< We have a permit, but there are too many: we must queue instead.
+        exceeds,  ///< There is no room for us even if nobody else is there.
     };
     where at = where::gone;
-    std::int64_t create_revision = 0;   ///< Of our keys, if they are there.
-    std::vector<predecessor> ahead{};   ///< If `behind`: the next one, of each name that has one.
+    std::int64_t create_revision = 0;   ///< That of our keys, if they are there.
+    std::vector<predecessor> ahead{};   ///< If `behind`: the key before ours, if any, of each name.
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all names.
     bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
-    std::int64_t note = 0; ///< If `delayed`: the revision of what it left.
+    std::int64_t note = 0; ///< If `delayed`: the revision of the note.
     std::int64_t seen = 0; ///< If `no_room`: the revision of the store.
     bool crowded = false;  ///< If `owner`: the next one may well find no room.
 };

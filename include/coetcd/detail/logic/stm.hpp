@@ -53,14 +53,14 @@ public:
                 });
             const bool exists = kv != r.kvs.end() && kv->key == key;
             known result{exists ? std::optional(*kv) : std::nullopt};
-            if (!r.used) { // else what is compared of the range covers it
+            if (!r.used) { // else the compares of the range cover it
                 keys_.emplace(key, key_seen{result.kv, true});
             }
             return result;
         }
         return std::nullopt;
     }
-    /// The same of a range, with our own writes, in order of the keys.
+    /// The same for a range, with our own writes, in order of the keys.
     std::optional<std::vector<key_value>> find_range(const key_range& keys) {
         std::map<std::string, key_value> all;
         if (keys.range_end.empty()) {
@@ -92,7 +92,7 @@ public:
         return result;
     }
 
-    /// Takes what a read of a key or a range said. What is known already stays.
+    /// Stores what a read of a key or a range said. What is known already stays.
     void learn(const key_range& keys, const range_response& read, std::int64_t revision) {
         if (pins() && pinned_ == 0) {
             pinned_ = revision;
@@ -131,13 +131,13 @@ public:
     // The commit.
 
     bool writes() const { return !writes_.empty(); }
-    /// Whether etcd has anything to say to it. What only reads, and all at one revision, has seen
-    /// the store as it was.
+    /// Whether etcd has to confirm the run. A run that only reads, and reads all at one revision,
+    /// has seen the store as it was.
     bool needs_commit() const {
         return writes() || (level_ == isolation::repeatable_reads && used() > 1);
     }
 
-    /// The transaction; its reads, if it is refused, tell the next run.
+    /// The transaction. If it is refused, its reads are for the next run.
     txn commit() const {
         txn t;
         if (level_ != isolation::read_committed) {
@@ -156,7 +156,7 @@ public:
         return t;
     }
 
-    /// What the next run knows: what the refusal tells.
+    /// The view of the next run: what the refusal tells.
     stm_view after(const txn_response& refused) const {
         stm_view next(level_);
         if (level_ == isolation::read_committed) {
@@ -220,8 +220,8 @@ private:
                });
     }
 
-    /// What was put into a range, or added to it, raises the newest revision there. What was erased
-    /// from it does not: that shows by the keys.
+    /// A key that was changed in a range, or added to it, raises the newest revision there. A key
+    /// that was erased does not: the comparison of each key shows that.
     void compare_reads(txn& t) const {
         std::set<std::pair<std::string, std::int64_t>> seen;
         for (const auto& [key, s] : keys_) {
@@ -251,11 +251,11 @@ private:
     std::map<std::string, write> writes_;
 };
 
-/// etcd's limit, by default, of each list of a transaction.
+/// etcd's default limit for each list of a transaction.
 inline constexpr std::size_t most_in_txn = 128;
 
-/// @param besides What is added to each list.
-/// @throws std::invalid_argument if etcd would not take it.
+/// @param besides How much is added to each list.
+/// @throws std::invalid_argument if etcd would not accept it.
 inline void require_fit(const txn& t, std::size_t besides, const std::string& who) {
     const std::size_t longest =
         std::max({t.compares.size(), t.success.size(), t.failure.size()}) + besides;

@@ -6,8 +6,8 @@
 
 namespace coetcd::detail::logic {
 
-/// How long it is until `then`, as far as nanoseconds reach. A clock may tell times, as its first
-/// and its last, whose distance they cannot.
+/// The time from `now` to `then`, clamped to what nanoseconds can express. Two times of a clock,
+/// such as its first and its last, may be further apart.
 template<class Clock, class Duration>
 std::chrono::nanoseconds time_left(std::chrono::time_point<Clock, Duration> then,
                                    typename Clock::time_point now) {
@@ -23,16 +23,18 @@ std::chrono::nanoseconds time_left(std::chrono::time_point<Clock, Duration> then
     return std::chrono::duration_cast<nanoseconds>(left);
 }
 
-/// Whether what is due `then`, and had to wait for others of ours since it was `asked` for, is not
-/// to be sent any more: the answer would come too late, and be in the way of others.
+/// True if less than a tenth of the time between `asked` and the deadline `then` is left. A request
+/// that had to wait so long for others of ours is not sent any more: the answer would come too
+/// late, and be in the way of others.
 template<class TimePoint>
 bool is_nearly_due(TimePoint then, TimePoint asked, TimePoint now) {
     return now >= then || time_left(then, now) < time_left(then, asked) / 10;
 }
 
-/// What a wait comes to whose patience is over: that others have it, or that etcd does not answer.
-/// @param told When etcd had last said how things are to anybody of ours who was before us.
-/// @param answer How long one of its answers may take.
+/// What it means that a wait has reached its deadline. True: others have it. False: etcd does not
+/// answer.
+/// @param told When etcd last told how things are to any attempt of ours that was before us.
+/// @param answer How long one of etcd's answers may take.
 template<class TimePoint>
 bool others_have_it(TimePoint began,
                     TimePoint told,

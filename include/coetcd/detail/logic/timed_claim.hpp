@@ -13,8 +13,9 @@
 
 /// Claims for a fixed time: a key in a lock's queue, with a lease of its own that nobody renews.
 ///
-/// The lease takes the place of the epoch: a copy of the request that comes after its end is
-/// refused. While it lives, a copy that comes after `force_unlock` finds the epoch that this put.
+/// The lease takes the place of the epoch: a copy of the request that comes after the end of the
+/// lease is refused. While the lease lives, a copy that comes after `force_unlock` finds the epoch
+/// that `force_unlock` put.
 namespace coetcd::detail::logic {
 
 inline std::string claim_id(lease_id lease) {
@@ -24,7 +25,7 @@ inline std::string claim_key(const std::string& name, lease_id lease) {
     return name + "/" + claim_id(lease);
 }
 
-/// Takes a name if nobody is there. Else: were we, by an earlier copy; and who is?
+/// Takes a name if nobody is there. Otherwise asks whether we are, by an earlier copy, and who is.
 inline txn take_for_a_time(const std::string& name, lease_id lease) {
     const std::string key = claim_key(name, lease);
     const range_request oldest = oldest_key_of(name);
@@ -40,11 +41,11 @@ inline txn take_for_a_time(const std::string& name, lease_id lease) {
 }
 
 struct claiming {
-    std::int64_t token = 0;             ///< Of the claim; 0: somebody else is there.
-    std::optional<predecessor> ahead{}; ///< Who, if there still is somebody.
+    std::int64_t token = 0;             ///< That of the claim; 0: somebody else is there.
+    std::optional<predecessor> ahead{}; ///< The key of that one, if it is still there.
 };
 
-/// What the answer means.
+/// What the answer to `take_for_a_time` means.
 inline claiming
 after_taking_for_a_time(const txn_response& response, const std::string& name, lease_id lease) {
     claiming result;
@@ -61,8 +62,8 @@ after_taking_for_a_time(const txn_response& response, const std::string& name, l
     return result;
 }
 
-/// How long to wait before a name is tried that has just become free, so that those who have waited
-/// do not come in the same moment.
+/// How long to wait before trying a name that has just become free, so that the waiters do not all
+/// come at the same moment.
 inline std::chrono::nanoseconds before_a_try(std::uint64_t random) {
     constexpr std::uint64_t most = 50'000'000;
     return std::chrono::nanoseconds(static_cast<std::int64_t>(random % (most + 1)));

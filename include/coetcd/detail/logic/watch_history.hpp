@@ -19,26 +19,25 @@ inline std::size_t footprint(const event& e) {
     return sizeof e + e.kv.key.size() + e.kv.value.size() + before;
 }
 
-/// What a watch has told of, so that it goes on without gap or duplicate after its stream broke.
+/// What a watch has delivered, so that it goes on without gap or duplicate after its stream broke.
 ///
-/// Only events count, and the notices of progress that etcd sends by itself. The revision in the
+/// Only events count, and the progress notifications that etcd sends by itself. The revision in the
 /// header of any other message may be ahead of events that are still to come.
 class watch_history {
 public:
-    /// @param next The first revision to tell of; 0 for whatever comes, of which no account is
-    /// kept.
-    /// @param told What `told` begins with.
+    /// @param next The first revision to deliver; 0 for whatever comes, which is not recorded.
+    /// @param told The first value of `told()`.
     explicit watch_history(std::int64_t next, std::int64_t told = 0)
         : next_(next)
         , told_(told) {}
 
-    /// The first revision that is not told yet, or not completely: where to resume.
+    /// The first revision that is not delivered yet, or not completely: where to resume.
     std::int64_t next() const { return next_; }
 
     /// Takes the events of one message.
-    /// @param more Whether the message is a piece: its last revision may go on in the next one.
-    /// @param bytes Its size.
-    /// @returns Those of complete revisions that were not told before.
+    /// @param more Whether the message is a piece: its last revision may go on in the next message.
+    /// @param bytes The size of the message.
+    /// @returns The events of complete revisions that were not delivered before.
     std::vector<event> take(std::vector<event>& events, bool more, std::size_t bytes) {
         const bool goes_on = !incomplete_.empty();
         for (event& e : events) {
@@ -66,14 +65,14 @@ public:
         return complete;
     }
 
-    /// The revision that waits for the rest of it; 0: none does.
+    /// The revision that waits for its rest; 0 if none does.
     std::int64_t unfinished() const {
         return incomplete_.empty() ? 0 : incomplete_.front().kv.mod_revision;
     }
-    /// The bytes of the pieces that have nothing else: no more than it has itself.
+    /// The bytes of the pieces that hold nothing but this revision: at most its own size.
     std::size_t held() const { return held_; }
 
-    /// All up to `revision` was told.
+    /// Everything up to `revision` was delivered.
     void reached(std::int64_t revision) {
         if (next_ != 0) {
             next_ = std::max(next_, revision + 1);
@@ -81,7 +80,7 @@ public:
         }
     }
 
-    /// The last revision that etcd is known to have had; 0 if none is.
+    /// The last revision that etcd is known to have had; 0 if none is known.
     std::int64_t told() const { return told_; }
 
     /// The watch begins anew at `next`: what was incomplete comes again.

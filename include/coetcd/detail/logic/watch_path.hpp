@@ -7,8 +7,8 @@
 namespace coetcd::detail::logic {
 
 /// How the watches of a client reach etcd: together, on one stream with messages in both
-/// directions, unless something on the way passes a request on only once it is complete. Then each
-/// has a stream of its own, and from time to time it is tried whether they can go together again.
+/// directions, unless something on the way buffers requests until they are complete. Then each
+/// watch has a stream of its own, and a shared one is tried again from time to time.
 template<class TimePoint>
 class watch_path {
 public:
@@ -17,14 +17,14 @@ public:
     /// When to try again.
     TimePoint retry_at() const { return retry_at_; }
 
-    /// Going together was tried, and is not possible.
+    /// A shared stream was tried, and is not possible.
     void broken(TimePoint now) {
         wait_ = alone_ ? std::min(2 * wait_, longest) : shortest;
         alone_ = true;
         retry_at_ = now + wait_;
     }
 
-    /// Going together was tried, and is possible.
+    /// A shared stream was tried, and is possible.
     void mended() { alone_ = false; }
 
 private:

@@ -18,11 +18,12 @@ enum class stream_kind {
 
 /// One stream of watches: what was asked on it and what was heard, and so whether it is alive.
 ///
-/// A question is a watch of nothing, which is ended at once: etcd's answer is all it is for.
+/// A question is a watch of nothing, which is ended at once: it is only there for etcd's answer.
 template<class TimePoint>
 class watch_stream {
 public:
-    /// @param two_way Whether messages can be sent while others come; else the first is the last.
+    /// @param two_way Whether messages can be sent while others come; else the first is the only
+    ///   one.
     watch_stream(stream_kind whose, bool two_way, TimePoint now)
         : kind_(whose)
         , two_way_(two_way)
@@ -53,44 +54,44 @@ public:
         heard_something(now);
     }
     /// A whole message.
-    /// @param bytes All that have come on this stream so far, where that is known.
+    /// @param bytes All bytes that have come on this stream so far, if that is known.
     void heard_something(TimePoint now, std::uint64_t bytes = 0) {
         heard_ = told_ = now;
         counted_ = std::max(counted_, bytes);
     }
-    /// So many bytes have come so far: those of a large message on a slow line are a sign of life,
-    /// too, and an answer may be behind it; a few now and then are none.
+    /// This many bytes have come so far. Those of a large message on a slow line are a sign of
+    /// life, too, and an answer may be behind it; a few bytes now and then are not.
     void heard_bytes(TimePoint now, std::uint64_t bytes) {
         if (bytes >= counted_ + sign_of_life) {
             due_since_ = now;
             heard_something(now, bytes);
         }
     }
-    /// By another stream: that etcd is still there.
+    /// Another stream tells that etcd is still there.
     void heard_beside(TimePoint now) { heard_ = now; }
-    /// It was etcd who said it.
+    /// What was heard came from etcd.
     void heard_etcd() { answered_ = true; }
-    /// A watch, or a question, is created. etcd answers in order.
+    /// A watch, or a question, was created. etcd answers in order.
     void created(std::int64_t id) {
         if (!unanswered_.empty() && unanswered_.front() == id) {
             unanswered_.pop_front();
-            due_since_ = heard_; // that of the next one
+            due_since_ = heard_; // that of the next answer
         } else {
             std::erase(unanswered_, id);
         }
     }
-    /// What etcd answers next.
+    /// The id that etcd answers next.
     std::optional<std::int64_t> next_answer() const {
         return unanswered_.empty() ? std::nullopt : std::optional(unanswered_.front());
     }
 
     bool answered() const { return answered_; }
-    /// Whether etcd has not said a word although it was open.
+    /// Whether etcd has said nothing although the stream was open.
     bool mute() const { return open_ && !answered_; }
 
-    /// From now on nothing is read, for want of room: silence is no sign.
+    /// From now on nothing is read, for lack of room: silence means nothing.
     void hold() { held_ = true; }
-    /// It is read again.
+    /// The stream is read again.
     void go_on(TimePoint now) {
         held_ = false;
         due_since_ = now;
@@ -100,9 +101,9 @@ public:
     // What follows.
 
     enum class step {
-        wait,       ///< Until `until()`, or until something is heard or sent.
-        ask,        ///< It has been silent for long: `ask`, and send it.
-        ask_beside, ///< `ask` on a stream of its own: this one cannot carry it.
+        wait,       ///< Wait until `until()`, or until something is heard or sent.
+        ask,        ///< The stream has been silent for long: call `ask`, and send the question.
+        ask_beside, ///< Send a question on a stream of its own: this one cannot carry it.
         give_up,    ///< Nobody is there.
     };
     step next(TimePoint now) const {
@@ -132,11 +133,11 @@ public:
     std::chrono::seconds patience() const {
         return kind_ == stream_kind::question ? short_patience : long_patience;
     }
-    /// Whether it is no reason for a longer pause that it broke.
+    /// Whether the stream has lasted so long that its end is no reason for a longer pause.
     bool has_lasted(TimePoint now) const { return now - began_ >= std::chrono::seconds(1); }
 
     static constexpr std::chrono::seconds long_patience{2};
-    /// Where the answer decides how to go on.
+    /// For questions, whose answer decides how to go on.
     static constexpr std::chrono::seconds short_patience{1};
     /// For an answer while other messages come.
     static constexpr std::chrono::seconds longest_patience{10};
@@ -149,12 +150,12 @@ private:
 
     static constexpr std::int64_t first_question = std::int64_t{1} << 62; // watches count from 1
 
-    // After how long a silence etcd is asked whether it is still there: a member that stands still
-    // keeps its connections. On a stream that carries one watch, by a request of its own.
+    // After this much silence etcd is asked whether it is still there: a member that stands still
+    // keeps its connections. For a stream that carries one watch, a separate request asks.
     static constexpr std::chrono::seconds silence{10};
     static constexpr std::chrono::seconds silence_alone{60};
-    // How long a stream on which nobody can ask may be silent although etcd is there. By default it
-    // tells of progress every 10 minutes, up to a tenth later.
+    // How long a stream that cannot carry questions may be silent although etcd is there. By
+    // default etcd reports progress every 10 minutes, up to a tenth later.
     static constexpr std::chrono::minutes silence_of_one{12};
 
     const stream_kind kind_;

@@ -8,12 +8,12 @@
 
 namespace coetcd::detail::logic {
 
-/// How much a watch brings. One that brings much is not to share its stream: what others are told
-/// comes behind it.
+/// How much a watch delivers. A watch that delivers much must not share its stream: the events of
+/// others would come behind it.
 template<class TimePoint>
 class watch_traffic {
 public:
-    /// So many bytes have come for it.
+    /// This many bytes have come for the watch.
     void add(std::uint64_t bytes, TimePoint now) {
         if (level_ == 0) {
             drained_ = now;
@@ -23,7 +23,8 @@ public:
         drained_ += static_cast<std::int64_t>(gone) * for_a_byte;
         level_ += bytes;
     }
-    /// It has brought more than a line carries in a moment, or goes on bringing more than a little.
+    /// The watch has delivered more than a line carries in a moment, or goes on delivering more
+    /// than a little.
     bool is_much() const { return level_ > most_at_once; }
 
 private:

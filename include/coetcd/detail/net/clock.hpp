@@ -20,8 +20,8 @@ struct boot_clock : env_clock {
     static time_point now() noexcept { return time_point(system::uptime()); }
 };
 
-/// The kernel timer under Asio stops during a suspend. To fire in time after one, a wait is never
-/// longer than this; a wait without end is.
+/// The kernel timer under Asio stops during a suspend. To fire in time after one, a wait takes at
+/// most a second at a time, unless it is longer than a day, and so practically endless.
 struct boot_wait_traits {
     static boot_clock::duration to_wait_duration(const boot_clock::duration& d) {
         return d > std::chrono::hours(24)

@@ -16,16 +16,16 @@
 
 namespace coetcd::detail::net {
 
-/// The most that an answer may have.
+/// The most bytes that an answer may have.
 struct limits {
     std::uint32_t header = 8 * 1024;
-    /// Of a whole answer, or of a message of a stream; of one with many events, of one of those.
+    /// For a whole answer, or a message of a stream; if that has many events, for one of them.
     std::size_t body = 4 * 1024 * 1024;
     /// A message with more is read in pieces.
     std::size_t piece = wire::line_splitter::usual_piece;
 };
 
-/// Whether the other end ended a connection without more words.
+/// Whether the peer ended a connection without saying more.
 inline bool is_hang_up(const error_code& ec) {
     return ec == asio::error::eof || ec == asio::error::connection_reset ||
            ec == asio::error::broken_pipe || ec == asio::error::connection_aborted;
@@ -36,32 +36,32 @@ inline bool is_hang_up(const error_code& ec) {
 class connection {
 public:
     virtual ~connection() = default;
-    /// Sends one request and reads the whole answer, also one that comes before the request is out.
+    /// Sends one request and reads the whole answer, even one that comes before the request is out.
     virtual asio::awaitable<reply> exchange(std::string request) = 0;
     /// Whether `exchange` may be called again.
     virtual bool reusable() const = 0;
-    /// Whether it is still open while idle, and silent as it should be. Only while it is idle.
+    /// Whether an idle connection is still open, and silent as it should be. Only while it is idle.
     virtual bool is_quiet() = 0;
     /// Sends bytes of a request that stays open.
     virtual asio::awaitable<error_code> write(std::string bytes) = 0;
     /// Reads the next message of an answer that stays open: one line, or a piece of one. The end is
-    /// `asio::error::eof`; what an unterminated last line holds comes before it. Of a line that is
-    /// too large there is the beginning.
+    /// `asio::error::eof`; an unterminated last line comes before it. If a line is too large, only
+    /// its beginning is there.
     virtual asio::awaitable<reply> read_line() = 0;
     /// The bytes that have come so far.
     virtual std::uint64_t received() const = 0;
     /// Ends what is under way. Does not wait, and says nothing to the peer.
     virtual void close() = 0;
 
-    asio::ip::address peer;          ///< Where it leads to.
-    std::size_t addresses = 1;       ///< Of so many that its host had.
+    asio::ip::address peer;          ///< Where it leads.
+    std::size_t addresses = 1;       ///< How many addresses its host had.
     time_point heard{};              ///< When it was made, or brought its last answer.
-    std::shared_ptr<const void> end; ///< Goes with the connection.
+    std::shared_ptr<const void> end; ///< Destroyed with the connection.
 };
 
 struct connect_result {
     error_code ec;
-    std::string text;                      ///< What there is to say of `ec` besides its message.
+    std::string text;                      ///< Details of `ec`, besides its message.
     std::unique_ptr<connection> connected; ///< Not null if `ec` is clear.
 };
 
@@ -69,13 +69,13 @@ struct connect_result {
 
 namespace coetcd {
 
-/// What makes connections secure. The only one there is comes from <coetcd/tls.hpp>, so that
-/// nothing else needs OpenSSL.
+/// Makes connections secure. The only implementation comes from <coetcd/tls.hpp>, so that nothing
+/// else needs OpenSSL.
 class tls_context {
 public:
     virtual ~tls_context() = default;
-    /// Takes a connected socket, which must not block, and makes sure of who is at its other end.
-    /// @param to Whom to expect there.
+    /// Takes a connected socket, which must not block, and verifies the peer at its other end.
+    /// @param to The endpoint to expect there.
     virtual boost::asio::awaitable<detail::net::connect_result>
     secure(boost::asio::ip::tcp::socket socket,
            detail::logic::endpoint to,

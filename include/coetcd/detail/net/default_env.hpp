@@ -33,7 +33,7 @@ namespace coetcd::detail::net {
 
 namespace detail_env {
 
-/// The connections for calls to one endpoint.
+/// The key of the connections for one kind of calls to an endpoint.
 inline std::string pool_key(const logic::endpoint& to, connection_kind way) {
     switch (way) {
     case connection_kind::renewal:
@@ -81,10 +81,10 @@ public:
 private:
     class http_stream;
 
-    /// Cap of the connections for renewals. More than one, since etcd answers the renewal of a
-    /// lease that is about to die only when it is dead.
+    /// The most connections for renewals. There are several, since etcd answers the renewal of a
+    /// lease that is about to end only once it has ended.
     static constexpr std::size_t renewal_connections = 4;
-    /// Cap of the connections for the transactions of locks: as many as there are under way.
+    /// The most connections for the transactions of locks: as many as may be under way.
     static constexpr std::size_t lock_connections = 2;
 
     std::size_t cap(connection_kind way) const {
@@ -99,8 +99,9 @@ private:
         return options_.connections;
     }
 
-    /// On which connections a request goes. A lease is granted, or adopted, on the one that will
-    /// renew it if there is none yet: it may be too late to make one when it is needed.
+    /// The kind of connection that a request takes. If there is none for renewals yet, a lease is
+    /// granted, or adopted, on a new one, which will renew it: when it is needed, it may be too
+    /// late to make one.
     connection_kind way_of(const call_request& request) const {
         const bool begins =
             request.what == rpc::lease_grant || request.what == rpc::lease_keep_alive;
@@ -108,7 +109,7 @@ private:
             begins && !pool_.has_any(detail_env::pool_key(request.to, connection_kind::renewal));
         return first ? connection_kind::renewal : request.way;
     }
-    /// For want of a new connection: an idle one of those whose use is less pressing, or null.
+    /// When no new connection can be made: an idle one whose use is less pressing, or null.
     template<class Alive>
     std::unique_ptr<connection>
     idle_of_others(const logic::endpoint& to, connection_kind way, Alive alive) {
@@ -129,8 +130,8 @@ private:
     const net_options options_;
     dialer dialer_;
     pool<connection> pool_;
-    /// A request on a connection that was kept has had no answer since. Something on the way may
-    /// have forgotten all of them: those that have not been heard since are not used again.
+    /// When the last request without an answer on a kept connection was sent. Something on the way
+    /// may have forgotten all connections: those that were not heard from since are not used again.
     time_point silent_since_{};
 };
 
@@ -175,7 +176,7 @@ public:
         if (limit.fired()) {
             co_return error_code(errc::timed_out);
         }
-        // What the server has said before that is still to be read, and tells more.
+        // What the server said before that can still be read, and tells more.
         co_return is_hang_up(ec) ? error_code() : ec;
     }
     asio::awaitable<reply> read() override {
@@ -236,7 +237,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
                                                        request.patience);
     const time_point begins = now();
     bool late = false;
-    if (place.waited) { // for others of ours: that is not the endpoint's time
+    if (place.waited) { // for others of ours, which is not the endpoint's fault
         request.deadline = std::min(request.latest, after(begins, allowed));
         late = logic::is_nearly_due(request.latest, asked, begins);
     }
@@ -277,7 +278,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
         result.text.clear();
         silent_since_ = is_new ? silent_since_ : std::max(silent_since_, sent);
     } else if (is_new && !request.to.tls && is_hang_up(result.ec) && result.text.empty()) {
-        // So does etcd, when it wants TLS.
+        // An etcd that wants TLS does so, too.
         result.text = "closed instead of an answer; if the endpoint wants TLS, write https://";
     }
     if (result.ec && result.ec != asio::error::operation_aborted) {
@@ -302,7 +303,7 @@ inline void default_env::rate(const logic::endpoint& of, const asio::ip::address
     if (!dialer_.names().avoid(of.host, by)) {
         return;
     }
-    // Nor by what is kept: that leads to the same one. What is in use is rated by its own answer.
+    // Kept connections to the address are dropped, too. One in use is rated by its own answer.
     for (const connection_kind way :
          {connection_kind::shared, connection_kind::renewal, connection_kind::locks}) {
         pool_.drop(detail_env::pool_key(of, way),

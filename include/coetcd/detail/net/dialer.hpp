@@ -35,15 +35,15 @@
 
 namespace coetcd::detail::net {
 
-/// What the default env is told by `client_options`.
+/// What `client_options` tell the default env.
 struct net_options {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
     std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
     limits most;
     std::shared_ptr<const tls_context> tls; ///< For https; null: such endpoints are refused.
-    /// What goes over http is secret: it must not leave this machine.
+    /// Requests over http hold secrets: they must not leave this machine.
     bool plain_stays_here = false;
-    lookup_function lookup; ///< For names of hosts; empty: as the system does it.
+    lookup_function lookup; ///< Looks up host names; empty: as the system does it.
     std::shared_ptr<coetcd::observer> observer;
 };
 
@@ -52,14 +52,14 @@ class connector {
 public:
     virtual ~connector() = default;
     /// Ends by the deadline.
-    /// @param answered To be called when there is somebody, though more is to be done.
+    /// @param answered To be called when the peer has answered, but more is to be done.
     virtual asio::awaitable<connect_result> connect(tcp::endpoint address,
                                                     logic::endpoint to,
                                                     time_point deadline,
                                                     std::function<void()> answered) const = 0;
 };
 
-/// By TCP, and then TLS if the endpoint wants that.
+/// Connects by TCP, and then TLS if the endpoint wants that.
 class tcp_connector final : public connector {
 public:
     tcp_connector(asio::any_io_executor ex, limits most, std::shared_ptr<const tls_context> tls)
@@ -108,7 +108,7 @@ private:
     const std::shared_ptr<const tls_context> tls_;
 };
 
-/// Whether what goes there stays on this machine.
+/// Whether what is sent to an address stays on this machine.
 inline bool is_here(const asio::ip::address& a) {
     if (a.is_v6() && a.to_v6().is_v4_mapped()) {
         return asio::ip::make_address_v4(asio::ip::v4_mapped, a.to_v6()).is_loopback();
@@ -116,7 +116,7 @@ inline bool is_here(const asio::ip::address& a) {
     return a.is_loopback();
 }
 
-/// Connects to an endpoint: to that of its addresses which answers first.
+/// Connects to an endpoint, at whichever of its addresses answers first.
 class dialer {
 public:
     dialer(env& world, const net_options& o)
@@ -185,8 +185,8 @@ public:
     resolver& names() { return names_; }
 
 private:
-    /// Attempts to connect to the addresses of one endpoint. Those that go on after its end know of
-    /// nothing else.
+    /// The attempts to connect to the addresses of one endpoint. Attempts that go on after its end
+    /// use nothing else.
     struct race {
         race(env& world, std::size_t count, time_point deadline)
             : clock(&world)

@@ -36,7 +36,7 @@ namespace coetcd::detail::net {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-/// The library's name for what the parser or the stream reports.
+/// The library's code for what the parser or the stream reports.
 inline error_code translate(const error_code& ec) {
     if (ec == http::error::body_limit || ec == http::error::header_limit ||
         ec == http::error::buffer_overflow) {
@@ -71,7 +71,7 @@ public:
         const auto out = std::make_shared<outgoing>(std::move(request));
         send_at_once(*out);
         if (out->unsent().size() > at_once) {
-            // A server may answer before it has all of it, and read no more.
+            // A server may answer before it has the whole request, and read no more.
             spawn(
                 stream_->get_executor(), send(stream_, out), {}, [s = stream_, out](auto failure) {
                     if (failure) { // a lack of memory
@@ -180,7 +180,7 @@ public:
 
 private:
     static constexpr std::size_t read_size = 16 * 1024;
-    /// What is sent before the answer is awaited: so much can be under way.
+    /// How much is sent before the answer is awaited: this much can be under way.
     static constexpr std::size_t at_once = 16 * 1024;
     static constexpr std::size_t most_notices = 16; // before an answer
 
@@ -193,7 +193,7 @@ private:
         void ended(Stream& by, const error_code& how) {
             ec = how;
             if (ec && !is_hang_up(ec)) {
-                close(by); // else what the server has said before is still to be read
+                close(by); // otherwise what the server said before can still be read
             }
         }
 
@@ -205,14 +205,14 @@ private:
 
     static void close(Stream& of) {
         auto& socket = beast::get_lowest_layer(of);
-        // Under Wine, to close it alone does not end what is being sent.
+        // Under Wine, closing the socket alone does not end what is being sent.
         if constexpr (error_code ignored; requires { socket.cancel(ignored); }) {
             socket.cancel(ignored);
         }
         beast::close_socket(socket);
     }
 
-    /// A notice that comes before the answer, and has no body.
+    /// Whether it is a notice that comes before the answer, and has no body.
     static bool is_interim(unsigned status) { return status / 100 == 1 && status != 101; }
 
     template<class Parser>
@@ -221,8 +221,8 @@ private:
         parser.eager(true);
     }
 
-    /// @returns How much of the buffer was used up. Nothing, without an error, asks for more: the
-    ///   parser has no code for that inside a body.
+    /// @returns How much of the buffer was used up. Zero without an error asks for more: the parser
+    ///   has no code for that inside a body.
     template<class Parser>
     std::size_t parse(Parser& parser, error_code& ec) {
         const std::size_t parsed = parser.put(buffer_.data(), ec);
@@ -230,7 +230,7 @@ private:
         return parsed;
     }
 
-    /// A socket has room for a request as a rule, and takes it without a wait.
+    /// Usually a socket has room for a request, and takes it without a wait.
     void send_at_once(outgoing& out) {
         if constexpr (std::is_same_v<Stream, asio::ip::tcp::socket>) { // it does not block
             out.taken += stream_->write_some(out.unsent(), out.ec);
@@ -250,8 +250,8 @@ private:
     }
 
     /// Reads what there is into the buffer.
-    /// @param began What had been received when the answer, or the message, began: what surrounds
-    ///   it, as the sizes of its chunks, takes no more than it may have itself.
+    /// @param began How much had been received when the answer, or the message, began. What
+    ///   surrounds it, such as the sizes of its chunks, takes no more than it may have itself.
     asio::awaitable<error_code> fill(std::uint64_t began) {
         error_code ec;
         if (received_ - began > 2 * (std::uint64_t{limits_.header} + limits_.body + read_size)) {
@@ -293,7 +293,7 @@ private:
         } else if (ec == http::error::need_more || (!ec && parsed == 0)) {
             ec = {};
             if (taken != 0) {
-                co_return ec; // perhaps a whole line: to be looked at before more is waited for
+                co_return ec; // perhaps a whole line: look at it before waiting for more
             }
             ec = co_await fill(line_began_);
             if (ec == asio::error::eof && open_answer_->got_some()) {
@@ -304,13 +304,13 @@ private:
         co_return translate(ec);
     }
 
-    const std::shared_ptr<Stream> stream_; // also of what is still being sent at the end
+    const std::shared_ptr<Stream> stream_; // shared with what is still being sent at the end
     beast::flat_buffer buffer_;            // read, and not parsed yet
     const limits limits_;
     bool reusable_ = true;
     std::uint64_t received_ = 0;
 
-    // Of a request that stays open:
+    // For a request that stays open:
     std::optional<http::response_parser<http::buffer_body>> open_answer_;
     wire::line_splitter lines_{limits_.body, std::min(limits_.body / 2, limits_.piece)};
     error_code ended_;

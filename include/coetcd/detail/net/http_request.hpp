@@ -77,7 +77,7 @@ inline std::string http_request(const call_request& request,
         out.append("Grpc-Timeout: ").append(grpc_timeout(*time_left)).append("\r\n");
     }
     if (how == framing::chunked) {
-        // Go's server answers before the end of a request body only if it is to close anyway.
+        // Go's server answers before the end of a request body only if it will close anyway.
         out.append("Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
         out.append(chunk(request.body));
     } else {

@@ -24,12 +24,12 @@ class pool {
         explicit bucket(std::size_t most)
             : cap(most) {}
         std::vector<std::unique_ptr<Connection>> idle; // the most recently used last
-        std::size_t taken = 0; // loans that exist, or are on their way to who waited for one
+        std::size_t taken = 0; // loans that exist, or are on their way to a waiter
         const std::size_t cap;
         std::uint64_t returned = 0; // connections that came back in order
         std::list<waiter*> waiting; // in order of arrival
 
-        /// Drops those that are dead on the way.
+        /// Takes an idle connection, and drops dead ones on the way.
         template<class Alive>
         std::unique_ptr<Connection> take_idle(Alive& alive) {
             while (!idle.empty()) {
@@ -106,16 +106,16 @@ public:
 
         std::unique_ptr<Connection> connection; ///< Null: the place is free for a new one.
         bool waited = false;                    ///< There was no place at once.
-        /// Of an empty one: while it was waited for, others had places and gave them back.
+        /// If the loan is empty: while it waited, others gave connections back.
         bool crowded = false;
 
     private:
         std::shared_ptr<bucket> bucket_;
     };
 
-    /// Waits for a place, in order of arrival; an empty loan if `deadline` comes first, or if for
-    /// as long as `patience` no connection has come back: the other end stands still. `alive` tells
-    /// whether an idle connection is still good.
+    /// Waits for a place, in order of arrival. The loan is empty if `deadline` comes first, or if
+    /// no connection has come back for as long as `patience`: the other end stands still. `alive`
+    /// tells whether an idle connection is still good.
     template<class Alive>
     asio::awaitable<loan>
     take(std::string key,
@@ -152,7 +152,7 @@ public:
         co_return loan(place, place->take_idle(alive), waits);
     }
 
-    /// Takes an idle connection of a key, for a place of another one. Null if there is none.
+    /// Takes an idle connection of a key, for a place of another key. Null if there is none.
     template<class Alive>
     std::unique_ptr<Connection> take_from(const std::string& key, Alive alive) {
         const auto found = buckets_.find(key);
@@ -165,15 +165,15 @@ public:
                (!found->second->idle.empty() || found->second->taken != 0);
     }
 
-    /// Drops those idle connections of a key that are `unwanted`.
+    /// Drops the idle connections of a key that are `unwanted`.
     template<class Unwanted>
     void drop(const std::string& key, Unwanted unwanted) {
         if (const auto found = buckets_.find(key); found != buckets_.end()) {
             std::erase_if(found->second->idle, [&](const auto& c) { return unwanted(*c); });
         }
     }
-    /// Drops the connections of all keys that are not `wanted`: those in use when they are given
-    /// back.
+    /// Drops the connections of all keys that are not `wanted`; those in use are dropped when they
+    /// are given back.
     template<class Wanted>
     void keep_only(Wanted wanted) {
         std::erase_if(buckets_, [&](const auto& b) { return !wanted(b.first); });

@@ -25,11 +25,11 @@ namespace coetcd::detail::net {
 using tcp = asio::ip::tcp;
 using logic::addresses;
 
-/// Looks one name up, and tells the addresses later.
+/// Looks up one name, and tells the addresses later.
 using lookup_function =
     std::function<void(const std::string& host, std::function<void(error_code, addresses)>)>;
 
-/// As the system does it.
+/// The lookup of the system.
 inline lookup_function system_lookup(asio::any_io_executor executor) {
     return [executor](const std::string& host, std::function<void(error_code, addresses)> tell) {
         auto lookup = std::make_shared<tcp::resolver>(executor);
@@ -46,8 +46,8 @@ inline lookup_function system_lookup(asio::any_io_executor executor) {
     };
 }
 
-/// Looks names up, and remembers. A lookup in the system's resolver cannot be stopped, so it runs
-/// by itself: a waiter can be cancelled or time out, and a later call finds its result.
+/// Looks up names, and remembers them. A lookup in the system's resolver cannot be stopped, so it
+/// runs by itself: a waiter can be cancelled or time out, and a later call finds its result.
 class resolver {
 public:
     struct result {
@@ -89,8 +89,8 @@ public:
             found->second->state.prefer(one);
         }
     }
-    /// It does not: it comes last.
-    /// @returns Whether there may be another one: that is known, or that a lookup would tell.
+    /// An address does not work: it comes last.
+    /// @returns Whether there may be another address: a known one, or one that a lookup would tell.
     bool avoid(const std::string& host, const asio::ip::address& one) {
         const auto found = records_.find(host);
         if (found == records_.end()) {

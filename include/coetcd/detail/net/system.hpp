@@ -26,13 +26,14 @@
 #endif
 #endif
 
-/// What systems call by different names. No other file includes a header of the system.
+/// What systems call by different names. No other file includes system headers.
 namespace coetcd::detail::net::system {
 
 using asio::ip::tcp;
 
-/// From the system: what a processor gives by itself has been a constant after a suspend. Asked for
-/// each time, so that a forked process does not draw its parent's numbers.
+/// A random number from the system: what a processor gives by itself has been a constant after a
+/// suspend. The system is asked each time, so that a forked process does not draw its parent's
+/// numbers.
 inline std::uint64_t random() {
     std::uint64_t number = 0;
 #ifdef _WIN32
@@ -49,7 +50,7 @@ inline std::uint64_t random() {
     return (number << 32) | device();
 }
 
-/// Since some moment in the past; where there is such a clock, through all suspends.
+/// The time since some moment in the past; where there is such a clock, it includes all suspends.
 inline std::chrono::nanoseconds uptime() noexcept {
 #ifdef CLOCK_BOOTTIME
     std::timespec t{};
@@ -70,8 +71,8 @@ inline void set_int(tcp::socket& socket, int level, int name, int value) {
     (void)::setsockopt(socket.native_handle(), level, name, bytes, sizeof value);
 }
 
-/// Makes a socket that a program which the user starts, perhaps in this very moment, does not get:
-/// it would keep our connections open.
+/// Opens a socket that programs started by the user, perhaps at this very moment, do not inherit:
+/// they would keep our connections open.
 inline error_code open(tcp::socket& socket, const tcp& protocol) {
     error_code ec;
 #if defined(_WIN32)
@@ -109,7 +110,7 @@ inline error_code open(tcp::socket& socket, const tcp& protocol) {
     return ec;
 }
 
-/// A peer that vanished without a word is noticed within seconds, even where nothing is sent.
+/// Lets the system notice within seconds that a peer has vanished, even while nothing is sent.
 inline void tune(tcp::socket& socket) {
     set_int(socket, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -36,13 +36,13 @@ inline std::string plain_name(std::string host) {
     if (const auto zone = host.find('%'); zone != host.npos) {
         host.erase(zone);
     }
-    if (host.size() > 1 && host.ends_with('.')) { // OpenSSL takes no name for any name
+    if (host.size() > 1 && host.ends_with('.')) { // OpenSSL takes an empty name for any name
         host.pop_back();
     }
     return host;
 }
 
-/// Tells OpenSSL whose certificate to accept, and the server whom we mean.
+/// Tells OpenSSL whose certificate to accept, and the server which host we mean.
 /// @returns False if there is no memory.
 inline bool expect(SSL& connection, const std::string& host) {
     X509_VERIFY_PARAM* const how = SSL_get0_param(&connection);
@@ -57,14 +57,14 @@ inline bool expect(SSL& connection, const std::string& host) {
            SSL_set_tlsext_host_name(&connection, host.c_str()) == 1;
 }
 
-/// A connection whose failures come out explained.
+/// A secure connection that explains its failures.
 class secure_connection final : public net::http_connection<tls_stream> {
 public:
     secure_connection(tls_stream connected, net::limits most, std::string host)
         : http_connection(std::move(connected), most)
         , host_(std::move(host)) {}
 
-    /// The first thing to do.
+    /// To be awaited before anything else.
     asio::awaitable<explanation> handshake() {
         explanation result;
         if (!expect(*next_layer().native_handle(), host_)) {
@@ -80,7 +80,7 @@ public:
         error_code ec;
         co_await next_layer().async_handshake(tls_stream::client,
                                               asio::redirect_error(asio::use_awaitable, ec));
-        // What is still being sent at our end keeps the stream, and not us.
+        // What is still being sent when we are destroyed keeps the stream alive, and not us.
         next_layer().set_verify_callback(
             [](bool trusted, ssl::verify_context&) { return trusted; });
         result = explain_handshake(ec, has_certificate());
@@ -90,8 +90,8 @@ public:
         co_return result;
     }
 
-    /// Whatever has come while nobody asked is a reason to drop it. It is not read here, in one go:
-    /// that may be without end, for each record may ask for new keys.
+    /// Anything that has come unasked is a reason to drop the connection. It is not read here: that
+    /// might never end, since each record may ask for new keys.
     bool is_quiet() override {
         SSL* const native = next_layer().native_handle();
         char byte = 0;
@@ -118,7 +118,7 @@ public:
     }
 
 private:
-    /// One of ours, to show.
+    /// Whether we have one to show.
     bool has_certificate() { return SSL_get_certificate(next_layer().native_handle()) != nullptr; }
     void explain_in(reply& r) {
         explanation e = explain(r.ec, has_certificate());
@@ -134,8 +134,8 @@ private:
 /// Secure connections with one set of options.
 class layer final : public tls_context {
 public:
-    /// @param context Whom to trust, and who we are.
-    /// @param server_name Whom to expect instead of the endpoint's host.
+    /// @param context The authorities to trust, and our certificate.
+    /// @param server_name The host to expect instead of the endpoint's.
     layer(ssl::context context, std::optional<std::string> server_name)
         : context_(std::move(context))
         , server_name_(std::move(server_name)) {}

@@ -67,7 +67,7 @@ inline void trust_directory(SSL_CTX& context, const std::string& path) {
     }
 }
 
-/// Whom `o` trusts.
+/// Sets the authorities that `o` trusts.
 inline void set_trust(SSL_CTX& context, const tls_options& o) {
     if (o.ca_file) {
         const origin from("ca_file", *o.ca_file);
@@ -88,7 +88,7 @@ inline void set_trust(SSL_CTX& context, const tls_options& o) {
     X509_STORE_set_flags(SSL_CTX_get_cert_store(&context), X509_V_FLAG_PARTIAL_CHAIN);
 }
 
-/// Our certificate and key, as `o` says.
+/// Sets our certificate and key, as `o` says.
 inline void set_identity(SSL_CTX& context, const tls_options& o) {
     const auto twice = [](bool both, const char* one, const char* other) {
         if (both) {
@@ -141,7 +141,7 @@ inline void set_identity(SSL_CTX& context, const tls_options& o) {
     }
 }
 
-/// What all connections with these options have in common.
+/// The context that all connections with these options have in common.
 /// @throws std::invalid_argument naming the field and the file.
 inline ssl::context make_context(const tls_options& o) {
     ssl::context context(ssl::context::tls_client);
@@ -156,7 +156,7 @@ inline ssl::context make_context(const tls_options& o) {
     return context;
 }
 
-/// @throws std::invalid_argument if it could be no server's.
+/// @throws std::invalid_argument if it cannot be the name of a server.
 inline const std::optional<std::string>& checked_name(const tls_options& o) {
     if (o.server_name &&
         !logic::is_host(*o.server_name, o.server_name->find(':') != std::string::npos)) {

@@ -20,7 +20,7 @@
 #include <string>
 #include <string_view>
 
-/// What went wrong, in words for people. What a server sent is untrusted.
+/// What went wrong, in words for people. Text that a server sent is untrusted.
 namespace coetcd::detail::tls {
 
 namespace ssl = boost::asio::ssl;
@@ -116,7 +116,7 @@ inline std::string distrust(X509_STORE_CTX& verification, const std::string& exp
     }
 }
 
-/// Whether a handshake failed since we do not trust the server.
+/// Whether a handshake failed because we do not trust the server.
 inline bool is_distrust(const error_code& ec) {
     const auto packed = static_cast<unsigned long>(ec.value());
     return ec.category() == boost::asio::error::get_ssl_category() &&
@@ -127,13 +127,13 @@ inline bool is_distrust(const error_code& ec) {
 /// What a failure of a secure connection means.
 struct explanation {
     error_code ec;
-    std::string text;        ///< What there is to say of `ec` besides its message.
-    bool before_any = false; ///< The server ended it before it looked at any request.
+    std::string text;        ///< Details of `ec`, besides its message.
+    bool before_any = false; ///< The server ended the connection before it looked at any request.
 };
 
 /// @param has_certificate Whether we have one to show.
 inline explanation explain(const error_code& ec, bool has_certificate) {
-    // As the peer sends them; OpenSSL adds an offset to make codes of its own of them.
+    // Alerts as the peer sends them; OpenSSL adds an offset to make codes of its own.
     constexpr int handshake_failure = 40, no_certificate = 41, certificate_unknown = 46,
                   unknown_ca = 48, protocol_version = 70, certificate_required = 116;
     if (ec.category() != boost::asio::error::get_ssl_category() &&
@@ -166,8 +166,8 @@ inline explanation explain(const error_code& ec, bool has_certificate) {
     return result;
 }
 
-/// What the failure of a handshake means, which shows nothing but an end if the server does not
-/// speak TLS.
+/// What the failure of a handshake means. A server that does not speak TLS may just end the
+/// connection.
 inline explanation explain_handshake(const error_code& ec, bool has_certificate) {
     explanation result = explain(ec, has_certificate);
     if (ec == ssl::error::stream_truncated || ec == boost::asio::error::connection_reset ||

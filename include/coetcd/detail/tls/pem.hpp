@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-/// What needs OpenSSL. Here: certificates and keys, from texts and files in PEM.
+/// Everything that needs OpenSSL. This file has certificates and keys, from texts and files in PEM.
 namespace coetcd::detail::tls {
 
 template<auto Free>
@@ -39,11 +39,11 @@ struct origin {
     origin(const char* field, const std::string& file)
         : name(std::string(field) + ": \"" + wire::printable(file) + '"') {}
 
-    /// Must not be told what is secret.
+    /// `why` must not contain a secret.
     [[noreturn]] void refuse(const std::string& why) const {
         throw std::invalid_argument(name + ' ' + why);
     }
-    /// Tells what OpenSSL has to say, too.
+    /// Like `refuse`, and tells what OpenSSL has to say, too.
     [[noreturn]] void refuse_for_openssl(const std::string& why) const {
         const char* reason = ERR_reason_error_string(ERR_get_error());
         refuse(reason ? why + " (" + reason + ')' : why);
@@ -52,10 +52,10 @@ struct origin {
     std::string name;
 };
 
-/// More is no certificate and no key; a device or a pipe may have no end.
+/// A larger file is no certificate and no key; a device or a pipe may have no end.
 inline constexpr std::size_t largest_file = std::size_t{16} * 1024 * 1024;
 
-/// All that is in a file. There may be a key in it: it goes straight to memory that is wiped, not
+/// The contents of a file. They may include a key, and so go straight to memory that is wiped, not
 /// through the buffer of a stream.
 inline secret read_file(const origin& from, const std::string& path) {
     struct closed {
@@ -96,7 +96,7 @@ inline bio open(std::string_view text) {
     return bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-/// What OpenSSL calls for a passphrase. Without one of its own, it would ask on the terminal.
+/// What OpenSSL calls for a passphrase. Without such a function, it would ask on the terminal.
 struct passphrase {
     static int give(char* out, int size, int, void* self) {
         auto& p = *static_cast<passphrase*>(self);
@@ -128,8 +128,8 @@ inline std::vector<x509> read_certificates(const origin& from, std::string_view 
     return found;
 }
 
-/// @param fetch Asked for the passphrase if the key is encrypted; not by OpenSSL, so that it may
-///   throw.
+/// @param fetch Called for the passphrase if the key is encrypted. OpenSSL does not call it, so it
+///   may throw.
 inline private_key
 read_key(const origin& from, std::string_view text, const std::function<std::string()>& fetch) {
     const auto read = [&](passphrase& opens) {

@@ -9,7 +9,7 @@
 
 namespace coetcd::detail::wire {
 
-/// Asks for a token. Written down it holds the password, and is to be wiped.
+/// Asks for a token. Its text holds the password, and must be wiped.
 struct authenticate_request {
     authenticate_request(std::string user, secret its_password)
         : name(std::move(user))

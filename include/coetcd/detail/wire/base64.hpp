@@ -12,7 +12,7 @@ namespace coetcd::detail::wire {
 inline constexpr std::string_view base64_alphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The six bits of each character; 0xff for those of no alphabet. Takes the URL alphabet as well.
+/// The six bits of each character of the standard and the URL alphabet; 0xff for any other.
 inline constexpr auto base64_values = [] {
     std::array<std::uint8_t, 256> values{};
     values.fill(0xff);

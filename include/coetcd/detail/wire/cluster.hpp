@@ -13,7 +13,7 @@ struct member {
     bool is_learner = false;
 };
 
-/// Asks who is in the cluster, as all of it sees it.
+/// Asks for the members of the cluster, by a linearizable read.
 struct member_list_request {};
 
 struct member_list_response {

@@ -31,7 +31,7 @@ namespace coetcd::detail::wire {
 template<class Response>
 using stream_message = std::variant<Response, status>;
 
-/// The longest token of a user: it goes along with each request, whose header servers limit.
+/// The longest token of a user: each request carries it in the header, whose size servers limit.
 inline constexpr std::size_t max_token = 4096;
 
 // Each function below reads one message; all throw `error` with `errc::protocol_error`. An absent
@@ -226,8 +226,8 @@ inline void read(const json_value& body, member_status& response) {
     }
 }
 
-/// Reads an answer. etcd never leaves its header out, nor its cluster: one without is somebody
-/// else's, or its fields were renamed on the way, and none of them can be relied upon.
+/// Reads an answer. etcd never leaves out the header, nor the cluster in it. An answer without them
+/// is not etcd's, or its fields were renamed on the way: then none of them can be relied upon.
 template<class Response>
 Response read_answer(const json_value& body) {
     require_object(body, "header");
@@ -259,7 +259,7 @@ stream_message<Response> decode_stream(std::string_view line) {
 template<class Response>
 struct whole_stream {
     std::vector<Response> messages;
-    std::optional<status> failure; ///< That ended it.
+    std::optional<status> failure; ///< The failure that ended it.
 };
 
 /// Reads the body of a stream that has ended.
@@ -279,7 +279,7 @@ whole_stream<Response> decode_whole_stream(std::string_view body) {
     return all;
 }
 
-/// Reads the answer to such a request.
+/// Reads the answer to a `Request`.
 template<class Request>
 stream_message<response_of<Request>> decode_answer(std::string_view body) {
     if constexpr (request_traits<Request>::form == answer_form::stream) {
@@ -303,7 +303,7 @@ inline bool begins_message(std::string_view beginning) {
 
 inline constexpr std::string_view events_field = "\"events\"";
 
-/// Finds the number in the first field of that name, quotes included.
+/// Finds the number in the first field of this name, which includes the quotes.
 /// @returns Nothing if it is not there, or not all of it.
 inline std::optional<std::int64_t> find_number(std::string_view beginning, std::string_view name) {
     const auto named = beginning.find(name);
@@ -324,7 +324,7 @@ inline std::optional<std::int64_t> find_watch_id(std::string_view beginning) {
     return find_number(beginning.substr(0, beginning.find(events_field)), "\"watch_id\"");
 }
 
-/// Finds the revision of its first event: etcd writes it before the value, and behind the key.
+/// Finds the revision of the first event: etcd writes it after the key and before the value.
 inline std::optional<std::int64_t> find_revision(std::string_view beginning) {
     beginning.remove_prefix(std::min(beginning.find(events_field), beginning.size()));
     return find_number(beginning, "\"mod_revision\"");

@@ -23,8 +23,8 @@ namespace coetcd::detail::wire {
 /// How deep transactions may nest: deeper ones have answers that `parse` refuses.
 inline constexpr int max_nested_txns = 3;
 
-/// Writes one JSON object. Leaves out what has its default value, unless told `always`. Names and
-/// words are ours, so that nothing needs an escape.
+/// Writes one JSON object. Leaves out fields that have their default value, unless told `always`.
+/// Names and words are ours, so that nothing needs an escape.
 class object_writer {
 public:
     explicit object_writer(std::string& out)
@@ -66,7 +66,7 @@ public:
             out_ += "true";
         }
     }
-    /// By its number: our enumerators are in etcd's order.
+    /// Writes an enumerator as its number: ours are in etcd's order.
     template<class Enum>
     void choice(std::string_view name, Enum value) {
         number(name, static_cast<std::int64_t>(value));
@@ -156,8 +156,8 @@ inline void append(std::string& out, const compare& condition) {
     object_writer object(out);
     const std::int64_t number =
         condition.what == compare::target::value ? 0 : std::get<std::int64_t>(condition.operand);
-    // What does not exist has version 0, like both its revisions; and no word of a version means
-    // that one.
+    // A key that does not exist has version 0, like both its revisions; and a condition that says
+    // nothing else compares the version with 0.
     if (condition.how == compare::result::equal && number == 0 &&
         condition.what != compare::target::value && condition.what != compare::target::lease) {
         object.range(condition.range);
@@ -190,7 +190,7 @@ inline void append(std::string& out, const compare& condition) {
 
 inline void append(std::string& out, const txn& request, int level = 0);
 
-/// @param level How deep the transaction is nested that it belongs to.
+/// @param level How deep the transaction that it belongs to is nested.
 inline void append(std::string& out, const op& operation, int level) {
     object_writer kind(out);
     if (const auto* get = std::get_if<range_request>(&operation)) {
@@ -269,7 +269,7 @@ inline void append(std::string& out, const lease_leases_request&) {
     out += "{}";
 }
 
-/// Appends text as a JSON string. JSON is UTF-8: etcd refuses what is not.
+/// Appends text as a JSON string. JSON is UTF-8: etcd refuses anything else.
 inline void append_json_string(std::string& out, std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
     out += '"';
@@ -289,8 +289,8 @@ inline void append_json_string(std::string& out, std::string_view text) {
     out += '"';
 }
 
-/// The result holds the password, and its memory no second copy of it, if `out` was empty: to be
-/// wiped by the caller.
+/// The result holds the password, and the caller must wipe it. If `out` was empty, no second copy
+/// of the password is left in memory.
 inline void append(std::string& out, const authenticate_request& request) {
     const std::string_view password = request.password.view();
     out.reserve(64 + 6 * (request.name.size() + password.size()));
@@ -339,7 +339,7 @@ inline void append(std::string& out, const watch_cancel_request& request) {
 }
 
 /// @throws std::invalid_argument if transactions nest more than `max_nested_txns` deep, or if a
-///   range asks for fewer than none, or for a time before the first.
+///   range has a negative limit or revision.
 template<class Request>
 std::string encode(const Request& request) {
     std::string out;

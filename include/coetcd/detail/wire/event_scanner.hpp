@@ -8,16 +8,16 @@
 namespace coetcd::detail::wire {
 
 /// Follows the text of one message of a watch, however it is sliced, and finds the commas between
-/// its events: where it can be cut. It knows how JSON nests, and no more: what it finds is for the
-/// parser to judge.
+/// its events: where it can be cut. It knows only how JSON nests: the parser judges what it finds.
 ///
-/// Events are what etcd writes last. A message that does not say before them whose they are has
-/// none that this finds, and is to be read whole.
+/// etcd writes the events last. If a message does not name its header and its watch before them, no
+/// commas are found, and the message has to be read whole.
 class event_scanner {
 public:
     /// Reads the message from `at` on, up to and including the next comma between two events.
-    /// @param message All of it that there is: each time at least what there was before.
-    /// @returns Whether there is such a comma: `at` is just behind it. Else it is at the end.
+    /// @param message All of it that has come: each time at least what there was before.
+    /// @returns Whether there is such a comma: `at` is then just behind it. Otherwise `at` is at
+    ///   the end.
     bool pass_comma(std::string_view message, std::size_t& at) {
         while (at != message.size()) {
             const char c = message[at++];
@@ -32,7 +32,7 @@ public:
         return false;
     }
 
-    /// So many bytes come before the first event; 0: it did not get there.
+    /// How many bytes come before the first event; 0 if it was not reached.
     std::size_t head() const { return head_; }
 
 private:

@@ -33,13 +33,13 @@ inline constexpr std::size_t max_json_depth = 16;
     fail_protocol(std::string("field '") + name + "' is not " + expected);
 }
 
-/// How many values an answer of that size may have. In memory each takes far more than the few
-/// bytes that it may have in the text; in etcd's answers it has seven or more, on the average.
+/// How many values an answer of this size may have. In memory a value takes far more than the few
+/// bytes that it may have in the text; in etcd's answers it has seven or more on average.
 inline std::size_t max_json_values(std::size_t size) {
     return 4096 + size / 7;
 }
 
-/// A value of a JSON text. What is in it follows it in memory, in the order of the text.
+/// A value of a JSON text. Its contents follow it in memory, in the order of the text.
 struct json_value {
     enum class kind : std::uint8_t {
         null,
@@ -48,7 +48,7 @@ struct json_value {
         natural,
         fraction, ///< No message has any; its value is not kept.
         string,
-        array, ///< `number` is how many values are directly in it; so it is in an object.
+        array, ///< `number` is how many values are directly in it, as for an object.
         object,
     };
 
@@ -56,7 +56,7 @@ struct json_value {
     std::string_view name; ///< In an object.
     std::string_view text; ///< Of a string, with no escapes left.
     std::uint64_t number = 0;
-    std::size_t extent = 1; ///< How many values it is itself, with all that are in it.
+    std::size_t extent = 1; ///< How many values it has, itself included.
 
     bool is_null() const { return type == kind::null; }
     bool is_string() const { return type == kind::string; }
@@ -110,8 +110,8 @@ private:
     std::vector<char> characters_; // of all strings: no more than the text has
 };
 
-/// What nlohmann_json calls while it reads a text. It limits neither the depth nor the number of
-/// values; each function here returns false to end that.
+/// What nlohmann_json calls while it reads a text. That library limits neither the depth nor the
+/// number of values; a function here returns false to stop it.
 class json_reader {
 public:
     explicit json_reader(std::size_t size)
@@ -200,7 +200,7 @@ inline std::optional<json> try_parse(std::string_view text) {
     return std::move(reader).take();
 }
 
-/// Of duplicate keys the last one counts.
+/// The last one of duplicate keys counts.
 /// @throws error with `errc::protocol_error`, as do all functions below.
 inline json parse(std::string_view text) {
     auto value = try_parse(text);
@@ -344,7 +344,7 @@ inline std::int64_t read_count(const json_value& object, const char* name) {
     return number;
 }
 
-/// A revision. There is always a next one.
+/// A revision, which always has a next one.
 inline std::int64_t read_revision(const json_value& object, const char* name) {
     const auto number = read_count(object, name);
     if (number == std::numeric_limits<std::int64_t>::max()) {

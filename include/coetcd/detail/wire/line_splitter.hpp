@@ -17,21 +17,21 @@ namespace coetcd::detail::wire {
 /// lines are skipped, and a carriage return before the end of a line is dropped.
 ///
 /// A long line that is a message of a watch is cut between its events, into several messages that
-/// have the same beginning: there need be no room for all of it.
+/// have the same beginning, so that memory need not hold all of it.
 ///
 /// Holds the lines that were not taken yet and at most one line more; its time is linear.
 class line_splitter {
 public:
-    /// What is worth a message of its own.
+    /// The size that is worth a message of its own.
     static constexpr std::size_t usual_piece = 64 * 1024;
 
     /// @param max_line The most bytes of a line that is not cut, without its newline.
-    /// @param piece Lines with more bytes are cut where they can be. So is what is left.
+    /// @param piece Lines with more bytes are cut where possible, and so is the rest of them.
     explicit line_splitter(std::size_t max_line, std::size_t piece = std::string::npos)
         : max_line_(max_line)
         , piece_(std::max<std::size_t>(piece, 1)) {}
 
-    /// Adds bytes of the stream. Ignores all from the first line that is too long.
+    /// Adds bytes of the stream. Ignores everything from the first line that is too long.
     void feed(std::string_view bytes) {
         discard_taken();
         while (!too_long_ && !bytes.empty()) {
@@ -63,7 +63,7 @@ public:
         return false;
     }
 
-    /// As `next`, at the end of the stream: an unterminated last line counts as well.
+    /// Like `next`, but at the end of the stream: an unterminated last line counts, too.
     bool finish(std::string& line) {
         if (next(line)) {
             return true;
@@ -74,7 +74,7 @@ public:
         return take(start, taken_, line);
     }
 
-    /// Whether the line that was taken last is a piece, and not the last one, of a longer one.
+    /// Whether the line that was taken last is a piece of a longer line, and not the last piece.
     bool more() const { return more_; }
 
     /// True once `next` has returned all lines before one that is too long.
@@ -85,7 +85,7 @@ public:
 
 private:
     static constexpr std::size_t most_kept = 64 * 1024;
-    /// Of what all pieces begin with. In etcd's messages it has some 200 bytes.
+    /// The most bytes of the beginning that all pieces share: some 200 in etcd's messages.
     static constexpr std::size_t most_repeated = 1024;
     static constexpr std::string_view end_of_events = "]}}";
 
@@ -113,8 +113,8 @@ private:
         scanned_ = comma_ = 0;
     }
 
-    /// Cuts the line that is under way for as long as it is longer than a piece: at the last comma
-    /// before that, or else at the first one.
+    /// Cuts the line under way while it is longer than a piece: at the last comma within a piece,
+    /// or else at the first one.
     void cut() {
         while (under_way() > piece_) {
             const std::string_view line = std::string_view(buffer_).substr(complete_);
@@ -168,13 +168,13 @@ private:
     bool too_long_ = false;
     std::string beginning_; // of the line that is too long
 
-    // Of the line that is under way, if it is longer than a piece:
+    // The state of the line under way, if it is longer than a piece:
     event_scanner scanner_;
-    std::size_t scanned_ = 0; // so many of its bytes
+    std::size_t scanned_ = 0; // how many of its bytes
     std::size_t comma_ = 0;   // where to cut it; 0: not known
 
     std::uint64_t discarded_ = 0;      // bytes that were in the buffer
-    std::deque<std::uint64_t> pieces_; // where they end, counted with those
+    std::deque<std::uint64_t> pieces_; // where pieces end, counted with the discarded bytes
     bool more_ = false;
 };
 

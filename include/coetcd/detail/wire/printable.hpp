@@ -52,10 +52,10 @@ inline char32_t code_point(std::string_view character) {
     }
 }
 
-/// Whether a character deceives who reads a text: it is not seen, so that two names look alike, or
-/// it changes in what direction, or in which line, the text around it is read. Those that Unicode
-/// has shown as nothing (`Default_Ignorable_Code_Point`) or calls formats (`Cf`), those that end a
-/// line, blanks that are not spaces, and what is no character.
+/// Whether a character deceives the reader of a text: it is not visible, so that two names look
+/// alike, or it changes the direction, or the line, in which the text around it is read. These are
+/// the characters that Unicode shows as nothing (`Default_Ignorable_Code_Point`) or calls formats
+/// (`Cf`), those that end a line, blanks that are not spaces, and noncharacters.
 inline bool is_deceptive(char32_t c) {
     struct range {
         char32_t first;
@@ -77,7 +77,7 @@ inline bool is_deceptive(char32_t c) {
 }
 
 /// Makes text from outside fit for a log: valid UTF-8, at most 256 bytes. White space other than
-/// the space becomes a space; other control characters, those of Unicode that deceive, and
+/// the space becomes a space; other control characters, deceptive characters of Unicode, and
 /// malformed bytes become '?'.
 inline std::string printable(std::string_view untrusted) {
     constexpr std::size_t limit = 256;

@@ -16,7 +16,7 @@
 
 namespace coetcd::detail::wire {
 
-// What users ask by name and argument; the requests about keys are in <coetcd/kv.hpp>.
+// Requests that users make by name and argument; those about keys are in <coetcd/kv.hpp>.
 
 struct compaction_request {
     std::int64_t revision = 0;
@@ -46,7 +46,7 @@ struct lease_leases_request {};
 /// How the gateway writes an answer.
 enum class answer_form {
     whole, ///< As a message.
-    stream ///< As a stream, of one message for each in the body of the request.
+    stream ///< As a stream, with one message for each in the body of the request.
 };
 
 template<rpc What, class Response, answer_form Form = answer_form::whole>
@@ -56,7 +56,7 @@ struct answered_by {
     using response = Response;
 };
 
-/// The call that a request is made by, and what answers it.
+/// The call that makes a request, and the type of its answer.
 template<class Request>
 struct request_traits;
 
@@ -95,8 +95,8 @@ struct request_traits<status_request> : answered_by<rpc::status, member_status> 
 template<class Request>
 using response_of = typename request_traits<Request>::response;
 
-// Whether the true answer to a request may be as large as what users have stored. No other one is
-// ever over a limit that anybody would set.
+// Whether etcd's answer to a request may be as large as what users have stored. No other answer
+// ever exceeds a limit that anybody would set.
 
 template<class Request>
 bool may_be_large(const Request&) {

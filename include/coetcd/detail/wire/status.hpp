@@ -19,14 +19,14 @@ struct status {
     server_errc code;
     std::string message;  ///< Printable.
     bool foreign = false; ///< Not in etcd's words: something else answered, perhaps before it.
-    /// Of a foreign one: the request is larger than it lets through.
+    /// If foreign: what answered accepts no request this large.
     bool too_large = false;
 };
 
 /// What an HTTP status means where the body does not say it.
 inline server_errc to_server_errc(unsigned http_status) {
     switch (http_status) {
-    case 301: // it is to be sent elsewhere, or otherwise
+    case 301: // to be sent elsewhere, or in another way
     case 302:
     case 307:
     case 308:
@@ -92,8 +92,8 @@ inline std::optional<status> to_status(const json_value& body) {
     if (message && message->is_string()) {
         result.message = printable(message->text);
     }
-    // What etcd does not find it names. This is how newer gateways refuse an unknown path, as does
-    // what routes requests.
+    // etcd names what it does not find. Newer gateways, and whatever routes requests, refuse an
+    // unknown path with an error that names nothing.
     if (result.code == server_errc::not_found &&
         result.message.find("etcdserver: ") == std::string::npos) {
         result.code = server_errc::unimplemented;
@@ -106,8 +106,8 @@ inline bool refuses_common_name(std::string_view text) {
     return text.find("CommonName of client sending a request") != text.npos;
 }
 
-/// Classifies the answer to a request that failed. Never throws for what an answer may hold. Where
-/// the body does not name a code it is not etcd's, and the HTTP status decides.
+/// Classifies the answer to a request that failed. Never throws, whatever the answer holds. If the
+/// body names no code, it is not etcd's, and the HTTP status decides.
 inline status decode_status(unsigned http_status, std::string_view body) {
     if (const auto json = try_parse(body)) {
         if (auto result = to_status(json->root())) {

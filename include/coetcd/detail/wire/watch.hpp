@@ -28,9 +28,8 @@ struct watch_cancel_request {
     std::int64_t watch_id = 0;
 };
 
-/// The least that can be read of the keys that a watch is for, since its user may read no others:
-/// for the revision in the answer's header. Only the first one: etcd counts all keys of a range,
-/// whatever its limit.
+/// The smallest read of a watch's keys, for the revision in the answer's header: the user may read
+/// no other keys. It reads only the first key: etcd counts all keys of a range, whatever the limit.
 inline range_request least_of(const watch_create_request& watched) {
     range_options least;
     least.keys_only = true;
@@ -43,7 +42,7 @@ struct watch_response {
     std::int64_t watch_id = 0; ///< -1: a refused create, or the answer to a progress request.
     bool created = false;
     bool canceled = false;
-    std::int64_t compact_revision = 0; ///< Not 0: canceled since history before it is gone.
+    std::int64_t compact_revision = 0; ///< Not 0: canceled because the history before it is gone.
     std::string cancel_reason;
     std::vector<event> events;
 };
