@@ -14,25 +14,25 @@
 
 namespace coetcd {
 
-/// Ends one ownership of a lock, whether it is this program's or not: the one with this fencing
-/// token, and never the next one, however late the request arrives: of a mutex, a shared_mutex, an
-/// election, or a permit of a semaphore. Two round trips; one if there is no such ownership; three
-/// if a writer goes on as a reader in the same moment.
+/// Ends one ownership of a lock, whether it is this program's or not: of a mutex, a shared_mutex,
+/// an election, or a permit of a semaphore. It ends the one with this fencing token, and never the
+/// next one, however late the request arrives. Two round trips; one if there is no such ownership;
+/// three if a writer becomes a reader at the same moment.
 ///
 /// The holder notices it as if its key was deleted by hand: with the next renewal, or at once with
 /// `lock_options::watch_while_held`. Until then it continues, and what it does is not undone; its
 /// fencing token and its guarded writes are refused. It cannot come back, even if a request of its
-/// own is still on its way. The token of a waiter, from `mutex::waiters`, ends that wait with
-/// `errc::lock_lost`.
+/// own is still on its way. With the token of a waiter, from `mutex::waiters`, it ends that wait
+/// with `errc::lock_lost`.
 ///
-/// In etcd it leaves one key that blocks nobody, and goes with the holder's lease. The holders of
-/// Go's client and of `etcdctl lock` are ended, too; they do not notice.
+/// It leaves one key in etcd that blocks nobody, and goes with the holder's lease. It also ends the
+/// ownership of Go's client and of `etcdctl lock`, which do not notice.
 ///
-/// @param token From `mutex::holder`, `request_release` or a log of the holder's.
-/// @returns False if it had ended already: there is nothing left to be done.
+/// @param token From `mutex::holder`, `request_release` or the holder's log.
+/// @returns False if it had ended already: there is nothing left to do.
 /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or `token` is not
 ///   positive.
-/// @throws error as `client`. It asks again while there is time, and a repeated call does no harm.
+/// @throws error as `client`. It retries while there is time, and a repeated call does no harm.
 /// @par Cancellation
 /// `terminal`. The ownership may have been ended.
 boost::asio::awaitable<bool> force_unlock(const client& by, std::string name, std::int64_t token);

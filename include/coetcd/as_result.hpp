@@ -21,7 +21,7 @@ namespace coetcd {
 /// How an operation failed, without an exception: see `as_result`.
 class failure {
 public:
-    /// None: what `error()` of a result gives if there is a value.
+    /// No failure: what `error()` of a result returns if there is a value.
     failure() = default;
     /// @param cause What was thrown, a `boost::system::system_error`.
     failure(const boost::system::system_error& thrown, std::exception_ptr cause)
@@ -30,9 +30,9 @@ public:
         , cause_(std::move(cause)) {}
 
     const error_code& code() const noexcept { return code_; }  ///< For programs.
-    const std::string& text() const noexcept { return text_; } ///< For logs, as `error::what`.
+    const std::string& text() const noexcept { return text_; } ///< For logs, like `error::what`.
 
-    /// Throws what the operation would have thrown: `error`, `compacted_error`, or what else.
+    /// Throws what the operation would have thrown: `error`, `compacted_error`, or another one.
     [[noreturn]] void rethrow() const {
         if (!cause_) {
             throw std::logic_error("failure: there is none");
@@ -52,7 +52,7 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
     return out << f.text().c_str();
 }
 
-/// What `value()` of a result does if there is none.
+/// Called by `value()` of a result that has none.
 [[noreturn]] inline void throw_exception_from_error(const failure& f,
                                                     const boost::source_location&) {
     f.rethrow();
@@ -69,10 +69,11 @@ using result = boost::system::result<T, failure>;
 ///         log(locked.error().text());
 ///     } else if (*locked) {
 ///
-/// For every awaitable of this library. A cancelled one has the code `operation_aborted`. What is
-/// not a `boost::system::system_error` is thrown all the same: invalid arguments, at the call
-/// already, and what the body of `with_lock` throws. So is `operation_aborted` by Asio itself where
-/// a coroutine that was cancelled awaits on, unless it called `this_coro::throw_if_cancelled`.
+/// Works for every awaitable of this library. A cancelled operation has the code
+/// `operation_aborted`. An exception that is not a `boost::system::system_error` is thrown all the
+/// same: for invalid arguments, already at the call, or by the body of `with_lock`. Asio itself
+/// also throws `operation_aborted` where a cancelled coroutine awaits again, unless it called
+/// `this_coro::throw_if_cancelled`.
 ///
 /// Because it always succeeds, `as_result(a) || as_result(b)` ends with the first one that ends;
 /// `a || b` with the first that succeeds.

@@ -32,16 +32,17 @@ class client_impl;
 /// sessions and watchers keep alive what they need. All of them must be destroyed before the
 /// executor's context is.
 ///
-/// Calls try the next endpoint when one fails. What changes the store is tried again only if the
-/// failed attempt cannot have been applied; else it throws `errc::outcome_unknown`.
+/// Calls try the next endpoint when one fails. A call that changes the store is tried again only if
+/// the failed attempt cannot have been applied; otherwise it throws `errc::outcome_unknown`.
 ///
 /// All calls throw `error` with
 /// - `errc::timed_out` or `errc::unavailable` if no endpoint answered in time, and
-///   `errc::protocol_error` if none of those that did was etcd: nothing was changed;
+///   `errc::protocol_error` if something answered, but not etcd: nothing was changed;
 /// - `errc::outcome_unknown` if a change was sent and its answer was lost, or is not etcd's;
-/// - `errc::too_large` if the answer is over the limit, and another endpoint has no other;
-/// - `errc::tls_failed` if no endpoint could be trusted, or trusts us: nothing was changed;
-/// - a `server_errc` if etcd refused, with its words in `what()`.
+/// - `errc::too_large` if the answer is over the limit, and another endpoint did not give a smaller
+///   one;
+/// - `errc::tls_failed` if no endpoint is trusted, or none trusts us: nothing was changed;
+/// - a `server_errc` if etcd refused, with its message in `what()`.
 ///
 /// and `std::invalid_argument` at once, before anything is sent, if an argument is invalid. The
 /// calls of a client that was moved from throw `std::logic_error`, as do those of other classes.
@@ -49,29 +50,30 @@ class client_impl;
 /// @par Cancellation
 /// `terminal`, for all calls, at once. The connection is closed; a change may have been applied.
 /// @par Executors
-/// All work is done on the client's executor, one handler at a time: see `get_executor`. What is
-/// awaited may be awaited from any executor; it is done on the client's, and comes back. The
-/// caller's executor must exist until then. On the client's own executor that costs nothing.
+/// All work is done on the client's executor, one handler at a time: see `get_executor`. Calls may
+/// be awaited from any executor: the work is done on the client's, and the result comes back. The
+/// caller's executor must exist until then. On the client's own executor this costs nothing.
 /// @par Thread safety
 /// A client, and its sessions, mutexes and watchers, may be used from any thread if its executor is
-/// a strand. If it is that of an `io_context`, one thread has to run that; the others may await.
-/// Distinct objects, and `const` functions of shared ones: safe. Other functions of shared objects:
-/// unsafe. Calls that take effect at once, such as destructors, do so completely on the client's
-/// executor. From another executor the visible state changes at once; the rest follows there.
+/// a strand. If it is that of an `io_context`, exactly one thread must run that; other threads may
+/// await. Distinct objects, and `const` functions of shared ones: safe. Other functions of shared
+/// objects: unsafe. Calls that take effect at once, such as destructors, do so completely on the
+/// client's executor. From another executor the visible state changes at once; the rest follows
+/// there.
 class client {
 public:
     using executor_type = boost::asio::any_io_executor;
 
     /// @param executor Where all work is done: a strand, or an `io_context` that one thread runs.
-    ///   With any other, as that of a thread pool, the client makes a strand of its own there.
+    ///   On any other, such as that of a thread pool, the client makes a strand of its own.
     /// @throws std::invalid_argument naming the field, if an endpoint or an option is invalid.
     client(executor_type executor, endpoints cluster, client_options options = {});
 
     /// Where all work is done: the executor of the constructor, or the strand that it made.
     executor_type get_executor() const;
 
-    /// The same client, with another `request_timeout` for the calls made through this handle, and
-    /// through sessions that are opened with it, and their locks; `session::close` has its own.
+    /// The same client, with another `request_timeout` for calls made through the returned handle,
+    /// through sessions opened with it, and their locks; `session::close` has its own.
     client with_timeout(std::chrono::milliseconds timeout) const;
 
     /// Reads one key. One round trip.
@@ -115,7 +117,7 @@ public:
     boost::asio::awaitable<std::optional<lease_keep_alive_response>>
     lease_keep_alive_once(lease_id id) const;
 
-    /// How long a lease still lasts. One round trip.
+    /// The time that a lease still has. One round trip.
     /// @returns Nothing if there is no such lease.
     boost::asio::awaitable<std::optional<lease_time_to_live_response>>
     lease_time_to_live(lease_id id, bool keys = false) const;
@@ -123,13 +125,13 @@ public:
     /// Lists all leases. One round trip.
     boost::asio::awaitable<lease_leases_response> lease_leases() const;
 
-    /// The status of a member, also of one that has no leader. Which member answers is open, unless
-    /// the client has one endpoint only. One round trip.
+    /// The status of a member, even if it has no leader. Any member may answer, unless the client
+    /// has only one endpoint. One round trip.
     boost::asio::awaitable<member_status> status() const;
 
     /// Begins to watch keys, and returns when the watch is in force. One round trip, or two without
-    /// a start revision; the first watch of a client opens a connection besides, and so does each
-    /// that brings much: see `watcher`.
+    /// a start revision. The first watch of a client also opens a connection, and so does each
+    /// watch that brings much: see `watcher`.
     /// @throws error with a `server_errc` or `errc::watch_canceled` if etcd refuses it.
     boost::asio::awaitable<watcher> watch(key_range keys, watch_options options = {}) const;
 

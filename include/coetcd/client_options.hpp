@@ -19,13 +19,12 @@ namespace detail {
 class password_source;
 }
 
-/// Which servers to trust, and our certificate: what `make_tls` makes. Clients and threads may
-/// share it.
+/// Which servers to trust, and our certificate, from `make_tls`. Clients and threads may share it.
 class tls_context;
 
 /// Where the members of one etcd cluster listen for clients: `http://host:port`, whose scheme and
 /// port may be omitted, or `https://host:port`, for which `client_options::tls` must be set.
-/// Converts from one string, from several, or from a vector of them: one endpoint to a string.
+/// Converts from one string, from several, or from a vector of them: one endpoint per string.
 class endpoints {
 public:
     template<std::convertible_to<std::string>... Url>
@@ -43,8 +42,8 @@ private:
 
 /// A user of etcd: name and password, both UTF-8.
 ///
-/// The client logs in when it first needs to, and again whenever etcd demands it, as after five
-/// minutes without a request. Copies of the password are wiped after use.
+/// The client logs in when it first needs to, and again whenever etcd demands it, such as after
+/// five minutes without a request. Copies of the password are wiped after use.
 class credentials {
 public:
     /// Keeps the password in memory for as long as a client, or a copy of this, exists.
@@ -71,8 +70,8 @@ public:
     /// The user to log in. No effect where etcd's authentication is off.
     std::optional<coetcd::credentials> credentials;
     /// Allows password and token to be sent to another host in the clear: over http, where anybody
-    /// in between can read them. Otherwise `credentials` and such an endpoint are an error, also if
-    /// only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
+    /// in between can read them. Otherwise `credentials` with such an endpoint are an error, even
+    /// if only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
     bool insecure_plain_text_credentials = false;
     /// How often to ask the cluster for its members, and use the endpoints that they advertise
     /// besides those named; empty to use only those named. At most 64 of them; learners are
@@ -82,14 +81,14 @@ public:
     std::optional<std::chrono::seconds> member_refresh{};
     /// Allows members that were learned, not named, to name further members, to which password and
     /// token then go. Otherwise a client with `credentials` takes lists only from the endpoints
-    /// that were named, so that no list can take it away from them. Set it if all of those may be
+    /// that were named, so that no list can lead it away from them. Set it if all of those may be
     /// replaced while the client runs.
     bool trust_learned_members = false;
     /// Total time for a call, including retries; for `watch`, until it is established. It does not
-    /// limit waits for others, as of `mutex::lock` and `watcher::next`. Must be positive.
+    /// limit waits for others, such as `mutex::lock` and `watcher::next`. Must be positive.
     std::chrono::milliseconds request_timeout{5000};
     /// The largest answer, or revision of a watch, that is accepted, in bytes of JSON: about 4/3 of
-    /// the bytes of its keys and values, and 100 for each key. Raise it for larger ranges or
+    /// the bytes of its keys and values, plus 100 for each key. Raise it for larger ranges or
     /// transactions. Must be positive.
     std::size_t max_answer = 4 * 1024 * 1024;
     /// Required by endpoints with https: `options.tls = coetcd::make_tls(...)`, from
@@ -102,8 +101,8 @@ public:
     // These affect performance.
 
     /// How long one endpoint may take to answer a request that can safely be repeated, before the
-    /// next one is tried. The wait for one of our connections does not count; to make one does.
-    /// Must be positive.
+    /// next one is tried. Waiting for a free connection does not count; making one does. Must be
+    /// positive.
     std::chrono::milliseconds attempt_timeout{2000};
     /// Maximum time to connect, including name lookup, for all addresses of the name together. Must
     /// be positive.

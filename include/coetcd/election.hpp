@@ -42,16 +42,16 @@ lead_terms(const client& c,
            const lead_options& how);
 } // namespace detail
 
-/// A term of leading, from `election::campaign`. Its destruction resigns in the background, even if
-/// it is lost already; await `resign` to know that it happened.
+/// A term as leader, from `election::campaign`. Destroying it resigns in the background, even if it
+/// is lost already; await `resign` to know that it happened.
 ///
-/// It ends when it is resigned, when the session is lost, or when somebody deletes its key, which
-/// the leader watches: that is noticed in the time that an event takes, and at the latest with the
+/// It ends when it is resigned, when the session is lost, or when somebody deletes its key. The
+/// leader watches that key, so it notices a deletion when the event arrives, at the latest with the
 /// next renewal.
 ///
-/// **To lead is a strong hint, not a proof**, as to hold a lock: see `mutex`. Where something must
-/// not happen twice, write by a transaction with `is_leader()`, or to a resource that rejects a
-/// `term()` smaller than one it has seen.
+/// **Leading is a strong hint, not a proof**, like holding a lock: see `mutex`. Where something
+/// must not happen twice, write in a transaction with `is_leader()`, or to a resource that rejects
+/// a `term()` smaller than one it has seen.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -59,9 +59,9 @@ class [[nodiscard]] leadership {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No term, as one that was moved from: `leads` and `resign` return false, and it can be
-    /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
-    /// requires it of results.
+    /// No term, like an object that was moved from: `leads` and `resign` return false, and it can
+    /// be assigned to; everything else throws `std::logic_error`. Default-constructible because
+    /// `co_spawn` requires it of results.
     leadership() noexcept = default;
     leadership(leadership&&) noexcept = default;
     leadership& operator=(leadership&&) noexcept;
@@ -70,8 +70,8 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// Whether it lasts, as far as can be known without asking etcd. Looks at the clock, so that it
-    /// is right in the first instruction after a stall.
+    /// Whether the term lasts, as far as can be known without asking etcd. Looks at the clock, so
+    /// it is right even in the first instruction after a stall.
     bool leads() const;
     explicit operator bool() const { return leads(); }
 
@@ -83,28 +83,28 @@ public:
     /// key: `is_leader` tells them apart.
     const std::string& key() const;
 
-    /// Changes the value that observers see. One round trip; two in a term that was resumed, and
-    /// whenever somebody else has changed the value.
+    /// Changes the value that observers see. One round trip; two for the first change in a resumed
+    /// term, and whenever somebody else has changed the value.
     ///
     /// Retries through network failures for as long as the term lasts, so the outcome is known
-    /// unless etcd refuses. Several calls take effect in their order, each once; no late copy of a
-    /// request undoes a later one. This object may be destroyed, or resigned, meanwhile: that is
-    /// `errc::not_owner`.
+    /// unless etcd refuses. Several calls take effect in order, each once; no late copy of a
+    /// request undoes a later one. This object may be destroyed or resigned meanwhile: the call
+    /// then throws `errc::not_owner`.
     ///
     /// @throws error with `errc::lock_lost`, `errc::session_lost` or `errc::session_closed` if the
     ///   term is over: the value may have been proclaimed in its last moment. With
     ///   `errc::not_owner` if it was resigned. With a `server_errc` if etcd refuses: nothing was
     ///   changed. With `errc::outcome_unknown` if etcd refuses after an answer was lost, and
     ///   reading the key does not settle it: the value may have been proclaimed, or may still be,
-    ///   but not after that of a later call has been.
+    ///   but not after the value of a later call has been.
     /// @par Cancellation
-    /// `terminal`, at once. The value may be proclaimed all the same, but not after that of a
-    /// later call has been.
+    /// `terminal`, at once. The value may still be proclaimed, but not after the value of a later
+    /// call has been.
     boost::asio::awaitable<void> proclaim(std::string value) const;
 
     /// Ends the term. One round trip. It takes effect at the call: `leads` is false.
     ///
-    /// @returns False if it was over before: nothing was touched.
+    /// @returns False if the term was already over: nothing was touched.
     /// @throws error as `client`, if no endpoint answers in time. The term is then ended in the
     ///   background.
     /// @par Cancellation
@@ -114,7 +114,7 @@ public:
     /// Waits until the term is lost.
     /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
     /// @throws boost::system::system_error with `operation_aborted` if it is resigned, or this
-    ///   object is destroyed. At once, if that was before.
+    ///   object is destroyed; at once if that happened before.
     /// @par Cancellation
     /// `terminal`, without effect on the term.
     boost::asio::awaitable<error_code> wait_lost() const;
@@ -134,7 +134,7 @@ using leader_feed = feed<std::optional<leader>>;
 /// An election: the first candidate for a name leads, in the whole etcd cluster; then the next one
 /// does.
 ///
-/// It is a queue as that of a `mutex`. All candidates for one name take turns: coroutines that
+/// It is a queue like that of a `mutex`. All candidates for one name take turns: coroutines that
 /// share one object or one session, other processes, the Go client's `concurrency.Election`,
 /// `etcdctl elect`, and every `mutex` of that name. Names and keys are those of a `mutex`.
 ///
@@ -161,28 +161,29 @@ public:
 
     const std::string& name() const;
 
-    /// Waits until it leads, retrying through network failures, for as long as the session lives.
-    /// One round trip if nobody leads; otherwise one after hand-over. In the background, a watch of
-    /// the key and one round trip more.
+    /// Waits until this candidate leads, retrying through network failures, for as long as the
+    /// session lives. One round trip if nobody leads; otherwise one after hand-over. In the
+    /// background it costs a watch of the key and one more round trip.
     ///
-    /// @param value What observers see at first: an address, say.
-    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue; else
-    ///   see above.
+    /// @param value What observers see at first, such as an address.
+    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue;
+    ///   otherwise see above.
     /// @par Cancellation
-    /// As `mutex::lock`. A term that begins in the very moment of the cancellation is resigned.
+    /// As `mutex::lock`. A term that begins at the very moment of the cancellation is resigned.
     boost::asio::awaitable<leadership> campaign(std::string value);
 
-    /// Leads if nobody does, and nobody waits. One round trip; none if this session leads, or
-    /// campaigns; two if it is still resigning: it waits for the end of that. A term from `resume`
-    /// counts as another session's. See `mutex::try_lock`.
-    /// @returns Nothing if somebody does. No key is left in etcd then.
+    /// Leads if nobody leads and nobody waits. One round trip; none if this session leads or
+    /// campaigns. If the session is still resigning, the call waits until that is done: two. A term
+    /// from `resume` counts as another session's. See `mutex::try_lock`.
+    /// @returns Nothing if somebody leads or waits; then no key is left in etcd.
     /// @throws error Also as `mutex::try_lock`.
     boost::asio::awaitable<std::optional<leadership>> try_campaign(std::string value);
 
     /// As `campaign`, for at most `patience`; if that is not positive, as `try_campaign`.
     /// @returns Nothing if others lead, as `mutex::try_lock_for` says.
-    /// @throws error Also with `errc::timed_out` if etcd has not answered by then, likewise. The
-    ///   session lives on in either case, and what `mutex::lock` leaves is all that is left.
+    /// @throws error Also with `errc::timed_out` if etcd has not answered by then, as
+    ///   `mutex::try_lock_for` says. In either case the session lives on, and etcd keeps at most
+    ///   what `mutex::lock` leaves.
     boost::asio::awaitable<std::optional<leadership>>
     campaign_for(std::string value, std::chrono::nanoseconds patience);
 
@@ -193,9 +194,9 @@ public:
         return campaign_for(std::move(value), detail::logic::time_left(deadline, Clock::now()));
     }
 
-    /// Resumes a term that the session's lease has already, for a session that was adopted: see
-    /// `mutex::resume`, which is the same for a lock. Go's client may have campaigned for it. Two
-    /// round trips; one if the lease does not lead.
+    /// For an adopted session: resumes a term that its lease already has. `mutex::resume` does the
+    /// same for a lock. Go's client may have campaigned for the term. Two round trips; one if the
+    /// lease does not lead.
     ///
     /// @returns Nothing if the lease does not lead, or this session has resumed that term before.
     /// @throws error Also as `client`, if no endpoint answers in time.
@@ -203,12 +204,13 @@ public:
     /// `terminal`, at once. The term stays as it is.
     boost::asio::awaitable<std::optional<leadership>> resume();
 
-    /// Resumes one term, which was written down: `leadership::key` and `leadership::term`. One
-    /// round trip. Other keys of the lease are left as they are.
+    /// Resumes one term whose `leadership::key` and `leadership::term` were written down. One round
+    /// trip. Other keys of the lease are left as they are.
     ///
-    /// @returns Nothing if that term is over or does not lead yet, if the key is not the session's
-    ///   lease's, or if this session has that term already.
-    /// @throws std::invalid_argument if `key` is none of this election, or `term` is not positive.
+    /// @returns Nothing if that term is over or does not lead yet, if the key does not belong to
+    ///   the session's lease, or if this session has that term already.
+    /// @throws std::invalid_argument if `key` is not one of this election, or `term` is not
+    ///   positive.
     /// @throws error Also as `client`, if no endpoint answers in time.
     /// @par Cancellation
     /// `terminal`, at once. The term stays as it is.
@@ -236,8 +238,8 @@ boost::asio::awaitable<std::optional<leader>> leader_of(const client& c, std::st
 /// Runs `body` while it leads: campaigns, awaits `body()` or `body(const leadership&)`, resigns.
 ///
 /// If the term is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
-/// loss is reported, even if `body` succeeded: it may not have been alone. All else is as with
-/// `with_lock`, also the cost and the cancellation.
+/// loss is reported, even if `body` succeeded: it may not have been alone. Everything else is as
+/// with `with_lock`, including cost and cancellation.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `election::campaign`; or error with `errc::session_lost`,
@@ -251,12 +253,12 @@ auto lead(election& e, std::string value, Body body) {
 
 /// Runs `body` whenever it leads: opens a session of its own, campaigns, awaits `body()` or
 /// `body(const leadership&)`, which returns `awaitable<void>`, and resigns. Then it campaigns again
-/// if `how.again` says so, and closes the session at last.
+/// if `how.again` says so, and finally closes the session.
 ///
-/// A session that is lost is replaced, and a campaign that fails is made again, whatever may pass:
-/// an outage, a lost session, a key deleted by hand. If the term is lost, `body` is cancelled
+/// A lost session is replaced, and a failed campaign is made again if the cause may pass: an
+/// outage, a lost session, a key deleted by hand. If the term is lost, `body` is cancelled
 /// (`terminal`) and awaited to its end before anything else is done: in one process its terms never
-/// overlap. What it throws then is dropped, if there is to be another term.
+/// overlap. What `body` throws then is dropped if another term is to follow.
 ///
 /// @param c Its executor does all work but that of `body`, which runs on the caller's.
 /// @throws std::invalid_argument as `election` and `session::open`, at once.
@@ -264,7 +266,7 @@ auto lead(election& e, std::string value, Body body) {
 ///   `errc::session_lost` or `errc::lock_lost` if the term was lost, with an exception of `body`
 ///   nested in it.
 /// @par Cancellation
-/// `terminal`: passed on to `body`, whose end is awaited; then this ends as `body` did. All else is
+/// `terminal`: passed on to `body`, whose end is awaited; then this ends as `body` did. The rest is
 /// done in the background.
 template<class Body>
 boost::asio::awaitable<void>
@@ -276,7 +278,7 @@ lead(const client& c, std::string name, std::string value, Body body, lead_optio
         static_assert(std::is_void_v<result>, "the body of lead() returns awaitable<void>");
         return detail::lead_terms(c, std::move(name), std::move(value), std::move(entry), how);
     } else {
-        return {}; // so that nothing else is said of it
+        return {}; // so that the compiler reports nothing else
     }
 }
 

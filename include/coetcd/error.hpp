@@ -19,24 +19,24 @@ using error_code = boost::system::error_code;
 /// throws `boost::system::system_error` with `boost::asio::error::operation_aborted`.
 enum class errc {
     timed_out = 1,   ///< The deadline passed; nothing was changed.
-    unavailable,     ///< No endpoint could be reached, or none was fit; nothing was changed.
+    unavailable,     ///< No endpoint could be reached, or none could serve; nothing was changed.
     outcome_unknown, ///< The request was sent and its answer was lost: it may have been applied.
-    protocol_error,  ///< No answer was etcd's; nothing was changed.
+    protocol_error,  ///< No answer came from etcd; nothing was changed.
     too_large,       ///< An answer over the limit of `client_options`.
     session_lost,    ///< The session's lease ended, or may have ended.
     session_closed,  ///< This program closed, orphaned or destroyed the session.
     lock_lost,       ///< The lock's key was deleted by somebody else.
-    not_owner,       ///< The lock is not held, so there is nothing to prove or to release.
+    not_owner,       ///< The lock is not held, so there is nothing to prove or to share.
     watch_compacted, ///< History before the revision that the watch needs was compacted.
     watch_canceled,  ///< etcd ended the watch.
     tls_failed,      ///< No secure connection: an endpoint is not trusted, or does not trust us.
     login_failed,    ///< etcd refused the user or the password.
     cn_auth_unsupported, ///< The client certificate names a user, which the gateway refuses.
-    revision_regressed,  ///< etcd's store is older than what was seen, or another: it was restored.
+    revision_regressed,  ///< etcd's store is older than what was seen, or another one, restored.
     conflict,            ///< Others changed the same keys each time; nothing was changed by us.
     wrong_kind,          ///< What is stored under the name is not what this object keeps there.
     hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
-    exceeds_limit,       ///< More was asked for than a semaphore's limit allows at all.
+    exceeds_limit,       ///< More permits were asked for than the semaphore's limit.
     wrong_cluster,       ///< An endpoint leads to another cluster; nothing was changed in ours.
 };
 
@@ -64,11 +64,11 @@ enum class server_errc {
 enum class condition {
     retryable = 1,   ///< Nothing was changed, and the same call may succeed later.
     outcome_unknown, ///< The change may have been applied: read before you repeat it.
-    ownership_lost,  ///< A lock that was held, or waited for, is not ours any more.
+    ownership_lost,  ///< A lock that was held, or waited for, is no longer ours.
 };
 
-/// Their names as they are written here, for logs and the labels of metrics; an `error_code` has
-/// the prose: `message()`. Of any other value "unknown".
+/// The names of the enumerators, for logs and the labels of metrics; "unknown" for any other value.
+/// `message()` of an `error_code` has the prose.
 const char* to_string(errc e) noexcept;
 const char* to_string(server_errc e) noexcept;
 const char* to_string(condition c) noexcept;

@@ -18,11 +18,11 @@ namespace detail {
 struct named_recipe;
 } // namespace detail
 
-/// Carries out transactions once each, also when their answers are lost. `client::txn` would throw
-/// `errc::outcome_unknown` then.
+/// Carries out each transaction exactly once, even if its answer is lost. `client::txn` would then
+/// throw `errc::outcome_unknown`.
 ///
 /// Each transaction also puts a key of the session, `<name>.<lease>-<nonce>-w<number>`, which
-/// records whether it was carried out, and how it ended. The key is used again; it goes with the
+/// records whether it was carried out, and how it ended. The key is reused, and goes with the
 /// lease. A user needs to read and write the keys from `<name>.` up to, but not including,
 /// `<name>0`.
 ///
@@ -41,20 +41,20 @@ public:
 
     const std::string& name() const;
 
-    /// Carries out a transaction. One round trip; if an answer was lost, one for each time that it
-    /// is sent, and one to read again what it said.
+    /// Carries out a transaction. One round trip; if an answer was lost, one for each time that the
+    /// request is sent, and one to read again what the answer said.
     ///
     /// @param what At most 127 conditions and 126 operations in a list, and two levels of
     ///   transactions within it.
-    /// @throws std::invalid_argument at once if etcd would not take it.
+    /// @throws std::invalid_argument at once if etcd would not accept it.
     /// @throws error with
     /// - `errc::outcome_unknown` if it was sent and no answer came in time, or the session was lost
-    ///   meanwhile: it may have been carried out, or may still be until a later one of the same
-    ///   name and session is;
-    /// - `errc::session_lost` or `errc::session_closed` if the session has ended before;
-    /// - else as `client`. Nothing was changed.
+    ///   meanwhile: it may have been carried out, or may still be until a later transaction of the
+    ///   same name and session is;
+    /// - `errc::session_lost` or `errc::session_closed` if the session had already ended;
+    /// - otherwise as `client`: nothing was changed.
     /// @par Cancellation
-    /// `terminal`, at once. If it was sent, it is not known whether it is carried out.
+    /// `terminal`, at once. If it was sent, it may or may not be carried out.
     boost::asio::awaitable<txn_outcome> txn(coetcd::txn what) const;
 
 private:

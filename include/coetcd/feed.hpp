@@ -45,15 +45,15 @@ public:
     /// The first call returns the present state; later ones wait until it differs from the one that
     /// was returned last.
     ///
-    /// To begin, a watch on the client's connection for them and one round trip. Then at most one
-    /// for each change, and one about every 10 s while a call waits, since servers have lost
-    /// events. One call at a time. This object may be destroyed before it completes; it then throws
-    /// `operation_aborted`.
+    /// The first call costs a watch, on the client's connection for those, and one round trip. Each
+    /// later change costs at most one, and while a call waits there is one about every 10 s, since
+    /// servers have lost events. One call at a time. This object may be destroyed before it
+    /// completes; it then throws `operation_aborted`.
     ///
     /// @throws error with `errc::revision_regressed` if etcd was restored from a snapshot that is
     ///   older than what was returned. The next call begins anew, with what is there then.
-    /// @throws error with a `server_errc` if etcd refuses; the next call asks again. Not for an
-    ///   outage: that it waits out.
+    /// @throws error with a `server_errc` if etcd refuses; the next call asks again. An outage is
+    ///   not an error: the call waits until it is over.
     /// @par Cancellation
     /// `terminal`. Nothing is lost: the next call returns what this one would have.
     boost::asio::awaitable<T> next();

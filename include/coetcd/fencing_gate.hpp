@@ -13,18 +13,18 @@
 
 namespace coetcd {
 
-/// A fence for what cannot remember fencing tokens itself: it lets through a token that is not
-/// below the greatest one that came through before, and remembers it, in etcd.
+/// A fence for a resource that cannot remember fencing tokens itself. It admits a token unless it
+/// admitted a greater one before, and remembers the greatest one in etcd.
 ///
 ///     coetcd::fencing_gate gate(client, "stock-fence");
 ///     const bool admitted = co_await gate.admit(token); // of the lock's holder
 ///
-/// All tokens have to come from one lock. What is done elsewhere after `admit` may still come after
-/// the work of a later holder that was admitted meanwhile; what is done in etcd need not: give it
-/// to `admit` as a transaction.
+/// All tokens must come from one lock. Work elsewhere that follows `admit` may still come after the
+/// work of a later holder that was admitted meanwhile. Pass writes to etcd to `admit` as a
+/// transaction: they cannot be late.
 ///
 /// In etcd it is one key without a lease, whose value is the token in 16 hexadecimal digits. It
-/// stays there until somebody deletes it: all tokens are admitted then.
+/// stays there until somebody deletes it; then any token is admitted.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -40,21 +40,21 @@ public:
 
     const std::string& key() const;
 
-    /// Lets the token through unless a greater one came through before. One round trip.
+    /// Admits the token unless a greater one was admitted before. One round trip.
     ///
-    /// @returns False if a greater one did. If an answer is lost it asks again: then it may have
-    ///   come through just before the greater one.
+    /// @returns False if a greater one was. If an answer is lost, the call asks again: then the
+    ///   token may have been admitted just before the greater one.
     /// @throws std::invalid_argument if `token` is not positive.
-    /// @throws error with `errc::wrong_kind` if the key holds something else than a token; else as
-    ///   `client`, with `errc::outcome_unknown` if no answer came at all.
+    /// @throws error with `errc::wrong_kind` if the key holds something other than a token;
+    ///   otherwise as `client`, with `errc::outcome_unknown` if no answer came at all.
     /// @par Cancellation
-    /// `terminal`. It may have come through.
+    /// `terminal`. The token may have been admitted.
     boost::asio::awaitable<bool> admit(std::int64_t token) const;
 
-    /// The same, and carries out a transaction if it comes through, in the same instant. It must
-    /// not touch the gate's key, and is sent twice in one request: see `client_options` for limits.
-    /// @returns What the transaction came to; nothing if the token was not admitted.
-    /// @throws error with `errc::wrong_kind` as above; else as `client::txn`, with
+    /// The same, and carries out a transaction if the token is admitted, in the same instant. The
+    /// transaction must not touch the gate's key, and is sent twice in one request.
+    /// @returns The answer to the transaction; nothing if the token was not admitted.
+    /// @throws error with `errc::wrong_kind` as above; otherwise as `client::txn`, with
     ///   `errc::outcome_unknown` if the answer is lost.
     boost::asio::awaitable<std::optional<txn_response>> admit(std::int64_t token, txn work) const;
 

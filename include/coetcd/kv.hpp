@@ -29,7 +29,7 @@ struct key_value {
     std::int64_t create_revision = 0; ///< Identifies this life of the key: stable until deleted.
     std::int64_t mod_revision = 0;
     std::int64_t version = 0; ///< 1 when created, one more with each put.
-    lease_id lease = 0;       ///< The key is deleted with this lease; 0 if with none.
+    lease_id lease = 0;       ///< The key is deleted with this lease; 0 for none.
 
     bool operator==(const key_value&) const = default;
 };
@@ -183,7 +183,7 @@ struct op;
 ///         .then(op::put("stock", "6"))
 ///         .otherwise(op::range("stock"));
 ///
-/// etcd accepts at most 128 conditions or operations a list, by default.
+/// etcd accepts at most 128 conditions or operations per list, by default.
 class txn {
 public:
     /// Adds conditions. All of them must hold; without any, `then` is always carried out.
@@ -258,7 +258,7 @@ struct op_response;
 
 struct txn_response {
     response_header header;
-    bool succeeded = false;             ///< Which list was done.
+    bool succeeded = false;             ///< Which list was carried out.
     std::vector<op_response> responses; ///< One for each operation of that list.
 };
 
@@ -276,7 +276,7 @@ struct compaction_response {
     response_header header;
 };
 
-// The names of enumerators, as they are written above; of any other value "unknown".
+// The names of the enumerators; "unknown" for any other value.
 
 inline const char* to_string(event_type e) noexcept {
     switch (e) {

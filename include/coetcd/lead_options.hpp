@@ -9,10 +9,10 @@ namespace coetcd {
 enum class again {
     never,   ///< One term: its loss is an error.
     on_loss, ///< Campaigns again if the term was lost, until the body ends in time.
-    always,  ///< Campaigns again in either case. Only an error or a cancellation ends that.
+    always,  ///< Campaigns again in either case. Only an error or a cancellation ends it.
 };
 
-/// The name of the enumerator; of any other value "unknown".
+/// The name of the enumerator; "unknown" for any other value.
 inline const char* to_string(again a) noexcept {
     switch (a) {
     case again::never:
@@ -27,7 +27,7 @@ inline const char* to_string(again a) noexcept {
 
 /// Options of `lead`. Trivially destructible, so that a call may spell them in braces.
 struct lead_options {
-    /// Of the sessions that it opens: see `session_options::ttl`.
+    /// The ttl of the sessions that it opens: see `session_options::ttl`.
     std::chrono::seconds ttl = std::chrono::seconds(10);
     coetcd::again again = coetcd::again::on_loss;
     /// How long it waits, with some jitter, before it tries again after a failure, a loss, or the

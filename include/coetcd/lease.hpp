@@ -13,8 +13,8 @@ namespace coetcd {
 struct lease_grant_response {
     response_header header;
     lease_id id = 0;
-    /// What etcd granted; it raises a ttl that is too short. An answer that says more than any etcd
-    /// raises it to is not believed: then this is what was asked for.
+    /// What etcd granted; it raises a ttl that is too short. If the answer says more than any etcd
+    /// raises it to, it is not believed: this is then what was asked for.
     std::chrono::seconds ttl{0};
 };
 

@@ -5,8 +5,8 @@ namespace coetcd {
 
 /// How a lock is held.
 enum class lock_mode {
-    exclusive, ///< By one owner alone: to write.
-    shared,    ///< By any number of owners at a time: to read.
+    exclusive, ///< By one owner alone, to write.
+    shared,    ///< By any number of owners at a time, to read.
 };
 
 /// The name of the enumerator.

@@ -7,12 +7,12 @@
 
 namespace coetcd {
 
-/// The name of the lock of one thing among many: `prefix`, a slash, and `id`, whatever bytes that
-/// has. `/`, `.` and `%` in it are written `%2F`, `%2E` and `%25`.
+/// The name of the lock for one thing among many: `prefix`, a slash, and `id`, which may have any
+/// bytes. `/`, `.` and `%` in `id` are written `%2F`, `%2E` and `%25`.
 ///
-/// Different prefixes or ids give different names, and no lock of a prefix is in the way of another
-/// one of it, as `77` would be in that of `77/x`. Do not use `prefix` itself as the name of a lock,
-/// nor such a name as a prefix. A `mutex` accepts 512 bytes.
+/// Different prefixes or ids give different names, and no lock of a prefix gets in the way of
+/// another, as `77/x` would block `77`. Do not use `prefix` itself as the name of a lock, nor a
+/// name from this function as a prefix. A `mutex` accepts 512 bytes.
 ///
 /// @throws std::invalid_argument if `prefix` or `id` is empty, or `prefix` ends with a slash.
 inline std::string lock_name(std::string_view prefix, std::string_view id) {

@@ -34,11 +34,11 @@ struct lock_part {
     lock_mode mode;
 };
 
-/// Nobody else is to hold the lock of this name: no `mutex`, and no `shared_mutex`.
+/// A part that is held alone: nobody else holds a `mutex` or a `shared_mutex` of this name.
 inline lock_part exclusive(std::string name) {
     return {std::move(name), lock_mode::exclusive};
 }
-/// Others may read with us: nobody else is to hold a `shared_mutex` of this name to write.
+/// A part that is read together with others: nobody holds a `shared_mutex` of this name to write.
 inline lock_part shared(std::string name) {
     return {std::move(name), lock_mode::shared};
 }
@@ -89,19 +89,20 @@ private:
     held_lock all_;
 };
 
-/// Several locks at once, each of them exclusive or shared. They are held all together, or none is.
+/// Several locks at once, each of them exclusive or shared. Either all are held, or none is.
 ///
-/// One transaction takes a place in all their queues. So they have one age everywhere, and a waiter
-/// waits for older ones only: there is no deadlock, nobody starves, and each lock is granted in
+/// One transaction takes a place in all their queues. So a waiter has the same age in each queue,
+/// and waits only for older ones: there is no deadlock, nobody starves, and each lock is granted in
 /// order of arrival, also among waiters that want only one of them. These may use a `mutex`, a
-/// `shared_mutex`, Go's client or `etcdctl lock`, and do not need to know.
+/// `shared_mutex`, Go's client or `etcdctl lock`, and need not know of it.
 ///
-/// While it waits for one of its locks, those behind it wait, in the queues of all of them. What a
-/// program holds already does not take part in this: one that holds `a`, and then waits for `b`,
-/// can still deadlock with another program that holds `b` and waits for `a`. Ask for both at once.
+/// While it waits for one of its locks, the waiters behind it wait, in the queues of all of them.
+/// Locks that a program already holds do not take part in this: a program that holds `a`, and then
+/// waits for `b`, can still deadlock with another program that holds `b` and waits for `a`. Ask for
+/// both at once.
 ///
-/// What is said of `mutex` holds here, too: of what ends a lock, of names and their keys, of
-/// executors, cancellation and errors. If one of the locks is lost all of them are, and what is
+/// The rules of `mutex` hold here, too: for what ends a lock, for names and their keys, for
+/// executors, cancellation and errors. If one of the locks is lost, all of them are, and what is
 /// left of them in etcd is given back. Reports to an `observer` name the first one.
 ///
 /// @par Thread safety
@@ -112,10 +113,10 @@ public:
 
     /// Names the locks; no I/O. Their order does not matter. A name that occurs twice counts once,
     /// as exclusive if either is. `owner` may be destroyed first: that loses the session.
-    /// @param options `max_hold`. The others are not of a `multi_lock`.
+    /// @param options Only `max_hold`; the others are not for a `multi_lock`.
     /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
-    ///   a name is empty or longer than 512 bytes, a mode is none, or an option is out of its
-    ///   range.
+    ///   a name is empty or longer than 512 bytes, a mode is not an enumerator, or an option is out
+    ///   of its range.
     multi_lock(const session& owner, std::vector<lock_part> parts, lock_options options = {});
 
     multi_lock(multi_lock&&) noexcept = default;
@@ -125,9 +126,9 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// As `mutex::lock`, for all of them: one round trip if they are free. Else it waits for the
-    /// latest place ahead of ours, of all queues. Each time that this place goes and others remain,
-    /// it takes one more round trip.
+    /// As `mutex::lock`, for all of them: one round trip if they are free. Otherwise it waits for
+    /// the latest place ahead of ours in any of the queues. Each time that this place goes and
+    /// others remain, it takes one more round trip.
     boost::asio::awaitable<void> lock();
     /// Takes all of them if they are free right now. One round trip; none if this session has one
     /// of them, or waits for it. As `mutex::try_lock`.
@@ -142,7 +143,7 @@ public:
     /// As `lock`; returns an object that gives the locks back when it is destroyed.
     boost::asio::awaitable<held_locks> scoped_lock();
     /// Gives all of them back. One round trip. As `mutex::unlock`.
-    /// @returns False if one of them was not ours any more, or they never were.
+    /// @returns False if one of them was no longer ours, or they never were.
     boost::asio::awaitable<bool> unlock();
 
     /// Whether all of them are held. As `mutex::owns_lock`.

@@ -43,13 +43,12 @@ boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
                                                           std::chrono::nanoseconds patience);
 } // namespace detail
 
-/// A lock that is held, from `mutex::scoped_lock` or a `shared_mutex`. Its destruction gives the
-/// lock back in the background, even if it is lost already; await `unlock` to know that it
-/// happened.
+/// A lock that is held, from `mutex::scoped_lock` or a `shared_mutex`. Destroying it gives the lock
+/// back in the background, even if it is lost already; await `unlock` to know that it happened.
 ///
-/// A function that needs the lock takes a `const held_lock&`: coroutines have no identity that
-/// would let a lock know that it is taken again. A coroutine that outlives the call takes a handle
-/// of its own, from `share`.
+/// A function that needs the lock takes a `const held_lock&`: coroutines have no identity, so a
+/// lock cannot detect that it is taken again. A coroutine that outlives the call takes a handle of
+/// its own, from `share`.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -57,9 +56,9 @@ class [[nodiscard]] held_lock {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No lock, as one that was moved from: `owns_lock` and `unlock` return false, and it can be
-    /// assigned to; all else throws `std::logic_error`. Default-constructible because `co_spawn`
-    /// requires it of results.
+    /// No lock, like an object that was moved from: `owns_lock` and `unlock` return false, and it
+    /// can be assigned to; everything else throws `std::logic_error`. Default-constructible because
+    /// `co_spawn` requires it of results.
     held_lock() noexcept = default;
     /// Takes over a lock that was taken with `mutex::lock` or `mutex::try_lock`.
     /// @throws error with `errc::not_owner` if it is not held.
@@ -81,13 +80,14 @@ public:
     /// @returns `errc::session_lost`, `errc::session_closed`, `errc::lock_lost` or
     ///   `errc::hold_expired`.
     /// @throws boost::system::system_error with `operation_aborted` if the lock is given back, or
-    ///   the last handle to it is destroyed. At once, if that was before.
+    ///   the last handle to it is destroyed; at once if that happened before.
     /// @par Cancellation
     /// `terminal`, without effect on the lock.
     boost::asio::awaitable<error_code> wait_lost() const;
 
-    /// Waits until somebody asks for the lock, with `request_release`; at once if somebody has. Two
-    /// round trips to begin with: a look and a watch. The lock stays held: give it back, or do not.
+    /// Waits until somebody asks for the lock, with `request_release`; at once if somebody already
+    /// has. Two round trips at first: a look and a watch. The lock stays held: whether to give it
+    /// back is up to you.
     /// @throws error with `errc::session_lost`, `errc::session_closed`, `errc::lock_lost` or
     ///   `errc::hold_expired` if the lock is lost; with a `server_errc` if etcd refuses the watch.
     /// @throws boost::system::system_error with `operation_aborted` as `wait_lost`.
@@ -102,25 +102,25 @@ public:
 
     /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
-    /// This ownership as a text: see `verify` and `guard` in <coetcd/sequencer.hpp>. Also available
+    /// This ownership as text: see `verify` and `guard` in <coetcd/sequencer.hpp>. Also available
     /// after a loss.
     std::string sequencer() const;
     /// See `mutex::is_owner`. Also available after a loss: etcd then refuses what it guards.
     compare is_owner() const;
-    /// See `mutex::key`. With the mode, the key changes.
+    /// See `mutex::key`. The key changes with the mode.
     const std::string& key() const;
 
-    /// `exclusive`, unless a `shared_mutex` was locked to be shared.
+    /// `exclusive`, unless a `shared_mutex` was locked to read.
     lock_mode mode() const;
     /// Downgrades to reading. Keeps the place in the queue and the fencing token: nobody writes in
     /// between, and waiting writers keep their turn. One round trip; none if it is shared already.
     ///
-    /// It takes effect at the call: `mode` is `shared`, whatever happens then, and other readers of
+    /// It takes effect at the call: `mode` is `shared`, whatever happens next, and other readers of
     /// this session may enter in the same request. Await the result to know that etcd lets in
     /// readers of other sessions.
     ///
     /// @throws std::logic_error if this is the lock of a `mutex`.
-    /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
+    /// @throws error with `errc::not_owner` if it was given back; with the code of its loss; or as
     ///   `mutex::unlock`. It is then downgraded in the background.
     /// @par Cancellation
     /// `terminal`. It is downgraded in the background.
@@ -136,7 +136,7 @@ public:
     /// @returns False if that is impossible, or `downgrade` was called meanwhile. The lock is still
     ///   shared.
     /// @throws std::logic_error if this is the lock of a `mutex`.
-    /// @throws error with `errc::not_owner` if it was given back; with that of its loss; or as
+    /// @throws error with `errc::not_owner` if it was given back; with the code of its loss; or as
     ///   `mutex::try_lock`. The lock stays shared; an upgrade under way is undone in the
     ///   background.
     /// @par Cancellation
@@ -159,16 +159,16 @@ private:
     bool answers_ = false; // for what it holds: it was not unlocked
 };
 
-/// A lock that one owner at a time holds, in the whole etcd cluster, in order of arrival.
+/// A cluster-wide lock, held by one owner at a time, in order of arrival.
 ///
 /// It excludes every other `mutex` of the same name, in this process or elsewhere, as well as the
 /// Go client's `concurrency.Mutex` and `etcdctl lock`. Coroutines that share one object, or one
-/// session, exclude each other too. It is not recursive: unlock it before it is locked again, also
+/// session, exclude each other too. It is not recursive: unlock it before you lock it again, even
 /// after a loss.
 ///
 /// **A lock on a network is a strong hint, not a proof**: a process can stall for longer than its
 /// ttl and then continue as if it still held the lock. Where something must not happen twice, write
-/// by a transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller
+/// in a transaction with `is_owner()`, or to a resource that rejects a `fencing_token()` smaller
 /// than one it has seen.
 ///
 /// A lock ends when it is unlocked, when the session is lost, when somebody deletes its key, which
@@ -176,21 +176,21 @@ private:
 ///
 /// All keys in etcd that begin with `<name>/` are the lock's queue: any other key there blocks it
 /// for as long as it exists, and so does another lock there: `orders` would wait for `orders/42`.
-/// `lock_name` makes names of ids that do not nest.
-/// Keys that begin with `<name>.` are the lock's, too, and block nobody. A user needs to read and
-/// write both: all keys from `<name>.` up to, but not including, `<name>0`.
+/// `lock_name` makes names from ids that do not nest. Keys that begin with `<name>.` are the
+/// lock's, too, and block nobody. A user needs to read and write both: all keys from `<name>.` up
+/// to, but not including, `<name>0`.
 ///
-/// A session uses its keys again, however often it takes the lock.
+/// A session reuses its keys, however often it takes the lock.
 ///
 /// It may be destroyed at any moment. Calls under way complete; a lock that `lock` or `try_lock`
-/// took is given back in the background, one that a `held_lock` holds stays with that.
+/// took is given back in the background; one that a `held_lock` holds stays with that.
 ///
 /// Calls that take the lock throw
 /// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
 ///   `errc::session_closed` if this program has ended it;
 /// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
 ///
-/// Those that only look into etcd need no session that lives, and throw as `client`.
+/// Calls that only read need no live session, and throw as `client`.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -214,35 +214,35 @@ public:
     /// session lives. One round trip if free; otherwise one after hand-over. If a coroutine of this
     /// session hands it over, its `unlock` shares that round trip.
     ///
-    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue; else
-    ///   see above.
+    /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue;
+    ///   otherwise see above.
     /// @par Cancellation
     /// `terminal`, at once. Our place in the queue is deleted in the background, until etcd
     /// answers. The session is given up only if etcd itself refuses, twice in a row, or if
     /// deletions failed for a whole ttl while renewals succeeded, so that no key of ours is left to
     /// block others. At most two keys that begin with `<name>.` stay behind a fault or a
     /// cancellation; they block nobody, and go with the lease. The same holds for every other end
-    /// without the lock. A lock that is granted in the very moment of the cancellation is given
-    /// back: after `lock() || timer` it is held only if the timer has not won. So it is with
+    /// without the lock. A lock that is granted at the very moment of the cancellation is given
+    /// back: after `lock() || timer` it is held only if the timer has not won. The same holds for
     /// `try_lock` and the others.
     boost::asio::awaitable<void> lock();
 
     /// Takes the lock if it is free right now. One round trip; none if this session has it, or
-    /// waits for it. If the session is still giving it back it waits for the end of that: two. A
-    /// hold from `resume` counts as another session's, until etcd has confirmed its end.
-    /// @returns False if it is held, or waited for. No key is left in etcd then. After an exception
-    ///   or a cancellation, what `lock` leaves.
+    /// waits for it. If the session is still giving it back, the call waits until that is done:
+    /// two. A hold from `resume` counts as another session's, until etcd has confirmed its end.
+    /// @returns False if it is held, or waited for; then no key is left in etcd. An exception or a
+    ///   cancellation leaves what `lock` leaves.
     /// @throws error Also as `client`, if no endpoint answers in time, and with `errc::timed_out`
-    ///   if what the session gives back is not confirmed by then.
+    ///   if etcd has not confirmed by then what the session gives back.
     boost::asio::awaitable<bool> try_lock();
 
     /// As `lock`, for at most `patience`; if that is not positive, as `try_lock`.
-    /// @returns False if the lock was not acquired by then, because others have it: etcd has told
-    ///   so to us, or has answered a coroutine of this session that was before us meanwhile.
+    /// @returns False if the lock was not acquired by then, because others have it: etcd said so,
+    ///   or has meanwhile answered a coroutine of this session that is ahead of us.
     /// @throws error Also with `errc::timed_out` if etcd has not answered by then: neither us nor
-    ///   anybody of this session before us, or none for `client_options::attempt_timeout` at the
-    ///   end. In either case our place in the queue is deleted, the session lives on, and what
-    ///   `lock` leaves is all that is left in etcd.
+    ///   any coroutine of this session ahead of us, or none of these in the last
+    ///   `client_options::attempt_timeout`. In either case our place in the queue is deleted, the
+    ///   session lives on, and etcd keeps at most what `lock` leaves.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
 
     /// As `try_lock_for`, until a time on any clock.
@@ -254,15 +254,16 @@ public:
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
 
-    /// Resumes a lock that the session's lease holds already, for a session that was adopted: its
-    /// earlier owner was orphaned or has died. It may have been Go's client. Two round trips; one
-    /// if the lease does not hold the lock.
+    /// For an adopted session: resumes a lock that its lease already holds. The session's earlier
+    /// owner was orphaned or has died; it may have been Go's client. Two round trips; one if the
+    /// lease does not hold the lock.
     ///
     /// Call it before `lock`, which would wait for that hold. It is the same ownership, with the
     /// same fencing token. Other keys of the lease in the lock's queue are deleted in the
     /// background, since nobody waits there any more. A request of the earlier owner to give the
     /// lock back that is still on its way ends the hold, as if the key was deleted by hand. If two
-    /// sessions adopt one lease at a time both may resume its hold: see to it that one does.
+    /// sessions adopt one lease at the same time, both may resume its hold: make sure that only one
+    /// does.
     ///
     /// @returns False if the lease does not hold the lock, or this session has resumed that hold
     ///   before.
@@ -280,7 +281,7 @@ public:
     /// It takes effect at the call: `owns_lock` is false, and the next coroutine of this session
     /// may enter, in the same request. Await the result to know that etcd has done it.
     ///
-    /// @returns False if it was not ours any more, or never was: nothing was touched.
+    /// @returns False if it was no longer ours, or never was: nothing was touched.
     /// @throws error as `client`, if no endpoint answers in time. The lock is then given back
     ///   in the background. A repeated request touches nothing newer.
     /// @par Cancellation
@@ -288,7 +289,7 @@ public:
     boost::asio::awaitable<bool> unlock();
 
     /// Whether the lock is held, as far as can be known without asking etcd. Looks at the clock, so
-    /// that it is right in the first instruction after a stall.
+    /// it is right even in the first instruction after a stall.
     bool owns_lock() const;
 
     /// A number that grows with each owner of a lock of this name.
@@ -309,14 +310,13 @@ public:
     /// The holder now, if there is one. One round trip.
     boost::asio::awaitable<std::optional<lock_entry>> holder() const;
 
-    /// The waiters, next first. One round trip. Only one of each session is listed: the others
-    /// queue inside it.
-    /// @param limit The most to list; 0 for all.
+    /// The waiters, next first. One round trip. Only one of each session is listed: its others
+    /// queue inside the session.
+    /// @param limit Maximum number to list; 0 for all.
     boost::asio::awaitable<std::vector<lock_entry>> waiters(std::size_t limit = 0) const;
 
-    /// How many sessions are before this one in the lock's queue: 0 for the holder. One round trip,
-    /// which reads all keys of the queue. Coroutines of this session that wait before others of it
-    /// do not count.
+    /// How many sessions are ahead of this one in the lock's queue: 0 for the holder. One round
+    /// trip, which reads all keys of the queue. Coroutines of the same session do not count.
     /// @returns Nothing if this session neither holds the lock nor waits for it, as far as etcd
     ///   knows.
     boost::asio::awaitable<std::optional<std::size_t>> position() const;
@@ -331,9 +331,9 @@ private:
 ///
 /// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
 /// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
-/// succeeded, a failure to unlock is not reported: the lock is given back in the background.
-/// `body` runs on the executor of the caller; on a strand of its own there, if that is neither a
-/// strand nor an `io_context`, which one thread has to run.
+/// succeeded, a failure to unlock is not reported: the lock is given back in the background. `body`
+/// runs on the executor of the caller, or, if that is neither a strand nor that of an `io_context`,
+/// on a strand of its own there. Exactly one thread must run such an `io_context`.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
@@ -355,7 +355,7 @@ auto with_lock(mutex& m, Body body) {
 /// How `with_lock` answers a request for the lock: see `request_release`.
 class yield_on_request {
 public:
-    /// @param grace How long the body may go on then.
+    /// @param grace How long the body may go on after the request.
     explicit yield_on_request(std::chrono::nanoseconds grace = std::chrono::nanoseconds(0))
         : grace_(grace) {}
     std::chrono::nanoseconds grace() const { return grace_; }
@@ -364,11 +364,11 @@ private:
     std::chrono::nanoseconds grace_;
 };
 
-/// The same; `body` is also cancelled if somebody asks for the lock, which is given back when it
-/// has ended. What `body` returns or throws then is the outcome: `operation_aborted`, unless it
+/// The same; `body` is also cancelled if somebody asks for the lock, which is given back when
+/// `body` has ended. What it returns or throws then is the outcome: `operation_aborted`, unless it
 /// catches that. A `body` that does not heed cancellation continues as if nobody had asked.
 ///
-/// Costs a look and a watch besides.
+/// Costs a look and a watch in addition.
 template<class Body>
 auto with_lock(mutex& m, Body body, yield_on_request when) {
     return detail::run_guarded(m.get_executor(),
@@ -379,8 +379,8 @@ auto with_lock(mutex& m, Body body, yield_on_request when) {
 }
 
 /// The same, under a lock that is held already. It is given back at the end.
-/// @throws error with `errc::not_owner` if it was given back, or with that of its loss; `body` has
-///   not begun then.
+/// @throws error with `errc::not_owner` if it was given back, or with the code of its loss; then
+///   `body` has not begun.
 template<class Body>
 auto with_lock(held_lock&& held, Body body) {
     auto home = detail::home_of(held);
@@ -390,8 +390,8 @@ auto with_lock(held_lock&& held, Body body) {
 
 /// The same, under a lock that is held already and stays so: no request is made. If `held` and all
 /// others that share it let go of the lock meanwhile, it is given back at the end of `body`.
-/// @throws error with `errc::not_owner` if it was given back, or with that of its loss; `body` has
-///   not begun then.
+/// @throws error with `errc::not_owner` if it was given back, or with the code of its loss; then
+///   `body` has not begun.
 template<class Body>
 auto with_lock(const held_lock& held, Body body) {
     return with_lock(detail::another_handle(held), std::move(body));

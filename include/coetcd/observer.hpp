@@ -18,25 +18,25 @@ enum class session_end : int;
 /// One attempt of one request. A call that is tried again makes several; one request may carry
 /// transactions of several locks, or renewals of several sessions.
 struct request_report {
-    std::string_view rpc;      ///< etcd's name of the call, as `range` or `txn`.
+    std::string_view rpc;      ///< etcd's name of the call, such as `range` or `txn`.
     std::string_view endpoint; ///< `http://host:port`
     unsigned attempt;          ///< 0 for the first one of a call, more for its repetitions.
     std::chrono::nanoseconds latency;
     error_code outcome; ///< Clear: it succeeded.
 };
 
-/// A connection was made, or was not, or has ended.
+/// A connection was made, could not be made, or has ended.
 struct connection_report {
     enum kind { opened, failed, closed } what;
     std::string_view endpoint;
-    std::chrono::nanoseconds duration; ///< Of the connecting; of `closed`: how long it existed.
-    error_code reason;                 ///< Of `failed`.
-    /// What there is to say of `reason` besides its message, as what is wrong with a certificate;
-    /// fit for a terminal. May be empty.
+    std::chrono::nanoseconds duration; ///< The time to connect; if `closed`, the time it existed.
+    error_code reason;                 ///< Why, if `failed`.
+    /// More about `reason` than its message, such as what is wrong with a certificate; fit for a
+    /// terminal. May be empty.
     std::string_view text{};
 };
 
-/// The name of the enumerator; of any other value "unknown".
+/// The name of the enumerator; "unknown" for any other value.
 inline const char* to_string(connection_report::kind k) noexcept {
     switch (k) {
     case connection_report::opened:
@@ -54,7 +54,7 @@ struct renewal_report {
     lease_id lease;
     std::chrono::nanoseconds latency;
     /// How much longer the session would have been certain without this renewal. The smaller, the
-    /// nearer it was to being lost. In health it is more than half of the ttl; of a ttl of 1 s,
+    /// nearer it was to being lost. Normally it is more than half of the ttl; with a ttl of 1 s,
     /// about 0.4 s.
     std::chrono::nanoseconds margin;
     /// Clear: it was renewed, or is known to be gone, or its session was ended meanwhile by this
@@ -75,15 +75,15 @@ struct lock_wait_report {
     std::chrono::nanoseconds waited;
     bool acquired;
     error_code
-        failure; ///< Clear although not acquired: it was not handed over in time, or not ours.
+        failure; ///< Clear but not acquired: it was not handed over in time, or was not ours.
 };
 
 /// The end of the ownership of a lock.
 struct lock_hold_report {
     std::string_view name;
     std::chrono::nanoseconds held;
-    /// Not given back by its holder: the session was lost, the key was deleted, or `max_hold` was
-    /// over. A session that its own program closes or orphans is not lost.
+    /// True if its holder did not give it back: the session was lost, the key was deleted, or
+    /// `max_hold` was over. A session that its own program closes or orphans is not lost.
     bool lost;
 };
 
@@ -91,19 +91,20 @@ struct lock_hold_report {
 struct watch_stream_report {
     std::string_view endpoint;
     bool opened;
-    std::size_t watches; ///< That it carries; at its end: that the next one resumes.
+    std::size_t watches; ///< How many it carries; at its end, how many the next one resumes.
 };
 
 /// Receives a client's events, for logs and metrics: see `client_options::observer`.
 ///
 /// All functions are called on the client's executor, in the midst of the library's work: they must
-/// not throw, not block, and not use the client; they may post. One observer may serve several
-/// clients; if these run on several threads, all of the threads call it.
+/// not throw, block, or use the client; they may post work to an executor. One observer may serve
+/// several clients; if these run on several threads, all of the threads call it.
 ///
-/// They are called for as long as the client's work in the background goes on. It outlives the last
-/// handle by what is left to do: places in queues are deleted, leases revoked, connections closed;
-/// without etcd, by some seconds. That work owns the observer: the end of its last `shared_ptr` is
-/// the end of the reports. Its destructor tells you, or a `weak_ptr` that has expired.
+/// They are called for as long as the client's work in the background goes on. That work goes on
+/// after the last handle is gone, until places in queues are deleted, leases revoked and
+/// connections closed; if etcd does not answer, for some seconds. The work owns the observer: once
+/// its last `shared_ptr` is gone, there are no more reports. Its destructor tells you, or a
+/// `weak_ptr` that has expired.
 class observer {
 public:
     virtual ~observer() = default;

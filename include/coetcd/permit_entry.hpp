@@ -10,10 +10,10 @@ namespace coetcd {
 
 /// A permit of a semaphore, or a waiter for one.
 struct permit_entry {
-    std::string key;    ///< Of a permit: one of its keys. It has one for each bit of its weight.
-    std::string label;  ///< See `session_options::label`. Anybody's words: see `printable`.
+    std::string key;    ///< One of the permit's keys: it has one for each bit of its weight.
+    std::string label;  ///< See `session_options::label`. Untrusted text: see `printable`.
     lease_id lease = 0; ///< 0: a stray key; it counts, or blocks everybody, until it is deleted.
-    std::int64_t create_revision = 0; ///< Of a permit: its token.
+    std::int64_t create_revision = 0; ///< A permit's is its token.
     std::int64_t weight = 0;
 };
 

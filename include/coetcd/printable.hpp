@@ -6,8 +6,8 @@
 
 namespace coetcd {
 
-/// Makes text of others fit for a log or a terminal: the label of a lock's holder, for instance, or
-/// a key. The library does that with all words of others in its errors and reports.
+/// Makes untrusted text, such as the label of a lock's holder or a key, fit for a log or a
+/// terminal. The library does so with all untrusted text in its errors and reports.
 ///
 /// @returns Valid UTF-8 in one line, of at most 256 bytes. White space other than the space becomes
 ///   a space; other control characters, those of Unicode that change the direction of a text or end

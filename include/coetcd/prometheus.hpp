@@ -16,7 +16,7 @@
 
 namespace coetcd {
 
-/// Sums up what clients do, for Prometheus: an observer whose numbers a program serves by itself.
+/// An observer that sums up what clients do, for Prometheus. The program itself serves the numbers.
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
@@ -32,13 +32,13 @@ namespace coetcd {
 /// | `coetcd_locks_lost_total` | counter | |
 /// | `coetcd_watch_streams` | gauge | `endpoint` |
 ///
-/// An `outcome` is `success` or `failure`; of the wait for a lock `acquired`, `not_acquired` or
-/// `failure`. Names of locks are no labels: there may be too many. Nor are more than 100 endpoints,
-/// those that came first: a cluster can list new members without end. The others share the label
+/// An `outcome` is `success` or `failure`; for the wait for a lock it is `acquired`, `not_acquired`
+/// or `failure`. Names of locks are not labels: there may be too many. Only the first 100 endpoints
+/// have labels, since a cluster can list new members without end; the others share the label
 /// `other`.
 ///
 /// @par Thread safety
-/// All functions, from all threads. One object may serve several clients.
+/// All functions may be called from any thread. One object may serve several clients.
 class prometheus_observer final : public observer {
 public:
     /// All numbers, in Prometheus' text format, version 0.0.4.
@@ -56,7 +56,7 @@ private:
     static constexpr std::array<double, 13> bounds{
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}; // seconds
     struct histogram {
-        std::array<std::uint64_t, bounds.size() + 1> counts{}; // the last one: longer than all
+        std::array<std::uint64_t, bounds.size() + 1> counts{}; // the last one is for longer times
         double sum = 0;
         void add(std::chrono::nanoseconds time);
     };

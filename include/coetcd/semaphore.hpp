@@ -29,7 +29,7 @@ class place;
 class semaphore_impl;
 } // namespace detail
 
-/// Permits of a semaphore, from `semaphore::acquire`. Their destruction gives them back in the
+/// Permits of a semaphore, from `semaphore::acquire`. Destroying this object gives them back in the
 /// background; await `release` to know that it happened.
 ///
 /// They are lost, all at once, if the session is lost, or if somebody deletes a key of theirs; the
@@ -41,9 +41,9 @@ class [[nodiscard]] permit {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// None, as one that was moved from: `owns` and `release` return false, `weight` returns 0, and
-    /// it can be assigned to; all else throws `std::logic_error`. Default-constructible because
-    /// `co_spawn` requires it of results.
+    /// No permits, like an object that was moved from: `owns` and `release` return false, `weight`
+    /// returns 0, and it can be assigned to; everything else throws `std::logic_error`.
+    /// Default-constructible because `co_spawn` requires it of results.
     permit() noexcept = default;
     permit(permit&& other) noexcept;
     permit& operator=(permit&& other) noexcept;
@@ -52,26 +52,26 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// Whether they are ours, as far as can be known without asking etcd. Looks at the clock, so
-    /// that it is right in the first instruction after a stall.
+    /// Whether they are ours, as far as can be known without asking etcd. Looks at the clock, so it
+    /// is right even in the first instruction after a stall.
     bool owns() const;
     explicit operator bool() const { return owns(); }
 
     /// Waits until they are lost: see `held_lock::wait_lost`.
     /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
     /// @throws boost::system::system_error with `operation_aborted` if they are given back, or this
-    ///   object is destroyed. At once, if that was before.
+    ///   object is destroyed; at once if that happened before.
     /// @par Cancellation
     /// `terminal`, without effect on the permits.
     boost::asio::awaitable<error_code> wait_lost() const;
 
-    /// How many they are.
+    /// The number of permits.
     std::int64_t weight() const { return weight_; }
 
     /// A number that grows from one permit to the next, in the order in which etcd has counted
     /// them; a `try_acquire` that had to wait (see there) may be granted after greater ones. There
-    /// may be several owners at a time, so a resource cannot find out by the greatest number that
-    /// it has seen which of them is late. Also available after a loss.
+    /// may be several owners at a time, so the greatest number that a resource has seen does not
+    /// tell it which owner is late. Also available after a loss.
     std::int64_t token() const;
     /// A condition for a transaction, true only as long as these permits are ours. If one of
     /// several keys was deleted by hand, the condition may look at another key, and still be true.
@@ -85,7 +85,7 @@ public:
     /// It takes effect at the call: `owns` is false. Await the result to know that etcd has done
     /// it.
     ///
-    /// @returns False if they were not ours any more: nothing was touched, or what was left of them
+    /// @returns False if they were no longer ours: nothing was touched, or what was left of them
     ///   was given back.
     /// @throws error as `client`, if no endpoint answers in time. They are then given back in the
     ///   background. A repeated call touches nothing newer.
@@ -101,13 +101,13 @@ private:
     std::int64_t weight_ = 0;
 };
 
-/// How a semaphore is doing.
+/// The state of a semaphore.
 struct semaphore_state {
     std::int64_t limit = 0;
     /// May exceed `limit` after the limit was lowered, or briefly when concurrent requests
     /// overshoot. After an overshoot the last permits are given up at once; a `try_acquire` keeps
-    /// them until etcd has what its session gave back before, for `client_options::request_timeout`
-    /// at most.
+    /// them until etcd has confirmed what its session gave back before, at most for
+    /// `client_options::request_timeout`.
     std::int64_t used = 0;
     std::int64_t waiting = 0; ///< Sessions with a waiter.
 };
@@ -123,23 +123,23 @@ struct semaphore_state {
 /// of 0 there are none.
 ///
 /// A permit ends when it is given back, when the session is lost, or when somebody deletes its
-/// keys. As with a `mutex`, that it is held is a strong hint, not a proof: see `permit::is_owner`.
+/// keys. As with a `mutex`, holding one is a strong hint, not a proof: see `permit::is_owner`.
 ///
 /// All keys in etcd that begin with `<name>/` or `<name>.` belong to it. Do not use the name for
-/// anything else, for a `mutex` least of all: that would wait for all permits and waiters, and they
+/// anything else, least of all for a `mutex`: it would wait for all permits and waiters, which
 /// would not see it. A user needs to read and write all keys from `<name>.` up to, but not
 /// including, `<name>0`. `<name>.limit`, a decimal number, is the only key that outlives its
 /// sessions; delete it to forget the limit.
 ///
-/// A session uses its keys again. A session that was adopted keeps the permits of its earlier owner
-/// in use for as long as its lease lives.
+/// A session reuses its keys. An adopted session keeps the permits of its earlier owner in use for
+/// as long as its lease lives.
 ///
 /// It may be destroyed at any moment. Calls under way complete, and permits stay as they are.
 ///
 /// Calls throw
 /// - `error` with `errc::session_lost` if the session is lost, or gets lost meanwhile, or
-///   `errc::session_closed` if this program has ended it; those that only look need none that
-///   lives;
+///   `errc::session_closed` if this program has ended it; calls that only read need no live
+///   session;
 /// - `error` with `errc::wrong_kind` if what is stored as the limit is not a number;
 /// - `error` with a `server_errc` if etcd refuses, for example `permission_denied`.
 ///
@@ -175,19 +175,19 @@ public:
     /// @throws std::invalid_argument if `n` is not from 1 to `max_weight`.
     /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if the limit is
     ///   lowered while we wait, as soon as we learn of it. With `errc::lock_lost` if somebody else
-    ///   deleted our place in the queue; else see above.
+    ///   deleted our place in the queue; otherwise see above.
     /// @par Cancellation
     /// `terminal`, at once. As `mutex::lock`, also in what is left in etcd; permits that are
-    /// granted in that very moment are given back.
+    /// granted at that very moment are given back.
     boost::asio::awaitable<permit> acquire(std::int64_t n = 1);
 
     /// Takes `n` permits if there is room right now, and nobody waits. One round trip, two if there
     /// is no room; none if this session has a waiter. If there is no room while this session is
-    /// still giving permits back it waits for the end of that: up to four. Concurrent requests may
-    /// keep each other out if there is not room for all of them.
+    /// still giving permits back, the call waits until that is done: up to four. Concurrent
+    /// requests may keep each other out if there is not room for all of them.
     /// @returns Nothing if there is no room, or somebody waits.
     /// @throws error As `acquire`; also as `client`, if no endpoint answers in time, and with
-    ///   `errc::timed_out` if what the session gives back is not confirmed by then.
+    ///   `errc::timed_out` if etcd has not confirmed by then what the session gives back.
     boost::asio::awaitable<std::optional<permit>> try_acquire(std::int64_t n = 1);
 
     /// As `acquire`, for at most `patience`; if that is not positive, as `try_acquire`.
@@ -210,17 +210,17 @@ public:
     boost::asio::awaitable<semaphore_state> state() const;
 
     /// Changes the limit, for all users of the name. Two round trips, more if others change it,
-    /// too. Raised, it lets waiters in; lowered, it takes no permits away.
+    /// too. A higher limit lets waiters in; a lower one takes no permits away.
     /// @throws std::invalid_argument if `limit` is negative or over `max_limit`.
     /// @throws error Also as `client`: with `errc::outcome_unknown` the limit may have been
     ///   changed. Each call changes it once, or not at all, whatever happens to its requests. With
-    ///   `errc::conflict` if others change it all the time.
+    ///   `errc::conflict` if others keep changing it.
     /// @par Cancellation
     /// `terminal`. It may have been changed.
     boost::asio::awaitable<void> set_limit(std::int64_t limit);
 
-    /// The same, by a difference to the limit that is stored then, or else to the initial one.
-    /// @returns What it is now.
+    /// Adds to the limit that is stored by then, or, if none is, to the initial one.
+    /// @returns The new limit.
     /// @throws error As `set_limit`; also with `errc::exceeds_limit` if it would be negative, or
     ///   over `max_limit`.
     boost::asio::awaitable<std::int64_t> adjust_limit(std::int64_t by);
@@ -229,7 +229,7 @@ public:
     boost::asio::awaitable<std::vector<permit_entry>> holders() const;
 
     /// The waiters, next first. One round trip.
-    /// @param limit The most to list; 0 for all.
+    /// @param limit Maximum number to list; 0 for all.
     boost::asio::awaitable<std::vector<permit_entry>> waiters(std::size_t limit = 0) const;
 
 private:

@@ -17,11 +17,11 @@ namespace detail {
 struct named_recipe;
 } // namespace detail
 
-/// Numbers 1, 2, 3 and so on. Each is given once in the whole cluster.
+/// The numbers 1, 2, 3 and so on, each given once in the whole cluster.
 ///
-/// A number is the version of the key `<name>` after it was put; the key's value is empty, and to
-/// erase it is to begin at 1 again. The keys that begin with `<name>.` are the sequence's, too:
-/// each session has some while it draws, which go with its lease.
+/// A number is the version of the key `<name>` after it was put; the key's value is empty, and
+/// erasing the key makes the numbers begin at 1 again. The keys that begin with `<name>.` are the
+/// sequence's, too: each session that draws has some, which go with its lease.
 ///
 /// @par Thread safety
 /// As `client`. Calls at the same time get different numbers, in any order.
@@ -38,22 +38,22 @@ public:
 
     const std::string& name() const;
 
-    /// Draws the next number. One round trip, however many draw at the same time: nobody has to
-    /// read first, or to try again. One more if an answer is lost, and one or two for the first
+    /// Draws the next number. One round trip, however many draw at the same time: nobody needs to
+    /// read first or to try again. One more if an answer is lost, and one or two for the first
     /// number of all.
     ///
     /// @throws error with
     /// - `errc::outcome_unknown` if it was sent and no answer came in time, the session was lost
     ///   meanwhile, or the history that would show it is compacted: one number may be left out;
-    /// - `errc::session_lost` or `errc::session_closed` if the session has ended before;
-    /// - `errc::wrong_kind` if the key holds a value: it is something else's;
-    /// - else as `client`. No number was drawn.
+    /// - `errc::session_lost` or `errc::session_closed` if the session had already ended;
+    /// - `errc::wrong_kind` if the key holds a value: it belongs to something else;
+    /// - otherwise as `client`: no number was drawn.
     /// @par Cancellation
     /// `terminal`, at once. One number may be left out.
     boost::asio::awaitable<std::int64_t> next();
 
     /// The last number that was drawn by anybody; 0 if none was. One round trip.
-    /// @throws error with `errc::wrong_kind` as `next`; else as `client`.
+    /// @throws error with `errc::wrong_kind` as `next`; otherwise as `client`.
     boost::asio::awaitable<std::int64_t> last() const;
 
 private:

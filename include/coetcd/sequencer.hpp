@@ -8,9 +8,9 @@
 
 #include <string_view>
 
-// A sequencer is one ownership of a lock as a text, from `held_lock::sequencer`. Send it along with
-// a request; the receiver can ask whether that ownership still lasts, or have etcd refuse what
-// comes too late.
+// A sequencer is one ownership of a lock as text, from `held_lock::sequencer`. Send it along with a
+// request; the receiver can ask whether that ownership still lasts, or have etcd refuse what comes
+// too late.
 //
 // It protects from callers that are late, not from callers that lie: it is neither secret nor
 // signed, and a program that can read a lock's queue can write one. Its bytes are checked before
@@ -19,13 +19,13 @@
 namespace coetcd {
 
 /// Asks whether the ownership still lasts, by a request that goes through etcd's consensus. One
-/// round trip; none for what is no sequencer. Nothing is changed in etcd.
+/// round trip; none if the text is not a sequencer. Nothing is changed in etcd.
 ///
-/// It may end as soon as this has returned: for what is written to etcd, `guard` leaves no gap.
+/// The ownership may end as soon as this has returned. For writes to etcd, `guard` leaves no gap.
 ///
-/// Needs a user of etcd that may read and write the lock's keys.
+/// The client's etcd user must be allowed to read and write the lock's keys.
 ///
-/// @returns False also for a text that is no sequencer.
+/// @returns False also if the text is not a sequencer.
 /// @throws error as `client`.
 /// @par Cancellation
 /// `terminal`.
@@ -37,11 +37,11 @@ boost::asio::awaitable<bool>
 verify(const client& by, std::string_view name, std::string_view sequencer);
 
 /// A condition for a transaction, true only as long as the ownership lasts.
-/// @throws std::invalid_argument if it is no sequencer.
+/// @throws std::invalid_argument if the text is not a sequencer.
 compare guard(std::string_view sequencer);
 
 /// The same; accepts only sequencers of lock `name`.
-/// @throws std::invalid_argument also if it is one of another lock.
+/// @throws std::invalid_argument also if it belongs to another lock.
 compare guard(std::string_view name, std::string_view sequencer);
 
 } // namespace coetcd

@@ -23,7 +23,7 @@ class session_impl;
 
 /// A lease that is kept alive, and with it the locks that are taken through it.
 ///
-/// It is renewed every third of its ttl, on connections for nothing else, at any endpoint that
+/// It is renewed every third of its ttl, on connections used for nothing else, at any endpoint that
 /// answers; sessions of one client that are due together share requests.
 ///
 /// It is lost when etcd reports its lease gone, or when the lease may have expired: ttl minus a
@@ -31,7 +31,7 @@ class session_impl;
 /// runs through a suspend of the machine. A lost session stays lost: open a new one.
 ///
 /// The renewals run on the client's executor. Blocking the event loop for half the ttl may lose its
-/// locks; for 90 % of the ttl it always does, as it should.
+/// locks; for 90 % of the ttl it always loses them, as it should.
 ///
 /// Destroying it closes it: its locks are lost at once, and a request to revoke the lease is sent
 /// in the background. If that fails, the keys go when the lease expires.
@@ -44,23 +44,24 @@ public:
 
     /// Grants a lease and begins to renew it. One round trip.
     ///
-    /// @throws std::invalid_argument if `options.ttl` is invalid; else as `client`.
+    /// @throws std::invalid_argument if `options.ttl` is invalid; otherwise as `client`.
     /// @par Cancellation
     /// `terminal`. If the lease may have been granted, it is revoked in the background.
     static boost::asio::awaitable<session> open(const client& owner, session_options options = {});
 
-    /// Takes over an existing lease: of a session that was orphaned, or of a program that has died.
-    /// Two round trips. `options.ttl` has no effect. `mutex::resume` resumes the locks that it
-    /// holds.
+    /// Takes over an existing lease: that of an orphaned session, or of a program that has died.
+    /// Two round trips. `options.ttl` has no effect. `mutex::resume` resumes the locks that the
+    /// lease holds.
     /// @returns Nothing if there is no such lease.
-    /// @throws std::invalid_argument if `lease` cannot be one; else as `client`.
+    /// @throws std::invalid_argument if `lease` cannot be a lease; otherwise as `client`.
     /// @par Cancellation
     /// `terminal`. The lease is left as it is; perhaps it was renewed once.
     static boost::asio::awaitable<std::optional<session>>
     adopt(const client& owner, lease_id lease, session_options options = {});
 
-    /// No session, as one that was moved from: it can be assigned to and destroyed, and all else
-    /// throws `std::logic_error`. Default-constructible because `co_spawn` requires it of results.
+    /// No session, like an object that was moved from: it can be assigned to and destroyed;
+    /// everything else throws `std::logic_error`. Default-constructible because `co_spawn` requires
+    /// it of results.
     session() noexcept = default;
     session(session&&) noexcept = default;
     session& operator=(session&&) noexcept;
@@ -69,18 +70,18 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// The lease in etcd; also of a session that has ended.
+    /// The lease in etcd. Also available after the session has ended.
     lease_id lease() const;
-    /// For how long each renewal is counted on: what was asked for; or, from the first renewal on,
-    /// what etcd has raised that to. Of an adopted session, what it was granted for.
+    /// How long each renewal is counted on: the ttl that was asked for, or, from the first renewal
+    /// on, what etcd has raised it to. For an adopted session, what its lease was granted for.
     std::chrono::seconds ttl() const;
 
-    /// Looks at the clock, so that it is right in the first instruction after a stall.
+    /// Looks at the clock, so it is right even in the first instruction after a stall.
     session_state state() const;
-    /// Why it has ended; `session_end::none` if it has not. Likewise.
+    /// Why it has ended; `session_end::none` if it has not. Looks at the clock, too.
     session_end reason() const;
 
-    /// For how long the lease is certain to exist if no further renewal succeeds; 0 if lost.
+    /// How long the lease is certain to exist if no further renewal succeeds; 0 if lost.
     std::chrono::nanoseconds remaining() const;
 
     /// Waits until the session is lost.
@@ -105,9 +106,9 @@ public:
     /// Ends the session without revoking its lease, which lasts for its ttl and can be handed over:
     /// see `adopt`.
     ///
-    /// The keys of the locks that it holds stay in etcd, whatever is done with the mutexes. Those
-    /// of calls that wait for a lock are deleted in the background, as are those of locks that were
-    /// given back before.
+    /// The keys of the locks that it holds stay in etcd, whatever is done with the mutexes. The
+    /// keys of calls that wait for a lock, and of locks that were given back before, are deleted in
+    /// the background.
     lease_id orphan();
 
 private:

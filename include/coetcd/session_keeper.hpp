@@ -42,15 +42,16 @@ public:
     std::chrono::milliseconds max_pause = std::chrono::seconds(5);
 };
 
-/// A session whenever there can be one: it opens a session, and a new one whenever that is lost.
-/// For programs that outlive a session, as servers do.
+/// Keeps a session open: it opens a session, and a new one whenever that is lost. For programs that
+/// outlive a session, such as servers.
 ///
 /// It never stops trying. Each attempt takes at most the client's `request_timeout`; then it
-/// pauses. Calls that wait for a session wait through an outage. An error that will hardly pass by
-/// itself, such as a password that etcd refuses, they throw at once: see `wait_live`.
+/// pauses. Calls that wait for a session wait through an outage. If there is an error that will
+/// hardly pass by itself, such as a password that etcd refuses, they throw it at once: see
+/// `wait_live`.
 ///
-/// Destroying it closes it: its session and the locks of that are lost at once, and calls that wait
-/// throw `errc::session_closed`. The lease is revoked in the background.
+/// Destroying it closes it: its session and that session's locks are lost at once, and calls that
+/// wait throw `errc::session_closed`. The lease is revoked in the background.
 ///
 /// @par Thread safety
 /// As `client`; all functions but moves and the destructor may be called by any thread at any time.
@@ -69,10 +70,10 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// The session, or null if there is none that lives. Looks at the clock; no I/O.
+    /// The live session, or null if there is none. Looks at the clock; no I/O.
     ///
-    /// It may be lost at any time, and then stays lost: ask again for each use. To have it does not
-    /// keep it alive; the keeper ends it.
+    /// It may be lost at any time, and then stays lost: ask again for each use. Holding the pointer
+    /// does not keep the session alive: the keeper ends it.
     std::shared_ptr<const session> current() const;
 
     /// Waits until there is a session, for at most `patience`; if that is not positive, it only
@@ -99,17 +100,19 @@ public:
     ///
     /// Changes that follow each other quickly may be delivered as one; the last one is always
     /// delivered.
-    /// @returns What is current then; null if there is none.
+    /// @returns What is then current; null if there is no session.
     /// @throws error with `errc::session_closed` if the keeper is closed, and `seen` is null.
     /// @par Cancellation
     /// `terminal`, without effect on the keeper.
     boost::asio::awaitable<std::shared_ptr<const session>>
     wait_changed(std::shared_ptr<const session> seen = {}) const;
 
-    /// Why there is no session now: what `wait_live` would throw if its patience was over; from the
-    /// first attempt to open one on, and not from its end. For logs and health checks; no I/O.
-    /// @returns Nothing if there is a session. Its renewals may fail at the moment, and nothing be
-    ///   lost yet: then its `state` is `session_state::suspect`, and `remaining` says for how long.
+    /// Why there is no session now: what `wait_live` would throw at its deadline. Available from
+    /// the beginning of the first attempt to open one, not only from its end. For logs and health
+    /// checks; no I/O.
+    /// @returns Nothing if there is a session. Its renewals may still be failing while nothing is
+    ///   lost yet: then its `state` is `session_state::suspect`, and `remaining` says how long it
+    ///   can last.
     std::optional<error> trouble() const;
 
     /// Ends the session and revokes its lease, and opens no more. One round trip; none if there is
@@ -117,7 +120,7 @@ public:
     ///
     /// It takes effect at the call: the session and its locks are lost, and calls that wait throw
     /// `errc::session_closed`. An attempt to open a session is cut off; if its lease was granted
-    /// already, that is revoked in the background. A second call waits for the same end.
+    /// already, it is revoked in the background. A second call waits for the same end.
     ///
     /// @throws error as `session::close`.
     /// @par Cancellation
@@ -133,11 +136,11 @@ private:
 /// a session, takes the lock in it, awaits `body()` or `body(const held_lock&)`, gives it back.
 ///
 /// If the session is lost before the lock is acquired, it queues up again in the next session, at
-/// the end. Once `body` has begun it is not run again: if the session is lost then, `body` is
-/// cancelled, awaited to its end, and the loss is thrown.
+/// the end of the queue. Once `body` has begun it is not run again: if the session is lost then,
+/// `body` is cancelled, awaited to its end, and the loss is thrown.
 ///
 /// @throws std::invalid_argument as the constructor of `mutex`.
-/// @throws error as `session_keeper::wait_live` and `mutex::lock`; else as `with_lock(mutex&,
+/// @throws error as `session_keeper::wait_live` and `mutex::lock`; otherwise as `with_lock(mutex&,
 /// Body)`.
 /// @par Cancellation
 /// As `with_lock(mutex&, Body)`.

@@ -10,8 +10,8 @@ namespace coetcd {
 /// Options of a session.
 class session_options {
 public:
-    /// @param lifetime The `ttl`: 10 s, unless it is said.
-    /// @param shown The `label`: none, unless it is said.
+    /// @param lifetime The `ttl`; 10 s by default.
+    /// @param shown The `label`; none by default.
     session_options(std::chrono::seconds lifetime = std::chrono::seconds(10),
                     std::string shown = {})
         : ttl(lifetime)
@@ -35,7 +35,7 @@ enum class session_state {
 /// Why a session is lost.
 enum class session_end : int {
     none,           ///< It is not lost.
-    expired,        ///< etcd has no such lease any more: it expired there, or was revoked.
+    expired,        ///< etcd no longer has the lease: it expired there, or was revoked.
     deadline,       ///< No renewal succeeded in time; etcd may have ended the lease.
     closed,         ///< `close` was called, or the session was destroyed.
     orphaned,       ///< `orphan` was called.
@@ -43,12 +43,11 @@ enum class session_end : int {
     cluster_replaced, ///< The endpoints lead to another cluster now, which did not grant the lease.
 };
 
-/// Their names as they are written here, for logs and the labels of metrics. Of any other value
-/// "unknown".
+/// The names of the enumerators, for logs and the labels of metrics; "unknown" for any other value.
 const char* to_string(session_state state) noexcept;
 const char* to_string(session_end reason) noexcept;
 
-/// A sentence for people, as "its lease expired or was revoked".
+/// A sentence for people, such as "its lease expired or was revoked".
 const char* describe(session_end reason) noexcept;
 
 } // namespace coetcd

@@ -47,8 +47,8 @@ public:
     using executor_type = boost::asio::any_io_executor;
 
     /// Names a lock; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @param options For readers and writers alike, through changes of the mode; `delay` is of a
-    ///   `mutex` only.
+    /// @param options For readers and writers alike, through changes of the mode; `delay` is only
+    ///   for a `mutex`.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if an option
     ///   is out of its range.
     shared_mutex(const session& owner, std::string name, lock_options options = {});
@@ -62,10 +62,10 @@ public:
 
     // To write.
 
-    /// As `mutex::lock`. Behind readers, it waits for the last one to arrive. Each time that this
-    /// reader leaves and others remain, it takes one more round trip.
+    /// As `mutex::lock`. Behind readers, it waits for the one that arrived last. Each time that
+    /// this reader leaves and others remain, it takes one more round trip.
     boost::asio::awaitable<void> lock();
-    /// As `mutex::try_lock`. One round trip also where this session itself reads.
+    /// As `mutex::try_lock`. One round trip even if this session itself reads.
     boost::asio::awaitable<bool> try_lock();
     /// As `mutex::try_lock_for`.
     boost::asio::awaitable<bool> try_lock_for(std::chrono::nanoseconds patience);
@@ -76,7 +76,7 @@ public:
     }
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
-    /// As `mutex::unlock`, of what `lock`, `try_lock` and the like have taken.
+    /// As `mutex::unlock`, for what `lock`, `try_lock` and the like have taken.
     boost::asio::awaitable<bool> unlock();
     /// Whether it is held to write. As `mutex::owns_lock`.
     bool owns_lock() const;
@@ -89,8 +89,8 @@ public:
 
     // To read.
 
-    /// Waits until no writer is before it. One round trip if there is none; else one after
-    /// hand-over, whatever number of readers it is handed over to. As `mutex::lock`.
+    /// Waits until no writer is ahead of it. One round trip if there is none; otherwise one after
+    /// hand-over, however many readers it is handed over to. As `mutex::lock`.
     boost::asio::awaitable<void> lock_shared();
     /// Takes the lock to read if there is no writer, and no waiting writer, right now. One round
     /// trip; none if this session writes or waits to. As `mutex::try_lock`.
@@ -105,17 +105,18 @@ public:
     }
     /// As `lock_shared`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock_shared();
-    /// Gives one of this object's locks back that `lock_shared`, `try_lock_shared` and the like
-    /// have taken. As `mutex::unlock`. Call it once for each of them, also after a loss: a lost one
-    /// goes first, so that the others are held for as long as anybody reads.
+    /// Gives back one of the locks that this object has taken with `lock_shared`, `try_lock_shared`
+    /// and the like. As `mutex::unlock`. Call it once for each of them, also after a loss: a lost
+    /// one goes first, so that the others are held for as long as anybody reads.
     boost::asio::awaitable<bool> unlock_shared();
     /// Whether it is held to read, at least once. As `mutex::owns_lock`.
     bool owns_lock_shared() const;
 
     const std::string& name() const;
 
-    /// How many are before this session in the lock's queue, whether they read or write: 0 for the
-    /// first one. Of several places of this session the first one counts. As `mutex::position`.
+    /// How many are ahead of this session in the lock's queue, whether they read or write: 0 for
+    /// the first one. If this session has several places, the first one counts. As
+    /// `mutex::position`.
     boost::asio::awaitable<std::optional<std::size_t>> position() const;
 
 private:

@@ -29,7 +29,8 @@ std::shared_ptr<stm_run> make_stm_run(const session& owner, stm_options options)
 std::shared_ptr<stm_run> make_stm_run(const client& by, stm_options options);
 } // namespace detail
 
-/// What the body of `stm` reads and writes with, until it ends. Reads show its own writes.
+/// What the body of `stm` reads and writes with. Valid until the body ends. Reads show its own
+/// writes.
 ///
 /// @par Thread safety
 /// A body that runs on a strand may read several keys at the same time.
@@ -54,10 +55,10 @@ public:
     boost::asio::awaitable<std::optional<std::string>> get(std::string key);
 
     /// The keys of a range, in order, with their values. One round trip; none if this very range
-    /// was read before. That nobody adds a key to it, changes one or erases one before the commit
-    /// takes one condition, and one more for each key: see `stm`.
+    /// was read before. The commit then requires that nobody has added, changed or erased a key of
+    /// it: this takes one condition, and one more for each key. See `stm`.
     ///
-    /// What this transaction has put has no new revisions yet.
+    /// Keys that this transaction has put do not have their new revisions yet.
     /// @throws As `get`.
     boost::asio::awaitable<std::vector<key_value>> range(key_range keys);
 
@@ -65,11 +66,11 @@ public:
     /// this transaction writes does not count. Costs and throws as `get`.
     boost::asio::awaitable<std::int64_t> revision(std::string key);
 
-    /// Writes a key with the commit. The last one counts.
+    /// Writes a key with the commit. The last call for a key counts.
     /// @throws std::invalid_argument if `key` is empty, or with `prev_kv` or `ignore_value`.
     void put(std::string key, std::string value, put_options options = {});
 
-    /// Erases a key with the commit. The last one counts.
+    /// Erases a key with the commit. The last call for a key counts.
     /// @throws std::invalid_argument if `key` is empty.
     void erase(std::string key);
 
@@ -81,9 +82,9 @@ private:
 };
 
 /// Runs `body(transaction&)`, which returns an awaitable, and writes what it has put and erased,
-/// all or nothing, if nobody has changed what it counts on: see `stm_options::level`. Else it is
-/// run again, after a pause. So a body has no effects elsewhere, and does not keep what a run has
-/// read.
+/// all or nothing, if nobody has changed what it counts on: see `stm_options::level`. Otherwise
+/// `body` is run again, after a pause. So it must have no effects elsewhere, and must not keep what
+/// a run has read.
 ///
 ///     auto transfer = [](coetcd::transaction& t) -> asio::awaitable<void> {
 ///         const auto from = co_await t.get("accounts/a");
@@ -93,31 +94,33 @@ private:
 ///     };
 ///     co_await coetcd::stm(session, transfer);
 ///
-/// It is applied once, however often the commit is sent: a key of the session records whether it
-/// was, if an answer is lost.
+/// The commit is applied once, however often it is sent: a key of the session records whether it
+/// was applied, in case an answer is lost.
 ///
 /// Costs one round trip for each key or range that is read and was not prefetched, and one for the
-/// commit. One that reads only needs no commit, except at `repeatable_reads`, if it has read more
-/// than one key or range. A conflict costs one, and brings what was read for the next run.
+/// commit. A body that only reads needs no commit, except at `repeatable_reads`, if it has read
+/// more than one key or range. A conflict costs one round trip, which also reads for the next run
+/// what this one has read.
 ///
-/// etcd accepts at most 128 conditions and 128 operations. A key that was read is a condition;
-/// a range one more than it has keys; a key that was written is an operation, and, if it was not
-/// read, a condition at `serializable_snapshot`. The session needs one of each.
+/// etcd accepts at most 128 conditions and 128 operations. Each key that was read takes one
+/// condition; each range one more than it has keys. Each key that was written takes one operation,
+/// and, if it was not read, one condition at `serializable_snapshot`. The session takes one of
+/// each.
 ///
 /// @returns What the last run of `body` returned.
 /// @throws What `body` throws, unchanged; nothing was written then.
 /// @throws error with
 /// - `errc::conflict` if others were faster in each of `stm_options::attempts` runs;
 /// - `errc::outcome_unknown` if the commit was sent and no answer came in time, or the session was
-///   lost meanwhile: it may have been applied, or may still be until a later one of the session
+///   lost meanwhile: it may have been applied, or may still be until a later commit of the session
 ///   with the same marker is;
-/// - `errc::session_lost` or `errc::session_closed` if the session has ended before;
-/// - else as `client`. Nothing was written.
+/// - `errc::session_lost` or `errc::session_closed` if the session had already ended;
+/// - otherwise as `client`: nothing was written.
 /// @throws std::invalid_argument at once if an option is invalid; before the commit is sent, if it
 ///   has more conditions or operations than etcd accepts.
 /// @par Cancellation
-/// `terminal`, at once. In the body, or before: nothing is written. Of a commit that was sent it is
-/// not known whether it is applied.
+/// `terminal`, at once. During the body, or before it, nothing is written. A commit that was sent
+/// may or may not be applied.
 /// @par Executors
 /// `body` runs on the executor of the caller.
 template<class Body>
@@ -127,7 +130,7 @@ auto stm(const session& owner, Body body, stm_options options = {}) {
 }
 
 /// The same without a session: a commit is not sent again once it may have been applied.
-/// @throws error with `errc::outcome_unknown` if its answer was lost. Never, if `body` writes
+/// @throws error with `errc::outcome_unknown` if its answer was lost; never if `body` writes
 ///   nothing.
 template<class Body>
 auto stm(const client& by, Body body, stm_options options = {}) {

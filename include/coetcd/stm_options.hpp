@@ -22,7 +22,7 @@ enum class isolation {
     read_committed,
 };
 
-/// Its name as it is written here. Of any other value "unknown".
+/// The name of the enumerator; "unknown" for any other value.
 inline const char* to_string(isolation level) noexcept {
     switch (level) {
     case isolation::serializable_snapshot:
@@ -46,12 +46,12 @@ public:
 
     isolation level;
 
-    /// Keys that are read together before the body runs, in one round trip; at most 128. What the
-    /// body reads besides costs one round trip each.
+    /// Keys that are read together before the body runs, in one round trip; at most 128. Everything
+    /// else that the body reads costs one round trip each.
     std::vector<std::string> prefetch;
 
-    /// How often the body is run before `errc::conflict`. At least 1. More where many write to the
-    /// same keys at the same time.
+    /// How often the body is run before `errc::conflict`. At least 1. Use more where many write to
+    /// the same keys at the same time.
     unsigned attempts = 20;
 
     /// The longest pause between two runs. It begins with 1 ms and doubles, less up to a half by
@@ -59,7 +59,7 @@ public:
     std::chrono::milliseconds max_pause{500};
 
     /// Prefix of the key in etcd that records whether a commit was applied, for when its answer is
-    /// lost: `marker`, a dot, and what is the session's own. The key has the session's lease. A
+    /// lost: `marker`, a dot, and a part of the session's own. The key has the session's lease. A
     /// user needs to read and write such keys.
     std::string marker = "coetcd.stm";
 };

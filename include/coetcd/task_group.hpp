@@ -16,12 +16,11 @@ namespace detail {
 class tasks;
 } // namespace detail
 
-/// Coroutines that run by themselves, as those that serve the requests of a server, and their
-/// orderly end: no more are taken, those that run may finish until a deadline, and the rest is
-/// cancelled.
+/// Coroutines that run by themselves, such as those that serve requests, and their orderly end: the
+/// group takes no more, lets those that run finish until a deadline, and cancels the rest.
 ///
-/// Destroying it takes no more and cancels all, and does not wait: what the coroutines refer to
-/// must live until they have ended. Await `shutdown` first.
+/// Destroying it cancels all of them and does not wait: what the coroutines refer to must live
+/// until they have ended. Await `shutdown` first.
 ///
 /// @par Thread safety
 /// As `client`; all functions but moves and the destructor may be called by any thread at any time,
@@ -30,7 +29,7 @@ class [[nodiscard]] task_group {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// @param owner Whose clock and executor it uses; it may be destroyed first.
+    /// @param owner The client whose clock and executor it uses; it may be destroyed first.
     explicit task_group(const client& owner);
 
     task_group(task_group&&) noexcept = default;
@@ -40,10 +39,11 @@ public:
     /// The client's executor.
     executor_type get_executor() const;
 
-    /// Runs `work` by itself, on `where`; on a strand of its own there, if that is neither a strand
-    /// nor an `io_context`, which one thread has to run. It begins after this call. It should
-    /// handle its failures: an exception that escapes, other than `operation_aborted`, goes to the
-    /// caller of the executor's `run`, and on a thread pool ends the program.
+    /// Runs `work` by itself, on `where`, or, if that is neither a strand nor the executor of an
+    /// `io_context`, on a strand of its own there. Exactly one thread must run such an
+    /// `io_context`. `work` begins after this call. It should handle its failures: an exception
+    /// that escapes, other than `operation_aborted`, goes to the caller of the executor's `run`,
+    /// and on a thread pool ends the program.
     /// @returns False if no more are taken: `work` is destroyed, and does not begin.
     bool spawn(executor_type where, boost::asio::awaitable<void> work);
 
@@ -53,8 +53,8 @@ public:
     /// Takes no more, and waits until all have ended. Those that have not after `patience` are
     /// cancelled (`terminal`), and awaited all the same: one that ignores it holds up this call.
     ///
-    /// It takes effect at the call. Of several calls at a time each cancels when its patience is
-    /// over. Not to be awaited by a coroutine of the group: it would wait for itself.
+    /// It takes effect at the call. If there are several calls at a time, each cancels when its own
+    /// `patience` is over. A coroutine of the group must not await it: it would wait for itself.
     ///
     /// @returns How many were cancelled.
     /// @par Cancellation

@@ -28,19 +28,20 @@ struct cluster_options {
     std::chrono::nanoseconds round_trip = std::chrono::milliseconds(2);
 };
 
-/// What goes wrong by chance between `begin_faults` and `end_faults`. Each of the numbers is how
-/// likely it is at one occasion: from 0, never, to 1, always. The promises of the manual hold
-/// whatever strikes, with the exceptions that stand here by their names (G4, ...).
+/// What goes wrong by chance between `begin_faults` and `end_faults`. Each number is the
+/// probability at one occasion, from 0, never, to 1, always. The promises of the manual hold
+/// whatever strikes, except for those that are named here (G4, ...).
 struct fault_options {
     // At each request of a client, such as one of a lock.
 
-    /// There is no connection, and the request is not sent. Also when a stream is opened.
+    /// There is no connection, and the request is not sent. This also applies when a stream is
+    /// opened.
     double connection_refused = 0.02;
     /// The connection ends at some moment, whether the request was done or not.
     double connection_broken = 0.02;
     /// The request does not arrive; the client waits until its deadline.
     double request_lost = 0.02;
-    /// A request that changes keys arrives up to `longest` later, when the client may have given it
+    /// A request that changes keys arrives up to `longest` later, when the client may have given
     /// up. So a change that threw `errc::outcome_unknown` may still be applied.
     double request_late = 0.02;
     /// The request is done; the client waits for the answer until its deadline.
@@ -48,37 +49,40 @@ struct fault_options {
     /// The request or its answer takes up to 4 s longer.
     double delayed = 0.05;
     /// A transaction arrives twice, up to 4 s apart, and the second answer counts, as with a proxy
-    /// that repeats a POST. Off, since coetcd demands that none does: a transaction of your own may
-    /// be reported refused though it was done (G12), and the key of a released lock return (G6).
+    /// that repeats a POST. Off, since coetcd demands that no proxy does: a transaction of your own
+    /// may be reported refused although it was done (G12), and the key of a released lock may
+    /// return (G6).
     double request_repeated = 0;
 
     // At each message of a stream, such as an event of a watch.
 
     double stream_dropped = 0.02; ///< The stream ends instead.
-    double stream_silent = 0.02;  ///< It stays open, and brings nothing any more.
+    double stream_silent = 0.02;  ///< It stays open, but delivers nothing more.
 
-    // At each step of a client's code, which is the library's, too: whenever a wait is over.
+    // At each step of a client's code, including the library's: whenever a wait is over.
 
-    /// Its process stands still, as by `stall`, for up to `longest`.
+    /// Its process stands still, as with `stall`, for up to `longest`.
     double client_stalled = 0.005;
 
     // In each second.
 
-    /// One of the clients is cut off, as by `cut`, for up to `longest`.
+    /// One of the clients is cut off, as with `cut`, for up to `longest`.
     double client_cut = 0.05;
-    /// etcd ends one of the leases, as by `lose_lease`: until the next renewal `owns_lock` may be
-    /// true of two clients (G4), and a write that is under way may be made twice (G18).
+    /// etcd ends one of the leases, as with `lose_lease`: until the next renewal `owns_lock` may be
+    /// true for two clients (G4), and a write that is under way may be made twice (G18).
     double lease_ended = 0.02;
     /// As `change_leader`.
     double leader_changed = 0.02;
-    /// One member is gone, or stands still and answers late, for up to `longest`. There is one at
-    /// most, besides those that `stop_member` has stopped: three members continue, one or two wait.
+    /// One member is gone, or stands still and answers late, for up to `longest`. At most one at a
+    /// time, besides those that `stop_member` has stopped: a cluster of three continues, one of one
+    /// or two waits.
     double member_stopped = 0.02;
     /// As `compact`.
     double compacted = 0.02;
 
-    /// How long it lasts at the most, where it lasts; mostly much shorter. Positive, and no more
-    /// than a day. Take about three times your ttl: only what outlasts a lease can lose a lock.
+    /// The longest time that a lasting fault takes; most are much shorter. Must be positive, and at
+    /// most a day. Use about three times your ttl: only a fault that outlasts a lease can lose a
+    /// lock.
     std::chrono::nanoseconds longest = std::chrono::seconds(30);
 
     /// All numbers are 0: set those that you want.
@@ -92,8 +96,8 @@ using task = detail::testing::task<T>;
 /// An etcd cluster in memory, a network, and processes with a client each, all on a clock that
 /// advances only in `pass` and `run`, as fast as the test can: ten minutes take milliseconds, a
 /// test is the same each time, and no thread, socket or file is used. What is hard to have with a
-/// real etcd, such as a lease that is lost at a chosen moment, is a call; `begin_faults` has it
-/// happen at random ones.
+/// real etcd, such as a lease that is lost at a chosen moment, is one call here; `begin_faults`
+/// makes it happen at random moments.
 ///
 ///     coetcd::testing::cluster etcd;
 ///     const coetcd::client client = etcd.make_client();
@@ -106,11 +110,12 @@ using task = detail::testing::task<T>;
 /// The etcd speaks the bytes of the JSON gateway, and does what etcd 3.4 to 3.7 do with keys,
 /// transactions, leases and watches.
 ///
-/// Asio timers use real time, which does not pass in this world, so they never fire. Pass what code
-/// waits with as a parameter: in a test, `sleep`.
+/// Asio timers use real time, which does not pass in this world, so they never fire. Pass to your
+/// code, as a parameter, the function that it waits with: in a test, `sleep`.
 ///
 /// @par Thread safety
-/// None: one thread for it, its clients and what they make. It must outlive all of them but tasks.
+/// None: one thread uses it, its clients and what they make. It must outlive all of them except
+/// tasks.
 class cluster {
 public:
     /// @throws std::invalid_argument if an option is out of its range.
@@ -143,7 +148,7 @@ public:
 
     /// Time since the beginning.
     std::chrono::nanoseconds now() const;
-    /// Lets time pass: what is due happens, also if `time` is zero.
+    /// Lets time pass: what is due happens, even if `time` is zero.
     /// @throws std::runtime_error if an exception escapes from a handler, or handlers go round in
     ///   circles; `std::logic_error` if it is called by code in a process.
     void pass(std::chrono::nanoseconds time);
@@ -158,12 +163,12 @@ public:
     /// Nothing gets from a client to etcd, or back, until `join`. Its streams stay silent.
     void cut(const client& one);
     void join(const client& one);
-    /// The process of a client stands still for so long, as one that is stopped, swapped out, or on
-    /// a machine that sleeps: its code does not run, while time and everything else continue.
+    /// The process of a client stands still for so long, like one that is stopped, swapped out, or
+    /// on a machine that sleeps: its code does not run, while time and everything else continue.
     void stall(const client& one, std::chrono::nanoseconds time);
-    /// Ends the process of a client where it stands, as `kill -9`: none of its code runs any more.
-    /// Its tasks never end. Its leases end when their time is over. Called by that code itself, as
-    /// soon as it waits for something.
+    /// Ends the process of a client where it stands, like `kill -9`: none of its code runs any
+    /// more. Its tasks never end. Its leases end when their time is over. If that code itself calls
+    /// it, the process ends as soon as the code waits for something.
     void kill(const client& one);
     /// The next request of a client that may change something is done, and the connection breaks
     /// before its answer comes.
@@ -180,19 +185,19 @@ public:
 
     // What goes wrong by chance.
 
-    /// From now on anything may go wrong, drawn from the cluster's seed. Before, and without it,
-    /// only that does which a test calls for. Called again: with other options.
+    /// From now on anything may go wrong by chance, drawn from the cluster's seed. Without it, only
+    /// what a test calls for goes wrong. Another call replaces the options.
     /// @throws std::invalid_argument naming the member of `options` that is out of its range, if
     ///   one is; then nothing has changed.
     void begin_faults(fault_options options = {});
     /// Nothing goes wrong by chance any more: clients are joined, members start again, and there is
     /// a leader after two seconds. Late requests arrive within a second, what was delayed in its
-    /// time. A client that stands still goes on when its time is over. A stream that is silent
-    /// stays so until its client gives it up.
+    /// time. A client that stands still goes on when its time is over. A silent stream stays silent
+    /// until its client gives it up.
     void end_faults();
     /// What has gone wrong by chance so far, a line each, in order: when, the member of
-    /// `fault_options`, and what was struck, as "1.250 s  answer_lost  txn of client 0 to member
-    /// 2". Clients count from 0, in the order in which they were made.
+    /// `fault_options`, and what was struck, such as "1.250 s  answer_lost  txn of client 0 to
+    /// member 2". Clients count from 0, in the order in which they were made.
     const std::vector<std::string>& faults() const;
 
     // What there is, without a request.
@@ -200,7 +205,7 @@ public:
     /// The keys that begin with `prefix`, sorted.
     std::vector<std::string> keys(const std::string& prefix = "") const;
     std::size_t leases() const;
-    /// The requests of a client so far; streams and what is sent on them not counted.
+    /// The requests of a client so far; not counting streams and what is sent on them.
     std::uint64_t requests(const client& of) const;
 
 private:

@@ -22,14 +22,15 @@ class claim_impl;
 } // namespace detail
 
 /// A name that is claimed for a fixed time, from `try_claim`: what `SET NX PX` is used for in
-/// Redis, as in "once an hour, by one of us". It needs no session, and nobody renews it.
+/// Redis, such as "once an hour, by one of us". It needs no session, and nobody renews it.
 ///
-/// It is in the queue of the `mutex` of that name, and so excludes that, Go's `concurrency.Mutex`
-/// and `etcdctl lock` for as long as it lasts.
+/// It is in the queue of the `mutex` of that name, and so excludes that mutex, Go's
+/// `concurrency.Mutex` and `etcdctl lock` for as long as it lasts.
 ///
 /// etcd ends it between the end of `hold` and a second later; each new leader of etcd starts that
-/// time anew, so that there is no upper bound. Its destruction gives it back in the background,
-/// unless `keep` was called. Each claim leaves a dead key in etcd's index until compaction.
+/// time anew, so there is no upper bound. Destroying the object gives the claim back in the
+/// background, unless `keep` was called. Each claim leaves a dead key in etcd's index until
+/// compaction.
 ///
 /// @par Thread safety
 /// As `client`.
@@ -37,8 +38,9 @@ class [[nodiscard]] timed_claim {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No claim, as one that was moved from: it can be assigned to and destroyed, and all else
-    /// throws `std::logic_error`. Default-constructible because `co_spawn` requires it of results.
+    /// No claim, like an object that was moved from: it can be assigned to and destroyed;
+    /// everything else throws `std::logic_error`. Default-constructible because `co_spawn` requires
+    /// it of results.
     timed_claim() noexcept = default;
     timed_claim(timed_claim&&) noexcept = default;
     timed_claim& operator=(timed_claim&&) noexcept = default;
@@ -47,11 +49,11 @@ public:
     executor_type get_executor() const;
 
     /// Whether it is certain to last, as far as can be known without asking etcd: until `hold`,
-    /// minus a margin of 10 % (at least 250 ms), after the request that began it was *sent*; on a
-    /// clock that runs through a suspend. It was not given back, either. A deletion by hand is not
+    /// minus a margin of 10 % (at least 250 ms), after the request that began it was *sent*, on a
+    /// clock that runs through a suspend. False once it was given back. A deletion by hand is not
     /// noticed.
     bool valid() const;
-    /// For how long; 0 if it is not.
+    /// How long it is certain to last; 0 if it is not.
     std::chrono::nanoseconds left() const;
 
     /// The fencing token: it grows with each owner of a lock of this name, of whichever kind.
@@ -81,7 +83,7 @@ private:
 
 /// Claims a name for a time if nobody has it. Two round trips.
 /// @param hold At least one second. etcd raises it to its minimum, by default two, and keeps others
-///   away for so long; the claim is valid for what was asked for.
+///   away for that long; the claim is valid for what was asked for.
 /// @returns Nothing if somebody holds the name, or waits for it. Nothing is left in etcd.
 /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or `hold` is invalid.
 /// @throws error as `client`, but never with `errc::outcome_unknown`: what may have been claimed is
@@ -92,13 +94,13 @@ boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold);
 
 /// The same, and tries again whenever the owner of the name is gone, for at most `wait`; if that is
-/// not positive, as `try_claim`. It has no place in the queue: a waiter of a `mutex` comes first,
-/// and several waiters of this kind come in any order. It watches one key, and tries after a random
-/// moment of up to 50 ms, so that an end is no stampede.
+/// not positive, as `try_claim`. The call has no place in the queue: a waiter of a `mutex` comes
+/// first, and several waiters of this kind come in any order. It watches one key, and tries after a
+/// random moment of up to 50 ms, so that the end of a claim causes no stampede.
 /// @returns Nothing if others had it all the time.
 /// @throws As `try_claim`; error also with `errc::timed_out` if etcd has not answered by then.
 /// @par Cancellation
-/// As of `try_claim`.
+/// As `try_claim`.
 boost::asio::awaitable<std::optional<timed_claim>> claim_for(const client& by,
                                                              std::string name,
                                                              std::chrono::seconds hold,

@@ -12,9 +12,9 @@ namespace coetcd {
 
 /// Makes what `client_options::tls` takes; clients and threads may share it.
 ///
-/// Connections are made with TLS 1.2 or later. The server's certificate must be valid, come from
-/// an authority that is trusted, and have the endpoint's host among its subject alternative names;
-/// a common name does not count. Sessions of TLS are not resumed: each connection verifies anew.
+/// Connections are made with TLS 1.2 or later. The server's certificate must be valid, come from an
+/// authority that is trusted, and have the endpoint's host among its subject alternative names; a
+/// common name does not count. TLS sessions are not resumed: each connection verifies anew.
 ///
 /// Reads all files now, and never again: for new files make another context, and another client.
 /// A file may be a pipe; one of more than 16 MiB is refused.

@@ -9,10 +9,10 @@
 
 namespace coetcd {
 
-/// What a transaction came to that was carried out once.
+/// The outcome of a transaction that was carried out once.
 struct txn_outcome {
-    bool succeeded = false;    ///< Which list was done.
-    std::int64_t revision = 0; ///< Of the store after it, and of what it wrote.
+    bool succeeded = false;    ///< Which list was carried out.
+    std::int64_t revision = 0; ///< The store's revision after it, and that of what it wrote.
     /// One for each operation of that list. Nothing if the answer was lost and what it said cannot
     /// be read again: the history is compacted already, or the list has a transaction in it, or a
     /// read between two changes of the same keys.

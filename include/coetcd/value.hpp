@@ -27,23 +27,24 @@ using value_feed = feed<std::optional<key_value>>;
 
 /// A value that the whole cluster shares: the key `<name>`, without a lease.
 ///
-/// With a session each write is made once, also if its answer is lost. It then puts a key of the
-/// session besides, `<name>.<lease>-<nonce>-w<number>`, which goes with the lease. With a client
-/// such a write throws `errc::outcome_unknown`.
+/// With a session each write is made once, even if its answer is lost. It then also puts a key of
+/// the session, `<name>.<lease>-<nonce>-w<number>`, which goes with the lease. With a client, a
+/// write whose answer is lost throws `errc::outcome_unknown`.
 ///
 /// All calls throw `error` as those of `client`. With a session, writes also throw
-/// `errc::session_lost` or `errc::session_closed` if it has ended before, and
-/// `errc::outcome_unknown` if it is lost while one is under way, or no answer comes in time.
+/// `errc::session_lost` or `errc::session_closed` if it had already ended, and
+/// `errc::outcome_unknown` if it is lost while a write is under way, or no answer comes in time.
 ///
 /// @par Cancellation
-/// `terminal`, at once. Of a write that was sent it is not known whether it is made.
+/// `terminal`, at once. A write that was sent may or may not be made.
 /// @par Thread safety
 /// As `client`.
 class value {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// Names a value; no I/O. What it was made with may be destroyed first: a session is lost then.
+    /// Names a value; no I/O. `by` or `owner` may be destroyed first: that loses the session, if it
+    /// is one.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
     value(const client& by, std::string name);
     value(const session& owner, std::string name);

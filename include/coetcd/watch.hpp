@@ -22,16 +22,16 @@ class watcher_impl;
 /// The watches of a client share one connection; those of its locks and feeds share another. A
 /// watch that brings much, 256 KiB at once or 64 KB a second, or whose reader falls behind, has one
 /// of its own from then on: no reader holds up another. Behind a proxy that buffers requests, each
-/// watch has one.
+/// watch has its own.
 ///
 /// When its connection breaks, or its member of the cluster stops, the watch resumes elsewhere
 /// after the last event that it delivered, without gap or duplicate. Destroying it ends the watch;
 /// nothing is left in etcd.
 ///
-/// It buffers at most `watch_options::buffer` bytes, and besides one revision, or 64 KiB of a
-/// message. Then nothing more is read until you call `next`. If that takes over 10 s, the
-/// connection is given up, and a new one goes on where it was when you do. So a slow reader misses
-/// nothing, unless history is compacted before it gets there.
+/// It buffers at most `watch_options::buffer` bytes, plus one revision or 64 KiB of a message. Then
+/// nothing more is read until you call `next`. If that takes over 10 s, the connection is given up,
+/// and a new one continues from there when you do. So a slow reader misses nothing, unless history
+/// is compacted before it gets there.
 ///
 /// @par Thread safety
 /// As `client`.

@@ -13,8 +13,8 @@ namespace coetcd {
 
 /// Options of a watch. Trivially destructible, so that a call may spell them in braces.
 struct watch_options {
-    /// The first revision to deliver; 0 for all that happens from the call on. Older history exists
-    /// back to the last compaction.
+    /// The first revision to deliver; 0 for everything that happens from the call on. Older history
+    /// exists back to the last compaction.
     std::int64_t start_revision = 0;
     bool prev_kv = false;  ///< Include the previous key-value pair.
     bool no_put = false;   ///< Leave puts out.
@@ -22,7 +22,7 @@ struct watch_options {
     /// Report progress while nothing changes: about every ten minutes, unless etcd is configured
     /// otherwise.
     bool progress_notify = false;
-    /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond it nothing is
+    /// Bytes to buffer for a slow reader: keys, values and what holds them. Beyond that nothing is
     /// read from etcd until `watcher::next` has returned what is there. Must be positive.
     std::size_t buffer = 1024 * 1024;
 };
@@ -32,7 +32,7 @@ struct watch_batch {
     /// All changes up to this revision were delivered: a watch from `revision + 1` on delivers all
     /// others, in any client.
     std::int64_t revision = 0;
-    /// The changes of one revision are never split. None: nothing has happened up to `revision`.
+    /// The changes of one revision are never split. Empty if nothing has happened up to `revision`.
     std::vector<event> events;
 };
 
@@ -57,8 +57,8 @@ public:
         : error(errc::too_large, text)
         , revision_(revision) {}
 
-    /// All before this one was delivered. A watch from the next one on leaves it out. 0 if that is
-    /// not known: its first key is very long.
+    /// The revision that is too large: all before it was delivered, and a watch from the next one
+    /// on leaves it out. 0 if it is not known, since its first key is very long.
     std::int64_t revision() const noexcept { return revision_; }
 
 private:

@@ -44,7 +44,7 @@ lead_terms(const client& c,
     return lead_on(std::move(who), owned, how.again, std::move(body));
 }
 
-/// A term that an earlier object led. If it does not get to the caller it stays as it is.
+/// A term that an earlier object led. If it does not reach the caller, it stays as it is.
 inline boost::asio::awaitable<std::optional<leadership>>
 resumed_term(boost::asio::any_io_executor home,
              boost::asio::awaitable<std::shared_ptr<place>> resuming) {

@@ -8,8 +8,8 @@ namespace coetcd {
 
 namespace detail {
 
-// The destructor of Boost's base is protected, and not virtual. It has a friend, for which g++
-// warns of that.
+// Boost's base class has a protected destructor that is not virtual. Since it also has a friend,
+// g++ warns of that.
 #ifdef __GNUC__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wnon-virtual-dtor"

@@ -71,7 +71,7 @@ COETCD_DECL held_lock::~held_lock() {
     }
 }
 
-/// Lets go of the handle. Whether nobody else answers for it then.
+/// Lets go of the handle. Returns whether it was the last one that answered for the lock.
 COETCD_DECL bool held_lock::is_last() {
     return std::exchange(answers_, false) && --held_->handles == 0;
 }

@@ -16,7 +16,7 @@ namespace coetcd {
 
 namespace detail::prometheus {
 
-/// `name="value"`, with what must not stand in a value escaped.
+/// `name="value"`, escaped as a value must be.
 inline std::string label(std::string_view name, std::string_view value) {
     std::string out(name);
     out += "=\"";
@@ -29,7 +29,7 @@ inline std::string label(std::string_view name, std::string_view value) {
     return out + '"';
 }
 
-/// In full, whatever the locale is.
+/// The number in full, whatever the locale is.
 inline std::string number(double value) {
     char text[32];
     const auto written = std::to_chars(std::begin(text), std::end(text), value);

@@ -20,7 +20,7 @@ namespace detail {
 static_assert(semaphore::max_weight == logic::most_permits);
 static_assert(semaphore::max_limit == logic::most_limit);
 
-/// @throws std::invalid_argument if so many cannot be asked for.
+/// @throws std::invalid_argument if `n` permits cannot be asked for.
 inline void require_weight(std::int64_t n) {
     if (n < 1 || n > logic::most_permits) {
         throw std::invalid_argument("n: must be from 1 to 65535");

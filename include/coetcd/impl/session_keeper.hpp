@@ -18,7 +18,7 @@ namespace coetcd {
 
 namespace detail {
 
-/// As `lock_in`, until a time; empty if others have the lock then.
+/// As `lock_in`, until a deadline; empty if others have the lock then.
 inline boost::asio::awaitable<std::optional<held_lock>>
 lock_in_until(const session_keeper& keeper, std::string name, time_point deadline) {
     logic::require_name(name);

@@ -30,7 +30,7 @@ COETCD_DECL task_group::~task_group() {
         try {
             (void)impl_->cancel();
         } catch (const std::bad_alloc&) {
-            // They end when they end.
+            // They end by themselves.
         }
     }
 }

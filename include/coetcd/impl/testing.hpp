@@ -52,7 +52,7 @@ COETCD_DECL fault_rates rates_of(const coetcd::testing::fault_options& options) 
     rates.longest = options.longest;
     for (std::size_t i = 0; i != fault_members.size(); ++i) {
         const double chance = options.*fault_members[i];
-        if (!(chance >= 0 && chance <= 1)) { // nor if it is no number
+        if (!(chance >= 0 && chance <= 1)) { // NaN, too
             throw std::invalid_argument("testing::fault_options: " + std::string(fault_names[i]) +
                                         " must be from 0 to 1");
         }

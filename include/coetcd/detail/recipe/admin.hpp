@@ -15,7 +15,7 @@
 
 namespace coetcd::detail {
 
-/// @throws error Says also what a user needs who was denied it.
+/// @throws error Its text also says which permission a denied user lacks.
 inline void check_lock_answer(const answer& a, const std::string& name, const char* call) {
     if (a.ec) {
         const std::string shown = wire::printable(name);

@@ -28,11 +28,11 @@
 namespace coetcd::detail {
 
 /// One attempt to have places in the queues of some names, as far as it is known to etcd: its keys,
-/// and its way to ask. What becomes of it is told by what is derived from it, `place`; what it asks
-/// for also by the parts of that, `departure` and `mode_change`.
+/// and how it asks. The derived class, `place`, decides what becomes of it; `place` and its parts,
+/// `departure` and `mode_change`, decide what it asks for.
 class attempt : public ownership, public held_keys, public std::enable_shared_from_this<attempt> {
 public:
-    /// What it wants of one name; and from its turn to its end the slot, whose keys it has.
+    /// What it wants of one name, and, from its turn to its end, the slot whose keys it has.
     struct queue : wanted_name {
         logic::slot_table::slot* slot = nullptr;
     };
@@ -50,9 +50,9 @@ public:
     const recipe& how;
     std::vector<queue> queues; ///< As in `keys().by_name`.
     logic::presence there;
-    notifier changed;     ///< Of everything that a wait may be for.
+    notifier changed;     ///< By everything that a wait may be for.
     bool resumed = false; ///< Its keys are those of an earlier object with this lease.
-    time_point not_after = time_point::max(); ///< Of its requests, and of the wait.
+    time_point not_after = time_point::max(); ///< For its requests, and for the wait.
 
     const std::string& name() const { return queues.front().name; }
     std::vector<std::string> names() const {
@@ -77,7 +77,7 @@ public:
         }
         return text;
     }
-    /// At the end of a message: what the user lacks if it was denied something.
+    /// The end of a message: what the user lacks if it was denied something.
     std::string if_denied(const error_code& ec) const {
         return logic::if_denied(ec, wire::printable(name()), queues.size() > 1);
     }
@@ -95,8 +95,8 @@ public:
         return part;
     }
     /// Sends a request of ours, and waits until it is over.
-    /// @param next Asked before each wait: for how long, at most, until it is asked again. Nothing
-    ///   ends the wait, and the request is withdrawn.
+    /// @param next Asked before each wait: the longest time until it is asked again. If it returns
+    ///   nothing, the wait ends and the request is withdrawn.
     /// @returns Whether it is over, and was not withdrawn.
     asio::awaitable<bool> ask(std::shared_ptr<lane_part> part,
                               std::function<std::optional<time_point>()> next) {
@@ -119,7 +119,7 @@ public:
         }
     }
 
-    /// It was granted, and not given back: it may be lost.
+    /// It was granted and not given back, but may be lost.
     virtual bool is_granted() const = 0;
     /// It gives up what it may have in etcd.
     virtual bool is_leaving() const = 0;
@@ -127,7 +127,7 @@ public:
     virtual void share_turn() = 0;
     /// Its keys go, or have gone, with the lease.
     virtual void leave_to_lease() = 0;
-    /// Nothing of it is left to do: the lease has gone.
+    /// Nothing is left to do for it: the lease has gone.
     virtual void all_over() = 0;
 
     void give_lease_up() {
@@ -140,7 +140,7 @@ protected:
     ~attempt() = default;
 };
 
-/// A request has a deadline of its own, and can tell more: that one first.
+/// A request has a deadline of its own and can tell more, so it should end first.
 inline constexpr std::chrono::milliseconds grace_for_requests{100};
 
 } // namespace coetcd::detail

@@ -20,8 +20,8 @@
 
 namespace coetcd::detail {
 
-/// Somebody who wants to lead, with whatever sessions that takes: what `lead` does between two
-/// terms. All of it at home.
+/// A candidate that uses as many sessions as it takes: what `lead` does between two terms. All of
+/// it runs at home.
 class candidate {
 public:
     candidate(std::shared_ptr<client_impl> c,
@@ -37,7 +37,7 @@ public:
 
     const std::shared_ptr<client_impl> client;
 
-    /// Waits until it leads, and tries again whatever may pass.
+    /// Waits until it leads, and tries again after any failure that may pass.
     static asio::awaitable<std::shared_ptr<leading>> win(std::shared_ptr<candidate> self) {
         for (;;) {
             try {
@@ -60,7 +60,7 @@ public:
     }
 
     /// Waits for a while before the next campaign.
-    /// @param failed Longer each time, unless a term has lasted.
+    /// @param failed The wait is then longer each time, unless a term has lasted.
     static asio::awaitable<void> rest(std::shared_ptr<candidate> self, bool failed) {
         env& world = *self->client->world;
         const time_point now = world.now();
@@ -74,7 +74,7 @@ public:
         co_await sleep_until(world, after(now, pause));
     }
 
-    /// Ends the session, as well as that can be done now.
+    /// Ends the session, as well as possible now.
     static asio::awaitable<void> withdraw(std::shared_ptr<candidate> self) {
         if (!self->session_) {
             co_return;
@@ -99,7 +99,7 @@ private:
     const std::string value_;
     const lead_options how_;
     std::optional<coetcd::session> session_;
-    std::optional<time_point> won_; // when, the last time
+    std::optional<time_point> won_; // when it led last
     unsigned failures_ = 0;         // in a row
 };
 

@@ -22,8 +22,8 @@
 
 namespace coetcd::detail {
 
-/// A number in etcd, and what is known of it. Its users take turns: they would only refuse each
-/// other.
+/// A number in etcd, and what is known of it. Its users take turns: otherwise they would only make
+/// each other fail.
 class counter_impl {
 public:
     counter_impl(std::shared_ptr<session_impl> s, std::string n)

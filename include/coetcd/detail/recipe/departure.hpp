@@ -20,8 +20,8 @@
 
 namespace coetcd::detail {
 
-/// How an attempt is given up in etcd; goes on in the background when nobody wants it any more. If
-/// it cannot be achieved that nothing stays, the session gives its lease up: a stray key would
+/// How an attempt is given up in etcd; continues in the background when nobody wants it any more.
+/// If it cannot make sure that nothing stays, the session gives its lease up: a stray key would
 /// block everybody else for as long as the session lives.
 class departure {
 public:
@@ -32,7 +32,7 @@ public:
 
     bool has_begun() const { return !of_names_.empty(); }
     /// Closes the slots. Nothing is sent yet.
-    /// @throws std::bad_alloc Then it has not begun.
+    /// @throws std::bad_alloc The departure has then not begun.
     void begin() {
         of_names_.reserve(of_.queues.size());
         for (std::size_t i = 0; i != of_.queues.size(); ++i) {
@@ -40,7 +40,8 @@ public:
             logic::slot_table::close(*of_.queues[i].slot);
         }
     }
-    /// Submits what is not submitted: at once, so that the next one of the session can go along.
+    /// Submits what is not submitted yet, at once, so that the next attempt of the session can
+    /// share the request.
     void send() {
         for (of_name& e : of_names_) {
             if (!e.over && !e.part) {
@@ -49,7 +50,7 @@ public:
         }
     }
 
-    /// What it takes until it is over.
+    /// Does the rest, until it is over.
     static asio::awaitable<void> finish(std::shared_ptr<attempt> self, departure& d);
 
     /// No answer is wanted any more.
@@ -60,7 +61,7 @@ public:
             }
         }
     }
-    /// Nothing is left to do, with the session. No slot is free by that.
+    /// Nothing is left to do, since the session has ended. This frees no slot.
     void all_over() {
         for (of_name& e : of_names_) {
             e.over = true;
@@ -72,8 +73,8 @@ public:
             of_names_.begin(), of_names_.end(), [](const of_name& e) { return e.over; });
     }
     /// Waits until etcd knows.
-    /// @param was_held Else there is nothing to wait for.
-    /// @returns Whether all that it was held by was there until then.
+    /// @param was_held If false, there is nothing to wait for.
+    /// @returns Whether all keys that held it were there until then.
     /// @throws error if that has failed, perhaps not for good.
     static asio::awaitable<bool> until_over(std::shared_ptr<attempt> self,
                                             const departure& d,

@@ -19,8 +19,8 @@
 
 namespace coetcd::detail {
 
-/// How an attempt enters: it waits for its turn among those of its session, takes slots, asks for
-/// its keys, and learns what the answer says.
+/// How an attempt enters: it waits for its turn among the attempts of its session, takes slots,
+/// asks for its keys, and learns what the answer says.
 class entrance final : private turn_taker {
 public:
     explicit entrance(attempt& of)
@@ -29,8 +29,8 @@ public:
     entrance& operator=(const entrance&) = delete;
 
     /// Takes the last place in the session's own lines.
-    /// @param value What is in its keys; nothing: the session's label.
-    /// @param by Null: the first in the queue owns.
+    /// @param value What its keys hold; if nothing, the session's label.
+    /// @param by If null, the first in the queue owns.
     void queue_up(std::optional<std::string> value, std::shared_ptr<logic::rule> by) {
         value_ = std::move(value);
         rule_ = std::move(by);
@@ -43,8 +43,8 @@ public:
 
     /// What the first request is to be.
     enum class beginning {
-        enter,        ///< Stand in the queue; take, where the name was free the last time.
-        take_or_leave ///< Only if nobody is there.
+        enter,        ///< Stand in the queue, or take, where the name was last free.
+        take_or_leave ///< Take only if nobody is there.
     };
     /// Begins as soon as it is its turn, and there is a slot: now, or in `on_turn`.
     void begin(beginning how) {
@@ -54,14 +54,14 @@ public:
             on_turn();
         }
     }
-    /// @throws What has kept it from beginning when its turn came.
+    /// @throws What kept it from beginning when its turn came.
     void require_begun() const {
         if (failure_) {
             std::rethrow_exception(failure_);
         }
     }
 
-    /// The request that is under way, or was the last; null before the first.
+    /// The request that is under way, or the last one; null before the first.
     const std::shared_ptr<lane_part>& request() const { return request_; }
     /// Asks (again).
     void send(logic::asking what) {
@@ -76,7 +76,7 @@ public:
         request_ = of_.submit(std::move(part));
     }
     void send_again() { send(asked_); }
-    /// What its answer means. Call it once for each.
+    /// What the request's answer means. Call it once for each request.
     logic::standing answered() {
         const bool was_known = is_known();
         const logic::standing now =
@@ -92,7 +92,7 @@ public:
         request_ = nullptr;
         return now;
     }
-    /// It failed, perhaps not for good. Call it once for each.
+    /// The request failed, perhaps not for good. Call it once for each request.
     void failed() {
         of_.there.failed(request_->left, request_->refused);
         request_ = nullptr;
@@ -102,7 +102,7 @@ public:
         of_.there.failed(logic::effect::unresolved, false);
         request_ = nullptr;
     }
-    /// It is not sent, if it was not sent yet.
+    /// The request is not sent, unless it was sent already.
     void withdraw() {
         if (request_ && !request_->in_flight && !request_->over) {
             of_.session->owner->transactions->withdraw(request_);
@@ -115,21 +115,21 @@ public:
     const logic::slot_table::giving_up& earlier() const { return earlier_; }
     /// Whether another coroutine of this session has the lock, or a place in etcd's queue.
     bool is_behind_own() const { return turn_ && turn_->is_behind_known(); }
-    /// When etcd had last told one of this session before it how things are with these names.
+    /// When etcd had last told an attempt of this session ahead of it the state of these names.
     time_point told() const { return turn_ ? turn_->told() : time_point::min(); }
 
-    /// The next one of the session may go on beside it.
+    /// The session's next attempt may go on beside it.
     void share_turn() {
         if (turn_) {
             turn_->share();
             turn_->pass_on();
         }
     }
-    /// The next one of the session is the first.
+    /// The session's next attempt is now the first.
     void leave_line() { turn_.reset(); }
 
 private:
-    /// What keeps it from asking is told to the waiter; nothing was sent then.
+    /// The waiter is told what keeps it from asking; nothing was sent then.
     void on_turn() noexcept override {
         try {
             ask_in_turn();
@@ -144,7 +144,7 @@ private:
     time_point now() const override { return of_.session->world.now(); }
     bool is_known() const override { return of_.there.is_known(); }
     void on_known() override {
-        if (beginning_ == beginning::take_or_leave) { // others wait on, whoever is before them
+        if (beginning_ == beginning::take_or_leave) { // the others keep waiting
             of_.changed.notify_all();
         }
     }
@@ -157,8 +157,8 @@ private:
         bool free = true;
         for (std::size_t i = 0; i != of_.queues.size(); ++i) {
             turn_->at(i).slots.add_closing(earlier_);
-            // What we have is there when etcd looks, and what we are giving up, even if that
-            // goes in the same request.
+            // When etcd looks, the keys that we have are there, and those that we are giving up,
+            // even if they go in the same request.
             const local_queues::line& l = turn_->at(i);
             free = free && (rule().admits() ? !l.was_full : l.was_free && !l.slots.any_other());
         }
@@ -193,7 +193,7 @@ private:
         }
     }
 
-    /// What the next ones of the session may count on.
+    /// Tells the session's next attempts what they may count on.
     void tell_session(const logic::standing& now, bool was_known) {
         using at = logic::standing::where;
         turn_->was_told();

@@ -22,8 +22,8 @@
 
 namespace coetcd::detail {
 
-/// The giving up of what an attempt may have in etcd under one name, until nothing of it is there,
-/// and nothing can come.
+/// Gives up what an attempt may have in etcd under one name, until nothing of it is there and
+/// nothing can come.
 class erasure {
 public:
     erasure(attempt& of, std::size_t index)
@@ -31,14 +31,14 @@ public:
         , index_(index) {}
 
     bool over = false;
-    bool was_there = false;          ///< It was this that erased them.
+    bool was_there = false;          ///< This erasure erased them, and nobody else.
     std::shared_ptr<lane_part> part; ///< The request that is under way.
-    error_code trouble{};            ///< With the last request.
+    error_code trouble{};            ///< Of the last request.
     std::string trouble_text{};
 
     /// Submits the request.
-    /// @param life Of what is to be erased; 0 if it is not known.
-    /// @param bumps By another epoch.
+    /// @param life The life of what is to be erased; 0 if it is not known.
+    /// @param bumps Whether to erase by putting another epoch.
     void send(std::int64_t life, bool bumps) {
         life_ = life;
         bumps_ = bumps;
@@ -58,7 +58,7 @@ protected:
 
     /// What is given up.
     virtual logic::name_keys what() const = 0;
-    /// It is not worth much trouble: nothing is there, by all that etcd has said.
+    /// It is not worth much trouble: by all that etcd has said, nothing is there.
     virtual bool is_just_in_case() const { return false; }
     /// Nothing of it is there, and nothing will be.
     virtual void given_up(std::int64_t epoch) = 0;
@@ -70,7 +70,7 @@ protected:
     bool bumps() const { return bumps_; }
     void end(std::int64_t epoch) {
         over = true;
-        trouble = {}; // with an earlier request
+        trouble = {}; // of an earlier request
         given_up(epoch);
     }
 
@@ -110,7 +110,7 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
             const logic::left_place done = e.after(part->response);
             // If an answer was lost, it may have been our own first copy that deleted them.
             e.was_there = e.was_there || done.was_there || part->left == logic::effect::unresolved;
-            // Else somebody has deleted it before, and its note is still there.
+            // Otherwise somebody has deleted it before, and its note is still there.
             const bool with_note = part->response.succeeded || (self->resumed && e.bumps_);
             if (done.over && (with_note || !self->there.has_note())) {
                 e.end(done.epoch);
@@ -134,7 +134,7 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
             co_return;
         }
         if (s.gives_lease_up()) {
-            co_return; // it has ended otherwise meanwhile
+            co_return; // it has ended meanwhile for another reason
         }
         next = logic::remedy::later;
     }
@@ -171,12 +171,12 @@ inline bool erasure::may_go_on(logic::remedy next) {
         return failing.has_lasted(s.ttl(), now, s.well_since());
     };
     if (is_just_in_case() && next != logic::remedy::again) {
-        return false; // who may not put a key may not erase one, either
+        return false; // a user that may not put a key may not erase one, either
     }
     refusals_ = next == logic::remedy::surrender ? refusals_ + 1 : 0;
     switch (next) {
     case logic::remedy::again:
-        // That nothing gets through is no matter of this place alone.
+        // If nothing gets through, that concerns more than this place.
         return !too_long(s.cleanups);
     case logic::remedy::later:
         return !too_long(failing_);
@@ -189,7 +189,7 @@ inline bool erasure::may_go_on(logic::remedy next) {
     return true;
 }
 
-/// There is no space for an epoch. Nothing can be put either: so let the others get on.
+/// There is no space for an epoch. So nothing else can be put either, and the others may go on.
 inline asio::awaitable<void> erasure::erase_meanwhile() {
     session_impl& s = *of_.session;
     auto only = std::make_shared<lane_part>(logic::erase_only(what(), life_));

@@ -19,9 +19,9 @@
 
 namespace coetcd::detail {
 
-/// @throws std::invalid_argument if etcd would not take it within another one.
+/// @throws std::invalid_argument if etcd would not accept it within another transaction.
 inline void require_fit_within(const txn& what) {
-    // etcd 3.4 counts the longest list of what is within, and the one that it is in.
+    // etcd 3.4 adds the longest inner list to the list that it is in.
     constexpr std::size_t most = 127;
     const std::size_t operations = std::max(what.success.size(), what.failure.size()) + 1;
     if (std::max(what.compares.size(), operations) > most) {
@@ -33,8 +33,8 @@ inline void require_fit_within(const txn& what) {
     (void)wire::encode(outer); // it throws if it cannot be written
 }
 
-/// What a list of operations answered, from the history.
-/// @returns Nothing if it does not tell.
+/// Reads from the history what a list of operations answered.
+/// @returns Nothing if the history does not tell.
 inline asio::awaitable<std::optional<std::vector<op_response>>> read_answers_again(
     std::shared_ptr<client_impl> by, std::vector<op> ops, std::int64_t at, call_terms how) {
     std::optional<std::vector<op_response>> result;

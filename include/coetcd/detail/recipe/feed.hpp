@@ -28,18 +28,19 @@
 
 namespace coetcd::detail {
 
-/// The newest answer to a question: the present one first, then each newest one that differs. It
-/// holds one answer, however slow its reader is, and never goes back to an older one.
+/// Delivers the newest answer to a question: first the present one, then each newer one that
+/// differs. It holds one answer, however slow its reader is, and never goes back to an older one.
 ///
-/// No final answer is missed. A change comes by the watch, if that is in force; what may have
-/// happened before that, a look finds; and since servers have lost events, it also looks from time
-/// to time. It begins with the first call of `next`, and looks only while somebody waits there.
+/// No final answer is missed. While the watch is in force, it delivers each change; a look finds
+/// what may have happened before that. Since servers have lost events, the feed also looks from
+/// time to time. It begins with the first call of `next`, and looks only while somebody waits
+/// there.
 ///
-/// Lives, and ends, at home.
+/// Lives and ends at home.
 template<class T>
 class feed final : private watch_sink {
 public:
-    /// @param timeout Of one look.
+    /// @param timeout For one look.
     feed(std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, logic::question<T> q)
         : client_(std::move(c))
         , timeout_(timeout)
@@ -62,7 +63,8 @@ public:
                 const error failure = *std::exchange(self->failure_, std::nullopt);
                 throw failure;
             }
-            // The newest one; but not for ever, where there is always a newer one.
+            // Returns the newest answer, but does not wait for ever where there is always a newer
+            // one.
             if (self->is_news() && !self->looking_ && (asked || !self->is_due())) {
                 self->told_before_ = std::exchange(self->told_, self->now_);
                 co_return *self->told_;
@@ -78,13 +80,13 @@ public:
         }
     }
 
-    /// What `next` has returned did not get to its caller: it was not told.
+    /// What `next` has returned did not reach its caller: it was not told.
     void put_back() {
         told_ = told_before_;
         changed_.notify_all();
     }
 
-    /// A waiter is told that it was aborted.
+    /// Ends the feed; a waiter is told that it was aborted.
     void end() {
         over_ = true;
         if (watching_) {
@@ -100,7 +102,7 @@ private:
     static constexpr std::chrono::seconds pause_after_end{1}; // before a watch begins anew
     static constexpr std::chrono::seconds as_with_ttl{20};    // see `logic::recheck_interval`
 
-    // How often it asks whether the store is really older: a matter of seconds.
+    // How often it asks whether the store is really older: this takes seconds.
     static constexpr int doubts = 6;
 
     void begin() {
@@ -118,7 +120,7 @@ private:
     bool is_news() const { return now_ && (!told_ || !(*told_ == *now_)); }
     /// Something may have happened without an event.
     bool is_blind() const { return created_ != looked_; }
-    /// Something has happened, and the event does not tell the answer: a look does.
+    /// Something has happened, but only a look can tell the answer; the event does not.
     bool is_behind() const { return happened_ != 0; }
 
     /// When to look next.
@@ -127,7 +129,7 @@ private:
     }
     bool is_due() const { return !looking_ && world().now() >= due(); }
 
-    /// Goes on when nobody waits any more, so that no answer is lost.
+    /// Continues when nobody waits any more, so that no answer is lost.
     static asio::awaitable<void> look(std::shared_ptr<feed> self) {
         if (!self->watching_ && !self->over_) {
             self->watch();
@@ -156,8 +158,8 @@ private:
         self->changed_.notify_all();
     }
 
-    /// What a look has found.
-    /// @param created How often the watch had come into force when it was asked.
+    /// Takes what a look has found.
+    /// @param created How often the watch had come into force when the look was sent.
     void take(const outcome<range_response>& seen, std::uint64_t created) {
         error_code ec = seen.ec;
         std::string text = seen.text;
@@ -167,7 +169,7 @@ private:
                 logic::answers::require_revision(seen.response.header.revision);
                 answer.emplace(question_.from(seen.response));
             }
-        } catch (const error& e) { // it is none of etcd's
+        } catch (const error& e) { // the answer is not etcd's
             ec = e.code();
             text = e.what();
         }
@@ -181,7 +183,7 @@ private:
         failures_ = 0;
         recheck_ = after(world().now(), logic::recheck_interval(as_with_ttl, world().random()));
         const std::int64_t revision = seen.response.header.revision;
-        if (revision >= as_of_) { // else events have told more meanwhile
+        if (revision >= as_of_) { // otherwise events have told more meanwhile
             now_ = std::move(answer);
             as_of_ = revision;
             looked_ = created;
@@ -194,7 +196,7 @@ private:
         recheck_ = not_before_;
     }
 
-    /// The store is another one. All begins anew with the next call.
+    /// The store is another one. Everything begins anew with the next call.
     void forget(std::int64_t known, std::int64_t found) {
         now_.reset();
         told_.reset();
@@ -247,7 +249,7 @@ private:
     bool watching_ = false;
     std::int64_t id_ = 0;       // of the watch
     std::uint64_t created_ = 0; // how often it came into force
-    std::uint64_t looked_ = 0;  // how often it had, when the last answer was asked for
+    std::uint64_t looked_ = 0;  // how often it had when the last answer was asked for
     std::optional<T> now_;
     std::int64_t as_of_ = 0;    // the revision of `now_`
     std::int64_t happened_ = 0; // a change that `now_` does not know of

@@ -23,7 +23,7 @@ inline logic::passage require_gate(logic::passage how_it_went, const std::string
     return how_it_went;
 }
 
-/// The token comes through again, if an answer was lost, unless a greater one has come since.
+/// If an answer was lost, the token is admitted again, unless a greater one has come since.
 inline asio::awaitable<bool>
 come_through(std::shared_ptr<client_impl> by, call_terms how, std::string key, std::int64_t token) {
     const txn asks = logic::pass(key, token, std::nullopt);

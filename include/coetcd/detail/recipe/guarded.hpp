@@ -17,33 +17,33 @@ namespace asio = boost::asio;
 
 class ownership;
 
-/// A lock, and a body that is to run under it, whatever they are.
+/// A lock and a body that is to run under it, of any types.
 class guarded_job {
 public:
     virtual ~guarded_job() = default;
 
     /// Awaits the lock.
-    /// @returns False if it is not to be had.
+    /// @returns False if it cannot be had.
     virtual asio::awaitable<bool> take() = 0;
     /// What was taken; null if it holds nothing.
     virtual std::shared_ptr<ownership> owned() const = 0;
     /// What may cancel the body besides a loss. It is made when the body begins, and lives until
-    /// that has ended.
+    /// the body has ended.
     virtual std::shared_ptr<void> watch(std::function<void()> cancel) const = 0;
     virtual asio::awaitable<void> run() = 0;
     /// Gives the lock back, and waits until etcd knows.
-    /// @returns False if it was not ours any more.
+    /// @returns False if it was no longer ours.
     virtual asio::awaitable<bool> give_back() = 0;
     /// Gives it back in the background, if it was not given back yet.
     virtual void let_go() = 0;
 
-    bool ran = false; ///< Unless there was no lock to be had.
+    bool ran = false; ///< False if the lock could not be had.
 };
 
-/// Runs a job, on the caller's executor, or on a strand there: what cancels it must not run beside
-/// it. All else is done at home.
+/// Runs a job on the caller's executor, or on a strand there: what cancels the job must not run
+/// beside it. Everything else is done at home.
 /// @param home Where the lock lives.
-/// @throws error with `errc::not_owner` if it was given back, or with that of its loss.
+/// @throws error with `errc::not_owner` if it was given back, or with the code of its loss.
 asio::awaitable<void> run_guarded(asio::any_io_executor home, std::shared_ptr<guarded_job> job);
 
 template<class T>
@@ -51,7 +51,7 @@ inline constexpr bool is_awaitable = false;
 template<class T, class Executor>
 inline constexpr bool is_awaitable<asio::awaitable<T, Executor>> = true;
 
-/// Whether it can run under `Held`.
+/// Whether `Body` can run under `Held`.
 template<class Body, class Held>
 constexpr bool is_body() {
     if constexpr (std::is_invocable_v<Body&, const Held&>) {
@@ -62,7 +62,7 @@ constexpr bool is_body() {
         return false;
     }
 }
-/// Says so at compile time if not, once.
+/// Reports once, at compile time, if it cannot.
 template<class Body, class Held>
 constexpr bool require_body() {
     static_assert(is_body<Body, Held>(),
@@ -71,7 +71,7 @@ constexpr bool require_body() {
     return is_body<Body, Held>();
 }
 
-/// What `body()`, or `body(held)` if that is what it takes, returns.
+/// What `body()` returns, or `body(held)` if it takes that.
 template<class Body, class Held>
 auto start(Body& body, const Held& held) {
     if constexpr (std::is_invocable_v<Body&, const Held&>) {
@@ -84,7 +84,7 @@ auto start(Body& body, const Held& held) {
 template<class Held>
 using body_watch = std::function<std::shared_ptr<void>(const Held&, std::function<void()> cancel)>;
 
-/// What is known of a job as soon as its lock is.
+/// The part of a job that is known as soon as its lock is.
 /// @tparam Taken `Held`, or an optional of it.
 template<class Held, class Taken>
 class guarded_hold : public guarded_job {
@@ -173,9 +173,9 @@ asio::awaitable<typename Job::value_type> value_of(asio::awaitable<void> running
 }
 
 /// Runs `body` under what `lock` brings.
-/// @param owner_of Tells what it stands for; null if nothing.
-/// @param watch May cancel it, too.
-/// @throws error As the other one.
+/// @param owner_of Returns the ownership that `Held` stands for; null if it holds nothing.
+/// @param watch May cancel the body, too.
+/// @throws error As the other overload.
 template<class Held, class Body>
 auto run_guarded(asio::any_io_executor home,
                  asio::awaitable<Held> lock,
@@ -193,17 +193,17 @@ auto run_guarded(asio::any_io_executor home,
             return value_of(std::move(running), std::move(job));
         }
     } else {
-        return asio::awaitable<void>(); // so that nothing else is said of it
+        return asio::awaitable<void>(); // so that the compiler reports nothing else
     }
 }
 
-/// What is held already, for `run_guarded`.
+/// Brings what is held already to `run_guarded`.
 template<class Held>
 asio::awaitable<Held> brought(Held held) {
     co_return std::move(held);
 }
 
-/// Awaits a job, and returns whether it ran, or what its body did, if it did anything.
+/// Awaits a job, and returns whether it ran, or what its body returned, if anything.
 inline asio::awaitable<bool> value_if_run(asio::awaitable<void> running,
                                           std::shared_ptr<guarded_job> job) {
     co_await std::move(running);
@@ -216,8 +216,8 @@ asio::awaitable<std::optional<typename Job::value_type>> value_if_any(asio::awai
     co_return std::move(job->value);
 }
 
-/// As `run_guarded`, if `lock` brings anything. Awaits an optional of what the body returns, or,
-/// where that is nothing, whether it ran.
+/// As `run_guarded`, if `lock` brings anything. The result is an optional of what the body returns,
+/// or, if it returns nothing, whether it ran.
 template<class Held, class Body>
 auto run_guarded_if(asio::any_io_executor home,
                     asio::awaitable<std::optional<Held>> lock,
@@ -234,7 +234,7 @@ auto run_guarded_if(asio::any_io_executor home,
             return value_if_any(std::move(running), std::move(job));
         }
     } else {
-        return asio::awaitable<bool>(); // so that nothing else is said of it
+        return asio::awaitable<bool>(); // so that the compiler reports nothing else
     }
 }
 

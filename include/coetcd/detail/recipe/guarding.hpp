@@ -51,8 +51,8 @@ public:
         } catch (...) {
             self->failure = std::current_exception();
         }
-        // Asio 1.26 awaits once more behind a coroutine that never waited; cancelled by its own
-        // doing, as one that closes its session is, that would throw into the event loop.
+        // Asio 1.26 awaits once more after a coroutine that never waited. If that coroutine caused
+        // its own cancellation, as by closing its session, this would throw into the event loop.
         co_await asio::this_coro::throw_if_cancelled(false);
     }
 
@@ -75,7 +75,7 @@ public:
     }
 }
 
-/// What was taken does not outlive this: it ends at home.
+/// What was taken does not outlive this object: it ends at home.
 struct taken_for_now {
     explicit taken_for_now(guarded_job& j)
         : job(j) {}
@@ -90,7 +90,7 @@ struct taken_for_now {
 inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
                                            std::shared_ptr<guarded_job> job) {
     const asio::cancellation_state caller = co_await asio::this_coro::cancellation_state;
-    const asio::cancellation_type earlier = caller.cancelled(); // was not meant for us
+    const asio::cancellation_type earlier = caller.cancelled(); // not meant for us
     const taken_for_now taken(*job);
     auto taking = job->take();
     const bool is_taken = co_await std::move(taking);
@@ -113,8 +113,8 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     };
     std::shared_ptr<void> watching = job->watch(cancel);
 
-    // Its end is awaited whatever happens; a cancellation of ours goes on to it. It ends before us
-    // also when both are destroyed with their executor, since its handler owns us.
+    // The body's end is awaited whatever happens; a cancellation of ours is passed on to it. It
+    // also ends before us when both are destroyed with their executor, since its handler owns us.
     const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     const auto pass_on = [cancel, home = guarded->world.executor()](asio::cancellation_type) {

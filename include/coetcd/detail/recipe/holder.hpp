@@ -28,7 +28,8 @@
 
 namespace coetcd::detail {
 
-/// What a public lock object and the operations under way on it share: what it holds now.
+/// The state that a public lock object shares with the operations under way on it: what it holds
+/// now.
 class holder {
 public:
     holder(std::shared_ptr<session_impl> s,
@@ -49,10 +50,10 @@ public:
     const std::shared_ptr<session_impl> session;
     const recipe& how;
     const std::vector<wanted_name> wanted;
-    const std::string name; ///< The first of them.
+    const std::string name; ///< The first of its names.
     const lock_options options;
 
-    /// The one that was granted last, until it is unlocked.
+    /// The place that was granted last, until it is unlocked.
     std::shared_ptr<place> current() const {
         const std::lock_guard alone(access_);
         return current_;
@@ -65,7 +66,7 @@ public:
         }
         return held;
     }
-    /// Gets what is held; from now on a `held_lock` answers for it.
+    /// Returns what is held; from now on a `held_lock` answers for it.
     std::shared_ptr<place> guard() {
         std::shared_ptr<place> held = require_held();
         const std::lock_guard alone(access_);
@@ -73,9 +74,9 @@ public:
         return held;
     }
 
-    /// From now on this object answers for it. If the user's object is gone nobody would give it
-    /// back: then it ends here.
-    /// @param guarded A `held_lock` answers for it.
+    /// From now on this object answers for `taken`. If the user's object is gone, nobody would give
+    /// it back, so it ends here.
+    /// @param guarded Whether a `held_lock` answers for it.
     bool take(std::shared_ptr<place> taken, bool guarded = false) {
         if (!taken) {
             return false;
@@ -96,7 +97,7 @@ public:
             guarded_ = false;
         }
     }
-    /// The user's object is gone: gives up what nobody else answers for.
+    /// Called when the user's object is gone: gives up what nobody else answers for.
     void drop() {
         std::shared_ptr<place> dropped;
         const std::lock_guard alone(access_);
@@ -134,7 +135,7 @@ public:
         self->take(taken, true);
         co_return access::make<Held>(std::move(self), std::move(taken));
     }
-    /// As `try_lock_for`, likewise.
+    /// As `try_lock_for`, at home, for an object that gives the lock back.
     template<class Held>
     static asio::awaitable<std::optional<Held>> scoped_lock_for(std::shared_ptr<holder> self,
                                                                 std::chrono::nanoseconds patience) {
@@ -147,10 +148,10 @@ public:
         co_return held;
     }
 
-    /// What is known already.
+    /// Returns what is known already.
     static asio::awaitable<bool> settled(bool value) { co_return value; }
 
-    /// Lets go of `a` at once; what is awaited is that etcd knows.
+    /// Lets go of `a` at once; await it to know that etcd knows.
     static asio::awaitable<bool> unlock(const std::shared_ptr<holder>& self,
                                         std::shared_ptr<place> a) {
         if (!a) {
@@ -205,7 +206,7 @@ public:
         }
         co_return all;
     }
-    /// How many places are before the session's own.
+    /// How many places are ahead of the session's own.
     static asio::awaitable<std::optional<std::size_t>> position(std::shared_ptr<holder> self) {
         session_impl& s = *self->session;
         const range_request queue =
@@ -234,8 +235,8 @@ private:
         }
         return as_wanted(self, place_wait::try_lock(self->session, self->how, self->wanted));
     }
-    /// What is taken is held as the options say, from the grant on, whenever the caller may get to
-    /// know of it. Without options it is `work` itself: most waiters have no frame for this.
+    /// What is taken is held as the options say, from the grant on, whenever the caller learns of
+    /// it. Without options this returns `work` itself, so most waiters have no frame for this.
     static taking as_wanted(const std::shared_ptr<holder>& self, taking work) {
         return asks_for_care(self->options) ? kept_as_wanted(self, std::move(work))
                                             : std::move(work);
@@ -248,10 +249,10 @@ private:
         co_return taken;
     }
 
-    /// Awaits at home what `granting` takes, and keeps it; unless we were cancelled while it was on
-    /// its way to us: who composes operations, as in `lock() || timer`, drops the result then.
-    /// Every waiter has this frame, so that it is all that a public call has.
-    /// @returns Whether anything was taken, or nothing.
+    /// Awaits at home what `granting` takes, and keeps it, unless we were cancelled while the
+    /// result was on its way to us: a composition such as `lock() || timer` then drops it. Every
+    /// waiter has this frame, so a public call has no other.
+    /// @returns Whether anything was taken.
     template<class Result>
     static asio::awaitable<Result> keep(std::shared_ptr<holder> self, taking granting) {
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;

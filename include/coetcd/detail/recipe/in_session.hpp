@@ -11,13 +11,13 @@
 
 namespace coetcd::detail {
 
-/// Whether a call that failed so in one session may succeed in the next one: it was over with its
-/// session, not with what it wanted.
+/// Whether a call that failed with `ec` in one session may succeed in the next one: what ended was
+/// its session, not what it wanted.
 inline bool is_over_with_session(const error_code& ec) {
     return ec == errc::session_lost || ec == errc::not_owner;
 }
 
-/// Takes something in whichever session lives, until it is held, or `deadline` comes.
+/// Takes something in whichever session lives, until it is held or `deadline` comes.
 /// @param take `take(session, patience)` is an `awaitable<std::optional<Held>>`, and empty if
 ///   others had it for so long.
 template<class Held, class Take>
@@ -42,7 +42,7 @@ in_session(std::shared_ptr<session_keeper_impl> keeper, Take take, time_point de
     co_return taken;
 }
 
-/// What without a deadline is never missing.
+/// Unwraps a result that without a deadline is never empty.
 template<class Held>
 asio::awaitable<Held> the_one(asio::awaitable<std::optional<Held>> taking) {
     std::optional<Held> taken = co_await std::move(taking);

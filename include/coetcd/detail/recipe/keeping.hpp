@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-// What goes on while a place is held, beside what the session does for all of them. Each of these
+// What is done while a place is held, besides what the session does for all places. Each of these
 // ends with the hold.
 namespace coetcd::detail {
 
@@ -34,7 +34,7 @@ inline std::chrono::nanoseconds delay_of(const lock_options& o) {
     return checked(o).delay.value_or(std::chrono::milliseconds(0));
 }
 
-/// Checks the options of a lock that is not a mutex's.
+/// Checks the options of a lock other than a mutex.
 /// @param watches Whether one of its keys lasts as long as the hold.
 inline const lock_options& without_delay(const lock_options& o, bool watches) {
     if (o.delay) {
@@ -46,7 +46,7 @@ inline const lock_options& without_delay(const lock_options& o, bool watches) {
     return o;
 }
 
-/// Gives it back when its time is over.
+/// Gives the place back when its time is over.
 inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
     while (self->is_kept()) {
         const time_point until = self->held_until();
@@ -58,14 +58,14 @@ inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
     }
 }
 
-/// Whether these ask for anything while it is held.
+/// Whether these options ask for anything while a place is held.
 inline bool asks_for_care(const lock_options& o) {
     return o.max_hold || o.watch_while_held;
 }
 
-/// Has it held as its owner wants. At home, in the moment of the grant.
+/// Has the place held as its owner wants. Call it at home, at the moment of the grant.
 inline void keep_to(const lock_options& options, const std::shared_ptr<place>& taken) {
-    // Not by a handle, which would answer for it.
+    // Not by a handle, since a handle would answer for it.
     const std::shared_ptr<place> self = taken->shared_from_this();
     if (options.max_hold) {
         self->end_after(*options.max_hold);

@@ -29,7 +29,7 @@ struct office {
     std::exception_ptr failure;
 };
 
-/// One term. What the body throws is kept, so that what else comes of it is a loss.
+/// One term. What the body throws is kept, so that any other exception is a loss.
 template<class Held>
 asio::awaitable<void> serve(std::shared_ptr<office<Held>> in, const Held& held) {
     try {
@@ -50,7 +50,7 @@ asio::awaitable<void> lead_on(std::shared_ptr<candidate> who,
     const auto in = std::make_shared<office<Held>>();
     in->body = std::move(body);
     const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
-    const asio::cancellation_type earlier = stop.cancelled(); // was not meant for us
+    const asio::cancellation_type earlier = stop.cancelled(); // not meant for us
     for (;;) {
         auto winning = who->client->home(as_handle<Held>(candidate::win(who)));
         Held won = co_await std::move(winning);

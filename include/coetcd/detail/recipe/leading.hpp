@@ -27,7 +27,7 @@ namespace coetcd::detail {
 inline constexpr recipe election_recipe{
     "election", &logic::exclusive_keys, "campaign_for", "try_campaign", "resign"};
 
-/// What a `leadership` and the operations under way on it share: a term.
+/// A term: the state that a `leadership` shares with the operations under way on it.
 class leading {
 public:
     /// @param last A mod_revision that the key has had; 0 if none is known.
@@ -39,8 +39,8 @@ public:
 
     const std::shared_ptr<place> held;
 
-    /// What a place in an election comes to.
-    /// @param resumed Somebody else may have proclaimed something in it.
+    /// Makes a term of a place in an election.
+    /// @param resumed Whether somebody else may have proclaimed something in it.
     static asio::awaitable<std::shared_ptr<leading>>
     begin(asio::awaitable<std::shared_ptr<place>> taking, bool resumed = false) {
         std::shared_ptr<place> taken = co_await std::move(taking);
@@ -52,7 +52,7 @@ public:
         co_return term;
     }
 
-    /// Proclaims, after all that were asked for before.
+    /// Proclaims a value after those that were asked for before.
     static asio::awaitable<void> proclaim(std::shared_ptr<leading> self, std::string value) {
         place& mine = *self->held;
         const turn own(*self);
@@ -76,7 +76,7 @@ public:
                 return std::optional<time_point>(mine.session->certain_until());
             };
             (void)co_await mine.ask(part, std::move(while_leading));
-            if (!refused && self->last_ != 0) { // else etcd applies none of its copies
+            if (!refused && self->last_ != 0) { // otherwise etcd applies none of its copies
                 left = std::max(left, part->left);
             }
             if (part->ec) {
@@ -120,13 +120,13 @@ public:
         }
     }
 
-    /// Takes effect at the call; what is awaited is that etcd knows.
+    /// Takes effect at the call; await it to know that etcd knows.
     static asio::awaitable<bool> resign(const std::shared_ptr<leading>& self) {
         return self ? self->held->release() : nothing();
     }
 
 private:
-    /// A place among those who want to proclaim, in the order in which they came.
+    /// A place among the calls that want to proclaim, in order of arrival.
     class turn {
     public:
         explicit turn(leading& of)
@@ -167,7 +167,7 @@ private:
     std::list<const turn*> line_;
 };
 
-/// What an `election` and the operations under way on it share.
+/// The state that an `election` shares with the operations under way on it.
 struct election_impl {
     std::shared_ptr<session_impl> session;
     std::string name;
@@ -182,7 +182,7 @@ campaign(std::shared_ptr<session_impl> s, std::string name, std::string value, t
     return leading::begin(std::move(taking));
 }
 
-/// Leads if nobody does, or wants to.
+/// Leads if nobody leads or wants to.
 inline asio::awaitable<std::shared_ptr<leading>>
 try_campaign(std::shared_ptr<session_impl> s, std::string name, std::string value) {
     auto wanted = one_name(std::move(name), election_recipe);

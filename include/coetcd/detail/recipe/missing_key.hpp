@@ -13,7 +13,7 @@ namespace coetcd::detail {
 /// Renews a session's lease, for an attempt whose key is not there.
 inline asio::awaitable<void>
 renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<attempt> who, std::shared_ptr<bool> done) {
-    struct renewing { // nobody is to wait for it for ever
+    struct renewing { // so that nobody waits for it for ever
         const std::weak_ptr<attempt>& who;
         bool& done;
         ~renewing() {
@@ -27,9 +27,9 @@ renew_for(std::shared_ptr<session_impl> s, std::weak_ptr<attempt> who, std::shar
     (void)co_await session_impl::renew(std::move(s));
 }
 
-/// A key of an attempt is not there: either the lease is gone, or somebody deleted the key. A
-/// renewal tells which; it goes on in the background if the deadline comes first.
-/// @returns Whether its `loss` knows it.
+/// Finds out why a key of an attempt is not there: either the lease is gone, or somebody deleted
+/// the key. A renewal tells which; it continues in the background if the deadline comes first.
+/// @returns Whether the attempt's `loss` now knows.
 inline asio::awaitable<bool> explain_missing_key(std::shared_ptr<attempt> who,
                                                  time_point deadline) {
     const std::shared_ptr<session_impl> s = who->session;

@@ -29,18 +29,17 @@
 
 namespace coetcd::detail {
 
-/// How the holder of a place goes on as a reader, or as a writer, with the keys of one slot.
+/// How the holder of a place becomes a reader or a writer, with the keys of one slot.
 ///
 /// The write key may have several lives in one hold, one after the other, by the same slot.
 /// Requests that come late do not mix them up:
-/// - What erases one life, a downgrade, compares it.
-/// - What puts one, an upgrade, compares the epoch. If one is in doubt, the write key is erased
-/// by a
-///   request that puts another epoch, which makes all copies of that upgrade void; and the next
-///   one is not asked for before etcd has confirmed it.
-/// - What erases under an epoch compares one that nobody uses afterwards: it was sent because
-///   something was in doubt, and until it is confirmed the place, too, is given up by another
-///   epoch.
+/// - A downgrade, which erases a life, compares that life.
+/// - An upgrade, which puts a life, compares the epoch. If an upgrade is in doubt, a request that
+///   puts another epoch erases the write key; this makes all copies of the upgrade void. The next
+///   upgrade is not asked for before etcd has confirmed that request.
+/// - A request that erases under an epoch compares one that nobody uses afterwards: it was sent
+///   because something was in doubt, and until it is confirmed the place, too, is given up by
+///   another epoch.
 /// So when an upgrade is asked for, nothing can put or erase the write key but its own copies.
 class mode_change {
 public:
@@ -49,28 +48,28 @@ public:
     mode_change(const mode_change&) = delete;
     mode_change& operator=(const mode_change&) = delete;
 
-    /// It is granted with the keys that it has entered with.
+    /// The place is granted with the keys that it has entered with.
     void begin() {
         const logic::name_keys& first = of_.there.first();
         if (first.keys.front() == first.write_key) {
             mode_.begin_writing(of_.create_revision());
         }
     }
-    /// From anywhere, as the next two.
+    /// May be called from anywhere, like the next two.
     lock_mode mode() const {
         return of_.there.has_modes() && !writes() ? lock_mode::shared : lock_mode::exclusive;
     }
     bool writes() const { return mode_.writes(); }
-    /// Of the write key; 0 if it reads.
+    /// The life of the write key; 0 if it reads.
     std::int64_t write_life() const { return mode_.write_life(); }
 
-    /// Goes on as a reader: here at once, in etcd in the background. From anywhere; what is
-    /// awaited is that etcd knows.
+    /// Becomes a reader: here at once, in etcd in the background. May be called from anywhere;
+    /// await it to know that etcd knows.
     static asio::awaitable<void> downgrade(const std::shared_ptr<attempt>& self, mode_change& m);
-    /// Goes on as a writer, if nobody is in the way. From anywhere.
+    /// Becomes a writer, if nobody is in the way. May be called from anywhere.
     static asio::awaitable<bool> upgrade(const std::shared_ptr<attempt>& self, mode_change& m);
 
-    /// All keys go: so no change of them is wanted any more.
+    /// All keys go, so no change of them is wanted any more.
     void cancel();
 
 private:
@@ -97,7 +96,7 @@ private:
 
         mode_change& change_;
     };
-    /// An upgrade that is under way; given up, should nobody wait for it any more.
+    /// An upgrade that is under way; it is given up when nobody waits for it any more.
     struct raise_guard {
         mode_change& of;
         std::shared_ptr<lane_part> part;
@@ -156,7 +155,7 @@ inline asio::awaitable<void> mode_change::downgrade(const std::shared_ptr<attemp
 }
 
 /// Has etcd erase the write key.
-/// @param life The one that it has; 0 if it may have one, and what puts it is in doubt.
+/// @param life The life that it has; 0 if it may have one and the request that puts it is in doubt.
 inline void mode_change::lower(std::int64_t life) noexcept {
     try {
         begin_lowering(life);
@@ -234,7 +233,7 @@ inline asio::awaitable<void> mode_change::until_lowered(std::shared_ptr<attempt>
     }
 }
 
-/// It goes on as a reader.
+/// It stays a reader.
 /// @param doubtful An upgrade may still be applied.
 inline void mode_change::not_raised(bool doubtful) {
     raise_ = nullptr;
@@ -292,7 +291,7 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
     m.require_held(call);
     if (part->ec) {
         m.not_raised(part->left != logic::effect::none);
-        if (logic::is_lease_gone(part->ec, part->text)) { // with which we would put
+        if (logic::is_lease_gone(part->ec, part->text)) { // the lease that we put with
             const call_terms how = s.owner->within(s.request_timeout);
             const auto gone = co_await session_impl::look_for_lease(self->session, how);
             m.require_held(call);
@@ -333,7 +332,7 @@ inline asio::awaitable<bool> mode_change::try_upgrade(std::shared_ptr<attempt> s
     co_return false;
 }
 
-/// Why a request in the middle of a hold has failed.
+/// Throws why a request in the middle of a hold has failed.
 [[noreturn]] inline void
 mode_change::throw_refused(const char* call, const error_code& ec, const std::string& text) const {
     const error_code told = logic::is_transient(ec) ? make_error_code(errc::timed_out) : ec;

@@ -28,7 +28,7 @@ observe(std::shared_ptr<session_impl> s,
 }
 
 /// Tells the observer, if there is one, how `work`, which takes a place, ends. `place::report_end`
-/// tells it the end of what was taken.
+/// tells the observer how the hold ends.
 inline asio::awaitable<std::shared_ptr<place>>
 observed(std::shared_ptr<session_impl> s,
          std::string name,

@@ -30,8 +30,9 @@
 
 namespace coetcd::detail {
 
-/// A transaction in a request of its own: etcd evaluates the conditions of all that share a request
-/// before it does anything, so that two might both write what each of them has ruled out.
+/// Sends a transaction in a request of its own. etcd evaluates the conditions of all transactions
+/// that share a request before it does anything, so two might both write what each of them has
+/// ruled out.
 inline asio::awaitable<outcome<txn_response>>
 ask_alone(std::shared_ptr<client_impl> by, txn what, call_terms how) {
     outcome<txn_response> result;
@@ -53,17 +54,17 @@ ask_alone(std::shared_ptr<client_impl> by, txn what, call_terms how) {
     co_return result;
 }
 
-/// How a write ended that is applied once.
+/// The outcome of a write that is applied once.
 struct once_end {
-    bool applied = false;      ///< Else a condition of its own did not hold, and it never will be.
-    std::int64_t revision = 0; ///< That it made; if it was refused, of the store then.
+    bool applied = false;      ///< If false, a condition of its own failed, and it never will be.
+    std::int64_t revision = 0; ///< The one it made; if it was refused, the store's then.
     std::string mark;          ///< If it was applied: see `logic::marks`.
-    /// The answer, without what concerns the marker. If it was applied, it may be lost.
+    /// The answer, without what concerns the marker. It may be lost if the write was applied.
     std::optional<txn_response> answered;
 };
 
-/// Writes of a session that are applied once each, however often they are sent. One at a time. Must
-/// live, and end, at home.
+/// Makes writes of a session that are applied once each, however often they are sent, one at a
+/// time. Must live and end at home.
 class once_writer {
 public:
     enum class form {
@@ -92,10 +93,9 @@ public:
     once_writer(const once_writer&) = delete;
     once_writer& operator=(const once_writer&) = delete;
 
-    /// Makes a write, and sends it until there is an answer, or no time.
+    /// Makes a write: sends it until there is an answer, or no time is left.
     /// @throws error with `errc::outcome_unknown` if it may have been applied, or may still be
-    /// until
-    ///   the next write with this marker; else nothing was changed.
+    ///   until the next write with this marker; otherwise nothing was changed.
     /// @par Cancellation
     /// As with `outcome_unknown`, if it was sent.
     asio::awaitable<once_end> apply(txn what, form how, call_terms in_time) {
@@ -133,7 +133,7 @@ public:
             switch (now.end) {
             case end::applied:
                 if (in_doubt) {
-                    require_marker_to_tell(); // it may be the second copy that is
+                    require_marker_to_tell(); // the applied one may be the second copy
                 }
                 result.answered = logic::without_marker(std::move(a.response));
                 [[fallthrough]];
@@ -150,7 +150,7 @@ public:
             case end::vanished:
                 throw_vanished();
             case end::refused:
-                break; // is dealt with above
+                break; // handled above
             }
         }
     }
@@ -159,11 +159,12 @@ public:
         fresh,
         perhaps_old, ///< The first refusal tells what there is: the next attempt follows at once.
     };
-    /// Makes a change of what is known to be there, anew after each refusal, until it is applied.
-    /// @param what The change, of what is known by then. May throw.
-    /// @param learn Is told what a refused one has read instead.
+    /// Changes what is known to be there, and tries again after each refusal, until the change is
+    /// applied.
+    /// @param what Makes the change to what is known by then. May throw.
+    /// @param learn Is told what a refused change has read instead.
     /// @returns How it ended: applied.
-    /// @throws error as `apply`; `errc::conflict` if others change it all the time.
+    /// @throws error as `apply`; `errc::conflict` if others keep changing it.
     /// @par Cancellation
     /// As `apply`; between two attempts nothing is in doubt.
     asio::awaitable<once_end> change(std::function<txn()> what,
@@ -203,12 +204,13 @@ private:
         }
         session_->require_alive(title_);
     }
-    /// @param why Unless the session has ended, which tells more.
+    /// @param why Shown unless the session has ended, which tells more.
     [[noreturn]] void throw_unknown(const std::string& why = {}) const {
         throw error(errc::outcome_unknown,
                     title_ + ": " + (session_->alive() ? why : describe(session_->reason())));
     }
-    /// A copy may have been applied before somebody deleted the marker; none can be any more.
+    /// A copy may have been applied before somebody deleted the marker; none can be applied any
+    /// more.
     [[noreturn]] void throw_vanished() {
         marker_ = session_->markers.fresh(marker_.name, session_->lease(), session_->nonce());
         throw_unknown("the key that tells was deleted");
@@ -216,9 +218,9 @@ private:
 
     asio::awaitable<outcome<txn_response>> send(txn request, call_terms in_time) {
         const bool erasable = marker_.erasable;
-        marker_.erasable = erasable && !marker_.value.empty(); // should we not hear of it
+        marker_.erasable = erasable && !marker_.value.empty(); // in case we do not hear of it
         in_time = in_time.as(impact::idempotent);
-        in_time.wanted = &alive_; // later, the lease may be there again, without the marker
+        in_time.wanted = &alive_; // later the lease may exist again, without the marker
         outcome<txn_response> a = co_await ask_alone(session_->owner, std::move(request), in_time);
         if (a.left != logic::effect::unresolved) {
             marker_.erasable = erasable;
@@ -226,16 +228,16 @@ private:
         co_return a;
     }
 
-    /// That the marker was never there tells that nothing was applied only while the lease lives:
-    /// it takes one with it that an earlier copy may have put.
+    /// If the marker was never there, nothing was applied, but only while the lease lives: when it
+    /// ends, it takes along a marker that an earlier copy may have put.
     void require_marker_to_tell() const {
         if (marker_.value.empty() && !session_->alive()) {
             throw_unknown();
         }
     }
 
-    /// The request failed for good. Tells that it was applied all the same, if it was.
-    /// @throws error otherwise.
+    /// Called when the request failed for good: finds out whether it was applied all the same.
+    /// @throws error if it was not, or may not have been.
     asio::awaitable<logic::written> look_after(answer failed, bool in_doubt, call_terms in_time) {
         const bool lease_gone = failed.ec == server_errc::not_found; // ours, or of what is written
         if (lease_gone) {
@@ -274,7 +276,7 @@ private:
         throw error(failed.ec, text);
     }
 
-    /// Sees to it that no copy of the write is applied any more.
+    /// Makes sure that no copy of the write is applied any more.
     /// @returns `refused`: none was; `told`: one was, after all.
     asio::awaitable<logic::written> make_void(call_terms in_time) {
         using end = logic::written::how;
@@ -310,7 +312,7 @@ private:
     logic::marker marker_;
 };
 
-/// What a recipe that writes once is about.
+/// The session and name of a recipe that writes once.
 struct named_recipe {
     named_recipe(const char* word, std::shared_ptr<session_impl> s, std::string n)
         : session(std::move(s))

@@ -7,11 +7,11 @@
 
 namespace coetcd::detail {
 
-/// What is held until it is given back or lost, as far as those who act under it need to know.
+/// What is held until it is given back or lost, as far as code that acts under it needs to know.
 class ownership {
 public:
     virtual bool held() const = 0;
-    /// It was not lost, but is not wanted any more.
+    /// It was not lost, but is no longer wanted.
     virtual bool is_given_up() const = 0;
     /// Why it was lost.
     virtual error loss() const = 0;
@@ -19,7 +19,7 @@ public:
     virtual void abandon() = 0;
     virtual env& world() const = 0;
 
-    /// Tells when it is lost while it is held.
+    /// Tells if it is lost while it is held.
     loss_source losses;
 
 protected:

@@ -32,14 +32,14 @@
 namespace coetcd::detail {
 
 /// One attempt's places in the queues of its names, from the first request to the last. Whatever
-/// ends it, nothing of it stays in etcd: what is left to do then is done in the background.
+/// ends it, nothing of it stays in etcd: what is then left to do is done in the background.
 class place final : public attempt, private loss_listener {
     struct passkey {};
 
 public:
-    /// Takes the last place in the session's own lines. With the last handle to it, it is given up.
-    /// @param value What is in its keys; nothing: the session's label.
-    /// @param by Null: the first in the queue owns.
+    /// Takes the last place in the session's own lines. It is given up when its last handle goes.
+    /// @param value What its keys hold; if nothing, the session's label.
+    /// @param by If null, the first in the queue owns.
     static std::shared_ptr<place> open(std::shared_ptr<session_impl> s,
                                        const recipe& how,
                                        std::vector<wanted_name> wanted,
@@ -51,9 +51,9 @@ public:
         made->entering.queue_up(std::move(value), std::move(by));
         return {made.get(), [made](place*) { made->abandon(); }}; // from anywhere
     }
-    /// What an earlier object with the same lease has put. It stands in no line of the session's:
-    /// a waiter of the session for the same name waits behind it in etcd.
-    /// @param may_come Something that puts it again may still be under way.
+    /// Takes over what an earlier object with the same lease has put. It stands in no line of the
+    /// session: a waiter of the session for the same name waits behind it in etcd.
+    /// @param may_come Whether something that puts it again may still be under way.
     static std::shared_ptr<place> resume(std::shared_ptr<session_impl> s,
                                          const recipe& how,
                                          std::string name,
@@ -78,7 +78,7 @@ public:
         , loss_of_session_(session->losses, static_cast<loss_listener&>(*this)) {}
 
     entrance entering;
-    std::atomic<int> handles = 0; ///< That answer for it together: the last one gives it back.
+    std::atomic<int> handles = 0; ///< These answer for it together: the last one gives it back.
 
     /// @throws error if the session has ended.
     void require_session() const {
@@ -97,7 +97,7 @@ public:
 
     // Holding.
 
-    /// From here on it is ours, if the session still is.
+    /// From here on the place is ours, if the session is still alive.
     /// @throws error if the session has ended: the answer may have waited for us while the process
     ///   stood still.
     void grant() {
@@ -105,7 +105,7 @@ public:
         phase_ = phase::held;
         mode_.begin();
         holds_ = true;
-        not_after = time_point::max(); // the patience of who waited for it is over
+        not_after = time_point::max(); // the waiter's deadline no longer counts
         granted_at_ = session->world.now();
         is_reported_ = false;
         session->look_after(*this);
@@ -117,26 +117,26 @@ public:
         return holds_ && session->world.now() < held_until_.load() && session->alive();
     }
     bool is_given_up() const override { return !holds_ && !is_lost(); }
-    /// Why it is lost: the first reason counts.
+    /// Why it was lost: the first reason counts.
     error loss() const override {
         const errc why = lost_by_ ? *lost_by_ : end_by_now();
         return why == errc::session_lost ? session->loss(title()) : error(why, title());
     }
-    /// It is to end so long after it was granted, whatever becomes of the session. See keeping.hpp.
+    /// Makes it end `most` after it was granted, whatever becomes of the session. See keeping.hpp.
     void end_after(std::chrono::nanoseconds most) { held_until_ = after(granted_at_, most); }
     time_point held_until() const { return held_until_; }
-    /// At home: granted, and neither lost nor given back.
+    /// Granted, and neither lost nor given back. Call it at home.
     bool is_kept() const { return is_granted() && !is_lost(); }
     bool is_lost() const { return lost_by_.has_value(); }
-    /// Its time is over: gives it back.
+    /// Gives it back, since its time is over.
     void on_expired();
     void on_key_gone() override {
-        const auto self = shared_from_this(); // those who are told may let go of it
+        const auto self = shared_from_this(); // listeners may let go of it
         const bool leaves = !there.is_deleted() && there.outlasts_deletion();
         holds_ = false;
         there.deleted();
         if (leaves) {
-            leave_etcd(); // a late request must not put it again, nor the others be in the way
+            leave_etcd(); // no late request may put it again, and its other keys must go
         }
         tell_own_loss(errc::lock_lost);
         changed.notify_all();
@@ -146,7 +146,7 @@ public:
     /// @returns Why. Throws `operation_aborted` if it is given back before.
     static asio::awaitable<error_code> wait_lost(std::shared_ptr<place> self) {
         while (self->holds_ && !self->is_lost()) {
-            (void)self->session->alive(); // if not, and that is news, it tells us
+            (void)self->session->alive(); // if it has just ended, it tells us
             if (!self->is_lost()) {
                 (void)co_await self->changed.wait(self->session->certain_until());
             }
@@ -157,11 +157,11 @@ public:
         co_return self->loss().code();
     }
 
-    /// The key that stands for it; of several names, for the first.
+    /// The key that stands for it; with several names, that of the first.
     const std::string& key() const { return there.key(mode_.writes()); }
     /// The lives that stand for it: one of each name.
     std::vector<logic::held_life> proof() const { return there.proof(mode_.write_life()); }
-    /// A key that is there from the grant to the end, whatever becomes of the mode; of one name.
+    /// A key that is there from the grant to the end, whatever becomes of the mode; for one name.
     logic::held_life lasting() const { return there.lasting(); }
 
     // Reading and writing, where that makes a difference.
@@ -172,20 +172,20 @@ public:
 
     // Leaving.
 
-    /// Gives it up: here at once, in etcd in the background; the next of the session may go on.
-    /// From anywhere.
+    /// Gives it up: here at once, in etcd in the background; the session's next attempt may go on.
+    /// May be called from anywhere.
     void abandon() noexcept override;
 
-    /// Gives it up, at home.
-    /// @param stays What is in etcd is left there, if it is held.
+    /// Gives it up. Call it at home.
+    /// @param stays Whether its keys are left in etcd, if it is held.
     /// @returns Whether it was held.
     bool leave(bool stays) noexcept;
 
-    /// Gives it up as `abandon` does, and waits until etcd knows. From anywhere.
+    /// Gives it up as `abandon` does, and waits until etcd knows. May be called from anywhere.
     /// @returns Whether it was there to be given back.
     asio::awaitable<bool> release();
-    /// Lets go of what was resumed as if it never had been: another one may resume it. Nothing
-    /// else is changed. From anywhere.
+    /// Lets go of what was resumed as if it never had been, so that it can be resumed again.
+    /// Nothing else is changed. May be called from anywhere.
     void leave_resumed() {
         if (resumed) {
             at_home(session->world, [self = shared_from_this()] {
@@ -202,7 +202,7 @@ private:
         over,   // we want nothing any more
     };
 
-    /// What an orphaned lease holds is for whoever adopts it; not what was given back before.
+    /// What an orphaned lease holds is for whoever adopts it, except what was given back before.
     bool is_for_heir() const { return session->reason() == session_end::orphaned; }
 
     // As an attempt.
@@ -218,7 +218,7 @@ private:
     }
 
     void on_loss() override {                      // of the session
-        const auto self = weak_from_this().lock(); // those who are told may let go of it
+        const auto self = weak_from_this().lock(); // listeners may let go of it
         if (!self) {
             return; // it ends
         }
@@ -227,7 +227,7 @@ private:
         }
         changed.notify_all();
     }
-    /// What has ended it, if nothing was told yet: its own time, the session, or else its key.
+    /// What has ended it, if nothing was told yet: its own time, the session, or otherwise its key.
     errc end_by_now() const {
         const time_point own = held_until_;
         if (own <= session->world.now() && own <= session->certain_until()) {
@@ -241,7 +241,8 @@ private:
         report_end();
         losses.tell();
     }
-    /// Tells the observer, once. Without a look at the session that might end it here and now.
+    /// Tells the observer, once. Does not look at the session in a way that might end it here and
+    /// now.
     void report_end();
 
     void leave_etcd() noexcept;
@@ -253,14 +254,14 @@ private:
     std::optional<errc> lost_by_;          // while it was held
     time_point granted_at_{};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
-    bool is_reported_ = true; // to the observer, that it is granted no more
+    bool is_reported_ = true; // to the observer, that it is no longer granted
     departure departure_;
     mode_change mode_;
     const loss_source::subscription loss_of_session_;
 };
 
 inline void place::on_expired() {
-    const auto self = shared_from_this(); // those who are told may let go of it
+    const auto self = shared_from_this(); // listeners may let go of it
     holds_ = false;
     tell_own_loss(errc::hold_expired);
     (void)leave(is_for_heir());
@@ -292,7 +293,7 @@ inline bool place::leave(bool stays) noexcept {
     return was_held;
 }
 
-/// Not that of the session; where memory is short, with it.
+/// Tells of a loss other than the session's; where memory is short, ends the session.
 inline void place::tell_own_loss(errc why) noexcept {
     try {
         tell_loss(why);
@@ -304,7 +305,7 @@ inline void place::tell_own_loss(errc why) noexcept {
 inline asio::awaitable<bool> place::release() {
     holds_ = false;
     const auto was_held = std::make_shared<bool>(false);
-    // Before the coroutine begins, whether that is ever awaited or not.
+    // Before the coroutine begins, whether it is ever awaited or not.
     at_home(session->world, [self = shared_from_this(), was_held, stays = is_for_heir()] {
         const bool lives =
             self->session->alive() && self->session->world.now() < self->held_until();
@@ -365,7 +366,7 @@ inline void place::leave_to_lease() {
     departure_.withdraw();
 }
 
-/// It is answered like any other, and then there is less in doubt.
+/// The entry is answered like any other request; after that less is in doubt.
 inline asio::awaitable<void> place::finish_entry(std::shared_ptr<place> self) {
     const departure::guard until_the_end{self->departure_};
     session_impl& s = *self->session;

@@ -25,11 +25,12 @@
 
 namespace coetcd::detail {
 
-/// The wait for one place. `lock` and `try_lock` tell the protocol, the functions below its steps.
+/// The wait for one place. `lock` and `try_lock` show the protocol; the functions below are its
+/// steps.
 class place_wait final {
     using result = asio::awaitable<std::shared_ptr<place>>;
 
-    /// What `place::open` takes. A waiter has it only until then.
+    /// What `place::open` takes. A waiter keeps it only until that call.
     struct wish {
         std::shared_ptr<session_impl> session;
         const recipe& how;
@@ -49,11 +50,11 @@ public:
         attempt_->not_after = deadline;
     }
 
-    /// Waits until it is ours.
-    /// @param value See `place::open`, as for `by`.
-    /// @returns Nothing if the deadline came first, although others have it: etcd has told us a
-    ///   place, or has told one to a coroutine of this session that was before us meanwhile.
-    /// @throws error with `errc::timed_out` if the deadline came first, and etcd does not answer.
+    /// Waits until the place is ours.
+    /// @param value See `place::open`, also for `by`.
+    /// @returns Nothing if the deadline came first, because others have it: etcd has told us a
+    ///   place, or has meanwhile told one to a coroutine of this session that is ahead of us.
+    /// @throws error with `errc::timed_out` if the deadline came first and etcd does not answer.
     static result lock(std::shared_ptr<session_impl> s,
                        const recipe& how,
                        std::vector<wanted_name> wanted,
@@ -67,7 +68,7 @@ public:
         return observed(std::move(s), std::move(name), std::move(work));
     }
 
-    /// Takes it if it is free.
+    /// Takes the place if it is free.
     /// @returns Nothing if it is not.
     static result try_lock(std::shared_ptr<session_impl> s,
                            const recipe& how,
@@ -186,8 +187,8 @@ private:
         wait.throw_timed_out(how.at_once);
     }
 
-    /// Before the first request, while others of this session are asking for themselves.
-    /// @returns Whether one of them waits, or they take up all the time.
+    /// Waits before the first request, while other coroutines of this session are asking.
+    /// @returns Whether one of them has to wait, or they take up all the time.
     asio::awaitable<bool> until_sent_or_behind() {
         while (!attempt_->entering.request() && is_in_time()) {
             if (attempt_->entering.is_behind_own()) {
@@ -198,11 +199,11 @@ private:
         co_return !attempt_->entering.request() && others_have_it();
     }
 
-    /// Whether nobody else need be in the way: what this session was giving up may have been there.
+    /// Whether perhaps only what this session was giving up was in the way.
     bool own_may_be_there() const {
         return !own_are_over_ && !attempt_->entering.earlier().empty();
     }
-    /// No longer than until the deadline.
+    /// Waits until that is over, at most until the deadline.
     asio::awaitable<void> until_own_are_over() {
         own_are_over_ = true;
         trouble_ = "what this session had before is not given back yet";
@@ -211,14 +212,14 @@ private:
         }
     }
 
-    /// Asks again to enter; it is another life that we wait with from now on, if at all.
+    /// Asks again to enter; if we wait from now on, it is with another life of our key.
     void ask(logic::asking what) {
         vigil_.reset();
         attempt_->entering.send(what);
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
-    /// puts its keys, and learns who is next before it: `now_`.
+    /// puts its keys, and learns which place is next ahead of it: `now_`.
     asio::awaitable<void> enter() {
         now_.reset();
         while (is_in_time()) {
@@ -243,7 +244,7 @@ private:
         }
     }
 
-    /// 3. Wait until the one ahead of us is gone, or one of our own keys is; or for the deadline.
+    /// 3. Waits until the key ahead of us is gone, or one of our own keys, or until the deadline.
     asio::awaitable<void> until_moved() {
         begin_vigil();
         const logic::predecessor ahead = logic::whom_to_watch(*now_);
@@ -257,7 +258,7 @@ private:
         waited(*vigil_, how == vigil::end::moved, how);
     }
 
-    /// Or, where a rule asks for room: wait until there may be some.
+    /// 3, where a rule asks for room: waits until there may be some.
     asio::awaitable<void> until_room() {
         const std::int64_t seen = now_->seen;
         begin_vigil();
@@ -281,7 +282,8 @@ private:
             vigil_->watch_later(attempt_->held_by(), told_);
         }
     }
-    /// After it, the one before us is not known; nothing is, if the deadline came first.
+    /// After a wait, it is not known what is ahead of us; if the deadline came first, nothing is
+    /// known.
     /// @throws error if the session has ended, or a look failed for good.
     void waited(const vigil& with, bool is_over, vigil::end how) {
         attempt_->require_session();
@@ -296,8 +298,8 @@ private:
         }
     }
 
-    /// An owner before us has vanished: give it the time that our user wants it to have, unless it
-    /// is there after all, and takes its note away.
+    /// An owner ahead of us has vanished: gives it the time that our user wants it to have, unless
+    /// it is there after all and takes its note away.
     asio::awaitable<void> until_delay_is_over() {
         refused_ = true; // the lock is not to be had
         const time_point due = after(session_->world.now(), attempt_->queues.front().delay);
@@ -321,8 +323,8 @@ private:
         waited(both, how == vigil::end::moved || session_->world.now() >= due, how);
     }
 
-    /// 4. Prove that nobody is before us, or learn who is: `now_`. After a delay our note takes the
-    /// place of the one that an owner has left.
+    /// 4. Proves that nothing is ahead of us, or learns what is: `now_`. After a delay our note
+    /// replaces the one that an owner has left.
     asio::awaitable<void> confirm() {
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
@@ -355,8 +357,8 @@ private:
         }
     }
 
-    /// It is ours, unless we were cancelled in that very moment: who composes operations, as in
-    /// `lock() || timer`, drops the result then, and nobody would give the lock back.
+    /// The place is ours, unless we were cancelled at that very moment: a composition such as
+    /// `lock() || timer` then drops the result, and nobody would give the lock back.
     std::shared_ptr<place> grant() {
         if (stop_.cancelled() != cancelled_before_) {
             throw_aborted();
@@ -365,7 +367,7 @@ private:
         return attempt_;
     }
 
-    /// Whether those of this session that were before us kept us, and not etcd.
+    /// Whether coroutines of this session ahead of us kept us waiting, and not etcd.
     bool others_have_it() const {
         return logic::others_have_it(began_,
                                      attempt_->entering.told(),
@@ -403,13 +405,13 @@ private:
 
     /// @throws error if a request failed for good.
     asio::awaitable<void> check(error_code ec) {
-        if (logic::is_lease_gone(ec, trouble_)) { // with which we would put
+        if (logic::is_lease_gone(ec, trouble_)) { // the lease that we put with
             call_terms how = session_->owner->within(session_->request_timeout);
             how.deadline = std::min(how.deadline, attempt_->not_after);
             const std::optional<bool> gone = co_await session_impl::look_for_lease(session_, how);
             lease_refusals_.add(gone);
             if (!is_in_time() || !lease_refusals_.are_final()) {
-                co_return; // it is asked for again
+                co_return; // it is asked again
             }
         } else {
             lease_refusals_.end_row();
@@ -428,11 +430,11 @@ private:
     const asio::cancellation_type cancelled_before_;
     const std::shared_ptr<place> attempt_;
     std::optional<logic::standing> now_; // as etcd told it last; nothing if the deadline came first
-    std::unique_ptr<vigil> vigil_;       // most wait in the session's line, without one
+    std::unique_ptr<vigil> vigil_;       // most attempts wait in the session's line, without one
     std::unique_ptr<vigil> own_vigil_;   // while it delays
-    time_point told_{};                  // when the request was sent whose answer says who is ahead
+    time_point told_{};                  // when the request was sent that told what is ahead
     bool own_are_over_ = false;
-    bool refused_ = false; // etcd has told us that others are before us
+    bool refused_ = false; // etcd has told us that others are ahead of us
     logic::lease_refusals lease_refusals_;
     std::string trouble_ = "no answer";
 };

@@ -26,7 +26,7 @@ struct recipe {
     const char* patiently = "try_lock_for";
     const char* at_once = "try_lock";
     const char* giving_back = "unlock";
-    /// Several may hold at once: the next one of the session goes on as soon as etcd has our keys.
+    /// Several may hold at once: the session's next attempt goes on as soon as etcd has our keys.
     bool shares = false;
 };
 
@@ -34,7 +34,7 @@ struct recipe {
 struct wanted_name {
     std::string name;
     const recipe* how;
-    /// How long to wait after an owner that has vanished. Not 0: owners leave notes.
+    /// How long to wait after an owner that has vanished. If it is not 0, owners leave notes.
     std::chrono::nanoseconds delay{0};
 };
 

@@ -16,7 +16,7 @@
 
 namespace coetcd::detail {
 
-/// Listens for requests to give a place back, while somebody wants to know.
+/// Listens for requests to give a place back while somebody wants to know.
 class release_requests {
     struct passkey {};
 
@@ -30,7 +30,8 @@ public:
               logic::is_asked_for(who_->name(), who_->create_revision()))) {}
 
     /// Waits until somebody asks.
-    /// @param wanted False once nobody waits for it any more; `changed` of the place tells so.
+    /// @param wanted Becomes false once nobody waits for it any more; `changed` of the place then
+    ///   notifies.
     static asio::awaitable<void> wait(std::shared_ptr<place> who,
                                       std::shared_ptr<const bool> wanted = nullptr) {
         const auto self = std::make_shared<release_requests>(passkey(), who);
@@ -41,7 +42,7 @@ public:
         const until_the_end stopping{*self};
         spawn(who->session->world, listen(self));
         while (who->is_kept() && !self->asked_ && !self->failure_ && (!wanted || *wanted)) {
-            if (who->held()) { // if not, and that is news, it tells us
+            if (who->held()) { // if it has just ended, it tells us
                 (void)co_await who->changed.wait(
                     std::min(who->session->certain_until(), who->held_until()));
             } else if (who->is_kept()) {
@@ -67,7 +68,7 @@ private:
                 const bool asked = co_await feed<bool>::next(self->requests_);
                 self->asked_ = asked;
             } catch (const error& e) {
-                if (e.code() != errc::revision_regressed) { // then it begins anew
+                if (e.code() != errc::revision_regressed) { // after which it begins anew
                     self->failure_ = e;
                 }
             }
@@ -106,7 +107,7 @@ private:
         try {
             co_await release_requests::wait(who, wanted);
         } catch (const error&) {
-            co_return; // a loss cancels the body anyway; without a right to listen nobody can ask
+            co_return; // a loss cancels the body anyway; without a right to listen, nobody can ask
         }
         const time_point due = after(who->session->world.now(), grace);
         while (*wanted && who->is_kept() && who->session->world.now() < due) {

@@ -22,9 +22,9 @@
 
 namespace coetcd::detail {
 
-/// Keeps others of the session from a key that can be resumed while it is looked at, and for good
-/// if it is accepted: what was taken over once may have been given back since, and not be deleted
-/// yet.
+/// Reserves a key that can be resumed, so that nothing else of the session resumes it: while it is
+/// looked at, and for good if it is accepted. What was taken over once may have been given back
+/// since, and not be deleted yet.
 class resuming {
 public:
     resuming(session_impl& of, std::string key, std::int64_t create_revision)
@@ -38,7 +38,7 @@ public:
     resuming(const resuming&) = delete;
     resuming& operator=(const resuming&) = delete;
 
-    /// False: somebody else has it.
+    /// False if somebody else has it.
     explicit operator bool() const { return place_.second; }
     void accept() { accepted_ = true; }
 
@@ -48,7 +48,7 @@ private:
     bool accepted_ = false;
 };
 
-/// @throws error if a request on the way to a hold has failed.
+/// @throws error if a request that was to lead to a hold has failed.
 inline void check_resumed(const error_code& ec,
                           const std::string& text,
                           const std::string& title,
@@ -58,7 +58,7 @@ inline void check_resumed(const error_code& ec,
     }
 }
 
-/// Tells whether a life of a key of the session's lease is the oldest of its queue, by a
+/// Finds out whether a life of a key of the session's lease is the oldest of its queue, by a
 /// transaction that goes through etcd's consensus.
 inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
                                        logic::name_keys where,
@@ -114,7 +114,7 @@ inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<sessi
                 co_await is_oldest(s, left_keys, k.create_revision, in_time.deadline, title, name);
         }
         resuming_it.accept();
-        // If it is not taken it is given up here.
+        // If it is not taken, it is given up here.
         const std::shared_ptr<place> resumed =
             place::resume(s, how, name, std::move(left_keys), k.create_revision, k.has_epoch);
         if (holds) {
@@ -126,7 +126,8 @@ inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<sessi
 }
 
 /// Takes over what an earlier object with the session's lease holds.
-/// @returns Nothing if that holds nothing. What it waits for is given up: nobody would take it.
+/// @returns Nothing if that object holds nothing. The places where it waits are given up: nobody
+///   would take them.
 inline asio::awaitable<std::shared_ptr<place>> resume(std::shared_ptr<session_impl> s,
                                                       wanted_name wanted) {
     std::string name = wanted.name;
@@ -161,7 +162,7 @@ inline asio::awaitable<std::shared_ptr<place>> resume_one_life(std::shared_ptr<s
 }
 
 /// Takes over a certain life of a key, if it is the session's lease that holds it.
-/// @returns Nothing if it does not; nothing is changed then.
+/// @returns Nothing if it does not; then nothing is changed.
 inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<session_impl> s,
                                                            const recipe& how,
                                                            std::string name,

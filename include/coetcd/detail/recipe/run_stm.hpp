@@ -23,8 +23,8 @@ asio::awaitable<void> begin_stm_run(std::shared_ptr<stm_run> run);
 asio::awaitable<bool> commit_stm_run(std::shared_ptr<stm_run> run);
 bool is_void(const stm_run& run);
 
-/// Runs a body until what it has written is committed. It runs where it is awaited, as a part of
-/// this coroutine: so it is cancelled with it.
+/// Runs a body until what it has written is committed. The body runs where this is awaited, as a
+/// part of this coroutine, and so is cancelled with it.
 template<class Transaction, class Body>
 asio::awaitable<typename std::invoke_result_t<Body&, Transaction&>::value_type>
 run_stm(std::shared_ptr<stm_run> run, Body body) {

@@ -28,8 +28,8 @@ namespace coetcd::detail {
 inline constexpr recipe semaphore_recipe{
     "semaphore", &logic::permit_keys, "acquire_for", "try_acquire", "release"};
 
-/// What a public semaphore and the operations under way on it share. It holds no permits: these are
-/// handles of their own.
+/// The state that a public semaphore shares with the operations under way on it. It holds no
+/// permits: these are handles of their own.
 class semaphore_impl {
 public:
     /// @param i The limit to store if none is.
@@ -86,8 +86,8 @@ public:
     static asio::awaitable<void> drop(asio::awaitable<std::int64_t> work) {
         (void)co_await std::move(work);
     }
-    /// Changes the limit, once, however often a request is sent.
-    /// @returns What it is now.
+    /// Changes the limit once, however often a request is sent.
+    /// @returns The new limit.
     static asio::awaitable<std::int64_t> change_limit(std::shared_ptr<semaphore_impl> self,
                                                       logic::permits::limit_change how) {
         const std::shared_ptr<session_impl> s = self->session;
@@ -142,8 +142,8 @@ public:
         co_return all;
     }
 
-    /// Lets go of `held` at once; what is awaited is that etcd knows.
-    /// @param held Null: there is nothing to be given back.
+    /// Lets go of `held` at once; await it to know that etcd knows.
+    /// @param held Null if there is nothing to give back.
     static asio::awaitable<bool> release(const std::shared_ptr<place>& held) {
         return held ? held->release() : nothing();
     }

@@ -25,7 +25,7 @@ inline std::int64_t require_sequence(const named_recipe& by, const range_respons
     return *last;
 }
 
-/// Puts the key of a sequence: its version is the number, and no two puts have the same.
+/// Puts the key of a sequence: its version is the number, and no two puts have the same version.
 inline asio::awaitable<std::int64_t> next_number(std::shared_ptr<const named_recipe> by) {
     once_writer writer(by->session, by->name, by->title);
     const call_terms in_time = by->within();
@@ -33,7 +33,7 @@ inline asio::awaitable<std::int64_t> next_number(std::shared_ptr<const named_rec
     for (bool exists = true; !end.applied;) {
         txn what = logic::draw(by->name, exists);
         end = co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
-        if (!end.applied) { // it is erased, or put, in between
+        if (!end.applied) { // it was erased, or put, in between
             exists = require_sequence(*by, logic::answers::range_at(*end.answered, 0)) != 0;
         }
     }
@@ -41,7 +41,7 @@ inline asio::awaitable<std::int64_t> next_number(std::shared_ptr<const named_rec
     std::string why = "the answer lacks it";
     if (end.answered) {
         number = logic::last_drawn(logic::answers::range_at(*end.answered, 1)).value_or(0);
-    } else { // the history has it
+    } else { // the history has the number
         range_options then;
         then.revision = end.revision;
         const range_request request(by->name, then);

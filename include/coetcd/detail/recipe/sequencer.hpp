@@ -10,7 +10,7 @@
 
 namespace coetcd::detail {
 
-/// Whether what somebody says of himself is true.
+/// Whether the ownership that somebody claims to have still lasts.
 inline asio::awaitable<bool> is_proved(std::shared_ptr<client_impl> by,
                                        call_terms how,
                                        std::optional<logic::sequencer> claimed) {

@@ -18,8 +18,8 @@ inline constexpr recipe writer_recipe{"shared_mutex", &logic::writer_keys};
 inline constexpr recipe reader_recipe{
     "shared_mutex", &logic::reader_keys, "try_lock_for", "try_lock", "unlock", true};
 
-/// What a `shared_mutex` and the operations under way on it share: one holder to write, and one
-/// for each time that it reads.
+/// The state that a `shared_mutex` shares with the operations under way on it: one holder to write,
+/// and one for each time that it reads.
 class shared_holds {
 public:
     shared_holds(std::shared_ptr<session_impl> s, std::string name, const lock_options& options)
@@ -38,8 +38,9 @@ public:
         const std::lock_guard alone(access_);
         return std::any_of(reading_.begin(), reading_.end(), &holds);
     }
-    /// One that is lost; if none is, the last one; null if there is none. It is forgotten.
-    /// The reader that gives back may have lost its hold: as long as any reads, one is held.
+    /// Takes out a reader that is lost or, if none is, the last one; null if there is none. The
+    /// caller that gives back may have lost its own hold: this way one is held as long as any of
+    /// them reads.
     std::shared_ptr<holder> take_reader() {
         const std::lock_guard alone(access_);
         auto found = std::find_if_not(reading_.begin(), reading_.end(), &holds);
@@ -54,7 +55,7 @@ public:
         return taken;
     }
 
-    /// The user's object is gone: gives up what nobody else answers for.
+    /// Called when the user's object is gone: gives up what nobody else answers for.
     void drop() {
         writing->drop();
         std::vector<std::shared_ptr<holder>> dropped;
@@ -63,7 +64,7 @@ public:
         reading_.swap(dropped); // `alone` goes before what was there
     }
 
-    /// As `trying`, which takes something for `reader`.
+    /// Returns the result of `trying`, which takes something for `reader`.
     static asio::awaitable<bool> kept(std::shared_ptr<shared_holds> self,
                                       std::shared_ptr<holder> reader,
                                       asio::awaitable<bool> trying) {

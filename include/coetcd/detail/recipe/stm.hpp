@@ -28,10 +28,10 @@
 namespace coetcd::detail {
 
 /// One call of `stm`: what the runs of its body have read, and the commits. Lives at home; a body
-/// may use it from elsewhere by the functions that say so.
+/// may call from elsewhere the functions that say so.
 class stm_run {
 public:
-    /// @param s Null: what is in doubt stays so.
+    /// @param s If null, what is in doubt stays in doubt.
     stm_run(std::shared_ptr<client_impl> c,
             std::shared_ptr<session_impl> s,
             std::chrono::nanoseconds timeout,
@@ -91,7 +91,7 @@ public:
         co_return value;
     }
 
-    /// When it was written last, before our own writes.
+    /// The revision at which the key was last written, before our own writes.
     static asio::awaitable<std::int64_t> revision(std::shared_ptr<stm_run> self, std::string key) {
         const std::optional<key_value> kv = co_await look_up(self, std::move(key));
         co_return kv ? kv->mod_revision : 0;
@@ -114,7 +114,7 @@ public:
         co_return std::move(*all);
     }
 
-    // From anywhere.
+    // These may be called from anywhere.
 
     void put(std::string key, std::string value, put_options how) {
         const std::lock_guard alone(access_);
@@ -124,7 +124,7 @@ public:
         const std::lock_guard alone(access_);
         view_.erase(std::move(key));
     }
-    /// What this run has read cannot be read any more: whatever the body did, it is run again.
+    /// What this run has read can no longer be read, so the body is run again, whatever it did.
     bool is_void() const { return is_void_; }
 
     /// Writes what the body has written.
@@ -193,9 +193,8 @@ private:
         co_return std::move(found->kv);
     }
 
-    /// Reads keys and ranges, together. The first read of a run may decide for the others at which
-    /// revision they are made: if it is under way this returns when it is over, and nothing else
-    /// has happened.
+    /// Reads keys and ranges together. The first read of a run may decide at which revision the
+    /// others are made: if that read is under way, this only waits until it is over.
     static asio::awaitable<void> fetch(std::shared_ptr<stm_run> self, std::vector<key_range> what) {
         struct first_read {
             stm_run& run;
@@ -225,7 +224,7 @@ private:
         }
         const outcome<txn_response> a =
             co_await ask_alone(self->owner, std::move(reads), self->within().as(impact::none));
-        if (a.ec == server_errc::out_of_range) { // the history before it is gone, or it is
+        if (a.ec == server_errc::out_of_range) { // the revision is compacted
             self->is_void_ = true;
             throw error(errc::conflict, "stm: " + a.text);
         }
@@ -245,7 +244,7 @@ private:
     unsigned runs_ = 0;
     std::atomic<bool> is_void_ = false;
     std::optional<once_writer> writer_;
-    std::mutex access_; // of what a body uses from anywhere
+    std::mutex access_; // to what a body uses from anywhere
     logic::stm_view view_;
     bool pinning_ = false; // a read is under way that decides for the others
     notifier changed_;

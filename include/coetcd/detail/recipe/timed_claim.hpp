@@ -25,7 +25,7 @@
 
 namespace coetcd::detail {
 
-/// What was claimed for a time. Its lease is revoked when it is given back.
+/// A name that was claimed for a time. Its lease is revoked when it is given back.
 class claim_impl : public std::enable_shared_from_this<claim_impl> {
 public:
     claim_impl(std::shared_ptr<client_impl> c,
@@ -47,22 +47,22 @@ public:
     const std::string key;
     const lease_id lease;
     const std::int64_t token;
-    const time_point until; ///< It is certain to exist.
+    const time_point until; ///< The claim is certain to exist until then.
 
-    // From anywhere.
+    // These may be called from anywhere.
     bool valid() const { return !given_back_ && owner->world->now() < until; }
     std::chrono::nanoseconds left() const {
         return valid() ? until - owner->world->now() : std::chrono::nanoseconds(0);
     }
     void keep() { kept_ = true; }
-    /// Nobody has a handle to it any more.
+    /// Called when nobody has a handle to it any more.
     void drop() {
         if (!kept_ && !given_back_) {
             begin_to_release();
         }
     }
 
-    /// Gives it back, at the call; what is awaited is that etcd knows.
+    /// Gives it back at the call; await it to know that etcd knows.
     static asio::awaitable<bool> release(const std::shared_ptr<claim_impl>& self) {
         self->begin_to_release();
         return self->owner->home(until_released(self));
@@ -114,15 +114,15 @@ private:
     notifier changed_;
 };
 
-/// What one try has come to.
+/// The outcome of one try.
 struct claim_try {
-    std::shared_ptr<claim_impl> claim; ///< Null: somebody else is there.
+    std::shared_ptr<claim_impl> claim; ///< Null if somebody else is there.
     std::optional<logic::predecessor> ahead;
-    time_point sent{}; ///< The request that told so.
+    time_point sent{}; ///< When the request was sent whose answer told so.
 };
 
 /// Grants a lease, and takes the name with it if that is free. Whatever ends it without a claim,
-/// the lease is revoked in the background, and the key with it, if it was put.
+/// the lease is revoked in the background, and with it goes the key, if it was put.
 inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
                                                call_terms how,
                                                std::chrono::nanoseconds timeout,
@@ -134,7 +134,7 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
         granted = co_await guard.grant(how, hold);
     } catch (const error& e) {
         if (e.code() == errc::outcome_unknown) {
-            throw error(errc::timed_out, // nothing stays of it
+            throw error(errc::timed_out, // nothing of it stays
                         logic::words_of(e) + "; a lease that it may have left is given back");
         }
         throw;
@@ -144,7 +144,7 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
     const txn takes = logic::take_for_a_time(name, lease);
     outcome<txn_response> said = co_await call(by, takes, how.as(impact::idempotent));
     if (said.ec == errc::outcome_unknown || said.ec == server_errc::not_found) {
-        said.ec = errc::timed_out; // likewise; and if it took so long that the lease has ended
+        said.ec = errc::timed_out; // also if it took so long that the lease has ended
     }
     check_lock_answer(said, name, "try_claim");
     const logic::claiming now = logic::after_taking_for_a_time(said.response, name, lease);
@@ -155,7 +155,7 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
         co_return result;
     }
     auto world = by->world;
-    const logic::trusted_ttl ttl(hold, granted.response.ttl); // which no renewal confirms
+    const logic::trusted_ttl ttl(hold, granted.response.ttl); // no renewal confirms it
     const time_point until = after(granted.sent, logic::certain(ttl.at_first()));
     const auto made = make_at_home<claim_impl>(
         std::move(world), by, timeout, logic::claim_key(name, lease), lease, now.token, until);
@@ -190,7 +190,7 @@ inline asio::awaitable<bool> until_free(std::shared_ptr<client_impl> by,
     co_return how == vigil::end::moved;
 }
 
-/// The owner that is there now, if there is one.
+/// Reads which owner is there now, if there is one.
 inline asio::awaitable<std::optional<logic::predecessor>>
 who_has(std::shared_ptr<client_impl> by, call_terms how, std::string name) {
     const range_request oldest = logic::oldest_key_of(name);
@@ -199,8 +199,9 @@ who_has(std::shared_ptr<client_impl> by, call_terms how, std::string name) {
     co_return logic::first_in(read.response);
 }
 
-/// One round of `claim_until`: a try if nobody is there, else a wait for that key to go and a look.
-/// @param last What is known of who is there; is told what is known now.
+/// One round of `claim_until`: a try if nobody is there, otherwise a wait for that key to go and a
+/// look.
+/// @param last What is known of the owner that is there; set to what is known now.
 inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
                                          std::chrono::nanoseconds timeout,
                                          std::string name,
@@ -234,7 +235,7 @@ inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
     last.ahead = co_await std::move(looks);
 }
 
-/// Tries, and again whenever the one who is there has gone, until `deadline`.
+/// Tries, and tries again whenever the owner that is there has gone, until `deadline`.
 /// @returns Null if others had it.
 inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<client_impl> by,
                                                                 std::chrono::nanoseconds timeout,

@@ -20,7 +20,7 @@
 namespace coetcd::detail {
 
 struct value_impl {
-    /// @param s Null: a write whose answer is lost stays in doubt.
+    /// @param s If null, a write whose answer is lost stays in doubt.
     value_impl(std::shared_ptr<client_impl> c,
                std::shared_ptr<session_impl> s,
                std::chrono::nanoseconds t,
@@ -44,7 +44,7 @@ inline asio::awaitable<std::optional<key_value>> get_value(std::shared_ptr<const
     return first_of(ask(v->owner, range_request(v->name), v->within()));
 }
 
-/// What there is, and what becomes of it.
+/// Asks what the value is, and what becomes of it.
 inline logic::question<std::optional<key_value>> value_now(const value_impl& v) {
     using state = std::optional<key_value>;
     const auto from = [](const range_response& found) {

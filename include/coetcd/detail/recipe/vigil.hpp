@@ -21,23 +21,24 @@
 
 namespace coetcd::detail {
 
-/// The wait until one of some keys is erased, or there is a sign: by watches, by a look where they
-/// cannot know, and by a look from time to time, since servers have lost events.
+/// The wait until one of some keys is erased, or there is a sign. It uses watches, a look where the
+/// watches cannot know, and a look from time to time, since servers have lost events.
 class vigil {
 public:
     enum class end {
         moved, ///< A life that was watched has ended, or a look says that something is different.
         late,  ///< The deadline came first.
-        failed ///< A look did, for good: see `failure`.
+        failed ///< A look failed for good: see `failure`.
     };
 
-    /// @param wake Notified of whatever may end the wait; of the session's end by its owner.
+    /// @param wake Notified of whatever may end the wait; its owner notifies it of the session's
+    ///   end.
     vigil(std::shared_ptr<session_impl> s, notifier& wake)
         : session_(std::move(s))
         , owner_(session_->owner)
         , wake_(wake) {}
-    /// Without a session.
-    /// @param ttl Of those who are waited for: how often to look by itself follows from it.
+    /// A vigil without a session.
+    /// @param ttl That of the keys that are waited for: how often to look follows from it.
     vigil(std::shared_ptr<client_impl> c, std::chrono::seconds ttl, notifier& wake)
         : owner_(std::move(c))
         , wake_(wake)
@@ -64,7 +65,7 @@ public:
     }
     /// Waits for one of these signs instead, and looks at once: the answer that says what to wait
     /// for may share its revision with a later part of the same request. These watches are not kept
-    /// for later: they hear of what concerns others.
+    /// for later, since they receive events that concern others.
     /// @param seen The revision of the store in that answer.
     /// @param known When the request was sent.
     void watch(const std::vector<logic::sign>& signs, std::int64_t seen, time_point known) {
@@ -82,19 +83,19 @@ public:
         }
         note_events(true_so_far);
     }
-    /// If the wait takes long, also for the ends of these: our own keys, which go only if somebody
-    /// deletes them.
+    /// If the wait takes long, waits for the ends of these as well: our own keys, which go only if
+    /// somebody deletes them.
     /// @param known They were there in the answer to a request that was sent then.
     void watch_later(std::vector<logic::held_life> own, time_point known) {
         own_lives_ = std::move(own);
         own_known_ = known;
     }
 
-    /// From now on our own keys go by our own doing.
+    /// From now on we delete our own keys ourselves.
     void drop_own() { own_.clear(); }
 
-    /// @param look Makes what to read; most waits never ask. `moved` tells whether the answer says
-    ///   that the wait is over.
+    /// @param look Makes the read for a look; most waits never look. `moved` tells whether the
+    ///   answer says that the wait is over.
     asio::awaitable<end> until_moved(std::function<txn()> look,
                                      std::function<bool(const txn_response&)> moved,
                                      time_point deadline) {
@@ -118,7 +119,7 @@ public:
             const bool watches_own = own_.size() == own_lives_.size();
             if (!watches_own && now >= own_due) {
                 watch_own();
-                continue; // one that was kept may have been told already
+                continue; // a kept watch may have been told already
             }
             const bool blind = any_blind() || any_own(&key_watch::blind);
             if (!blind && now < recheck) {
@@ -170,7 +171,7 @@ public:
     std::string failure_text;
 
 private:
-    // A wait that is over sooner does not watch its own key.
+    // A wait that ends sooner does not watch its own keys.
     static constexpr std::chrono::milliseconds own_patience{250};
 
     void watch_own() {
@@ -179,7 +180,7 @@ private:
             (void)own_.back()->attach(wake_, life.create_revision, own_known_);
         }
     }
-    /// A member that tells of ends that are none would have us ask etcd as fast as it answers.
+    /// A member that reports ends that did not happen would make us ask etcd as fast as it answers.
     void note_events(bool were_true) {
         false_ends_ = were_true ? 0 : false_ends_ + 1;
         if (!were_true) {
@@ -197,7 +198,7 @@ private:
                std::any_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->erased(); });
     }
     bool any_blind() const {
-        // One look for all signs, once all of them are watched.
+        // One look serves all signs, once all of them are watched.
         const bool all =
             std::all_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->in_force(); });
         return (main_ && main_->blind()) ||
@@ -259,18 +260,18 @@ private:
         }
     }
 
-    const std::shared_ptr<session_impl> session_; // null: there is none
+    const std::shared_ptr<session_impl> session_; // null if there is none
     const std::shared_ptr<client_impl> owner_;
     notifier& wake_;
-    const std::unique_ptr<kept_watches> watches_;   // if there is no session, which has some
-    const std::chrono::seconds ttl_{0};             // likewise
+    const std::unique_ptr<kept_watches> watches_;   // without a session, which has its own
+    const std::chrono::seconds ttl_{0};             // without a session
     std::unique_ptr<key_watch> main_;               // of the key ahead
     std::vector<std::unique_ptr<key_watch>> signs_; // or these
     std::vector<std::unique_ptr<key_watch>> own_;
     std::vector<logic::held_life> own_lives_;
     time_point own_known_{};
     std::shared_ptr<lane_part> question_;
-    unsigned false_ends_ = 0; // in a row, that were told
+    unsigned false_ends_ = 0; // that were told, in a row
     time_point trusts_events_ = time_point::min();
 };
 

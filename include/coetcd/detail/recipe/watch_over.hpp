@@ -18,10 +18,10 @@
 
 namespace coetcd::detail {
 
-/// How long a holder waits for a renewal to tell why its key has gone.
+/// How long a holder waits for a renewal that tells why its key has gone.
 inline constexpr std::chrono::seconds patience_with_lease{1};
 
-/// A key that has gone is the end of the hold, and its reason, if a renewal tells that soon.
+/// Ends a hold whose key has gone; a renewal tells the reason, if it is answered soon.
 inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
     const time_point soon = after(held->session->world.now(), patience_with_lease);
     (void)co_await explain_missing_key(held, soon);
@@ -43,8 +43,8 @@ inline asio::awaitable<bool> is_key_gone(std::shared_ptr<place> held) {
     co_return !part->ec && !logic::missing(part->response, lives).empty();
 }
 
-/// Watches the lasting key of a place while that is held, so that its end is noticed at once, and
-/// not with the next renewal.
+/// Watches the lasting key of a place while the place is held, so that its end is noticed at once
+/// and not with the next renewal.
 inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
     struct own_watch {
         session_impl& of;

@@ -22,19 +22,19 @@
 
 namespace coetcd::detail {
 
-/// By when a call is made, on which connections, and how often it may be tried.
+/// The terms of a call: its deadline, its connections, and how often it may be tried.
 struct call_terms {
     time_point deadline; ///< For all attempts together.
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2); ///< If it may be repeated.
     connection_kind way = connection_kind::shared;
-    std::optional<impact> known{}; ///< Of this very request; empty: what is usual.
+    std::optional<impact> known{}; ///< Of this very request; if empty, the usual one.
     bool can_be_split = false;     ///< See `logic::attempts`.
     bool may_be_large = false;     ///< The true answer may be over the limit.
     /// Whether anybody still wants it; null if that is certain. Must outlive the call.
     const std::function<bool()>* wanted = nullptr;
 
-    /// Told what keeps it from its end: of the first attempt when it begins, of each one that
-    /// fails. Null: nobody is. Must outlive the call.
+    /// Told what keeps the call from its end: when the first attempt begins, and when any attempt
+    /// fails. Null if nobody is to be told. Must outlive the call.
     const std::function<void(const std::string& how)>* tried = nullptr;
 
     /// Whether no further attempt is to be made.
@@ -56,7 +56,7 @@ struct answer {
     time_point sent{};                        ///< When the attempt that succeeded was sent.
     logic::endpoint by;                       ///< The endpoint that answered it.
 
-    /// Throws what a user is to see.
+    /// Throws the error that a user is to see.
     void check() const {
         if (ec) {
             throw error(ec, text);
@@ -67,10 +67,10 @@ struct answer {
 /// How a call went, and what etcd said.
 template<class Response>
 struct outcome : answer {
-    Response response; ///< As it began, if `ec` is set.
+    Response response; ///< As initialized, if `ec` is set.
 };
 
-/// What the body of an answer turned out to be: etcd's answer, of some cluster, or an error, which
+/// What the body of an answer turned out to be: an answer of some etcd cluster, or an error, which
 /// names none.
 struct decoded {
     decoded(const response_header& header)
@@ -81,14 +81,14 @@ struct decoded {
     std::optional<wire::status> failure;
 };
 
-/// Takes the body of an answer. What it makes of it counts only if the call succeeds: the answer
-/// may be another cluster's. Throws `errc::protocol_error` if it is neither.
+/// Takes the body of an answer. The result counts only if the call succeeds: the answer may be
+/// another cluster's. Throws `errc::protocol_error` if it is neither.
 using decoder = std::function<decoded(const std::string& body)>;
 
 class router;
 
 /// Makes a request that is written already; router.hpp has the definition. `body` is wiped at the
-/// end. Cancelled: throws `operation_aborted`; the request may have been applied.
+/// end. When cancelled, it throws `operation_aborted`; the request may have been applied.
 inline asio::awaitable<answer>
 carry(std::shared_ptr<router> by, rpc what, call_terms how, std::string body, decoder decode);
 
@@ -116,8 +116,8 @@ carry_for(std::shared_ptr<router> by, call_terms how, std::string body) {
     co_return result;
 }
 
-/// Makes a request, and reads its answer. Cancelled: throws `operation_aborted`; the request may
-/// have been applied.
+/// Makes a request, and reads its answer. When cancelled, it throws `operation_aborted`; the
+/// request may have been applied.
 /// @throws std::invalid_argument if the request cannot be written, at once.
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>

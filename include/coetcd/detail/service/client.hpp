@@ -44,7 +44,7 @@ private:
     credentials who_;
 };
 
-/// What all handles of one client share, and its sessions and watchers with them.
+/// The state that all handles of one client share with its sessions and watchers.
 class client_impl {
 public:
     client_impl(std::shared_ptr<env> w,
@@ -61,18 +61,18 @@ public:
 
     const std::shared_ptr<env> world;
     const std::shared_ptr<router> cluster_router;
-    const std::shared_ptr<watch_hub> hub;       ///< Of what the recipes watch.
-    const std::shared_ptr<watch_hub> users_hub; ///< Of the watches of users: nobody else's wait.
+    const std::shared_ptr<watch_hub> hub;       ///< For what the recipes watch.
+    const std::shared_ptr<watch_hub> users_hub; ///< For users' watches: no others wait for them.
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
-    const std::shared_ptr<renewals> lease_renewals;       ///< Of all sessions.
+    const std::shared_ptr<renewals> lease_renewals;       ///< For all sessions.
     const client_options options;
 
-    /// On the usual terms.
+    /// The usual terms.
     call_terms within(std::chrono::nanoseconds timeout) const {
         return cluster_router->within(timeout);
     }
 
-    /// What a user awaits, from whichever executor.
+    /// Makes what a user awaits, from any executor.
     template<class T>
     asio::awaitable<T> home(asio::awaitable<T> work) const {
         return go_home(world->executor(), std::move(work));
@@ -85,8 +85,9 @@ private:
         if (o.credentials) {
             r.login = password_source(*o.credentials);
         }
-        // It keeps the event loop busy, and its last attempt does even if nobody waits for it any
-        // more: so not for long. A call that still waits then has another one made.
+        // A login keeps the event loop busy, and its last attempt does so even if nobody waits for
+        // it any more, so it must be short. A call that still waits after it has another login
+        // made.
         const std::chrono::nanoseconds enough =
             std::max<std::chrono::nanoseconds>(r.login_timeout, o.attempt_timeout);
         r.login_timeout = std::min<std::chrono::nanoseconds>(o.request_timeout, enough);
@@ -109,7 +110,7 @@ call(std::shared_ptr<client_impl> by, const Request& request, call_terms how) {
     return call(by->cluster_router, request, how);
 }
 
-/// The answer alone; throws what a user is to see.
+/// Returns the answer alone; throws the error that a user is to see.
 template<class Response>
 asio::awaitable<Response> response_in(asio::awaitable<outcome<Response>> work) {
     outcome<Response> result = co_await std::move(work);
@@ -138,8 +139,9 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
                                                             call_terms how,
                                                             wire::watch_create_request request,
                                                             watch_options options) {
-    // Not from when etcd registers it: what happens until then would be missed. If nothing does,
-    // its events come at once; else the first ones come up to 100 ms late.
+    // The watch does not begin when etcd registers it: what happens until then would be missed. If
+    // nothing happens until then, its events come at once; otherwise the first ones come up to 100
+    // ms late.
     std::int64_t told = 0;
     std::uint64_t of = 0;
     if (request.start_revision == 0) {
@@ -160,7 +162,7 @@ inline void require_key(const std::string& key) {
     }
 }
 
-/// Whether operations change nothing, whatever they come to.
+/// Whether operations change nothing, whatever their outcome.
 inline bool is_read_only(const std::vector<op>& ops) {
     return std::all_of(ops.begin(), ops.end(), [](const op& o) {
         if (const auto* inner = std::get_if<txn>(&o)) {
@@ -170,7 +172,7 @@ inline bool is_read_only(const std::vector<op>& ops) {
     });
 }
 
-/// What a user's transaction does, as far as that can be told.
+/// What a user's transaction may change, as far as that can be told.
 inline impact impact_of(const txn& transaction) {
     const bool reads = is_read_only(transaction.success) && is_read_only(transaction.failure);
     return reads ? impact::none : impact::once;

@@ -17,10 +17,10 @@
 
 namespace coetcd::detail {
 
-/// A watch of one key, for the ends of its lives; or of a range.
+/// A watch of one key, or of a range, for the ends of lives.
 class key_watch final : public watch_sink {
 public:
-    /// @param puts These count as well.
+    /// @param puts Whether puts count as well.
     key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys, bool puts = false)
         : env_(world)
         , hub_(std::move(hub))
@@ -38,11 +38,11 @@ public:
 
     const std::string& key() const { return keys_.key; }
 
-    /// Tells `wake` from now on, of the end of a life that began at `create_revision`.
+    /// From now on notifies `wake` of the end of a life that began at `create_revision`.
     /// @param known When the request was sent whose answer told of that life.
-    /// @param looks The key is to be looked at in any case, once the watch is in force.
+    /// @param looks Whether the key is to be looked at in any case once the watch is in force.
     /// @returns False if an event from before that request says that this life has ended. The
-    ///   request went through etcd's consensus, and so the event is false: it is forgotten.
+    ///   request went through etcd's consensus, so the event is false, and is forgotten.
     bool
     attach(notifier& wake, std::int64_t create_revision, time_point known, bool looks = false) {
         wake_ = &wake;
@@ -59,16 +59,16 @@ public:
         return !contradicts;
     }
     void detach() { wake_ = nullptr; }
-    /// How often it has heard of something while it told nobody.
+    /// How often it received something while there was nobody to notify.
     int unused() const { return unused_; }
 
-    /// The life that is waited for has ended. An event of an earlier one says nothing.
+    /// The life that is waited for has ended. An event of an earlier life says nothing.
     bool erased() const { return last_event_ > life_; }
     bool in_force() const { return now_ == state::blind || now_ == state::seeing; }
-    /// In force, but it may have missed the end: the key is to be looked at.
+    /// It is in force but may have missed the end, so the key is to be looked at.
     bool blind() const { return now_ == state::blind; }
 
-    /// The key is being looked at. Starts anew, should etcd have ended it.
+    /// Call it when the key is being looked at. Starts the watch anew if etcd has ended it.
     void look_taken() {
         if (blind()) {
             now_ = state::seeing;
@@ -143,9 +143,9 @@ private:
     time_point since_{};
 };
 
-/// Watches that are kept for a while after their use: who waited behind a key is likely to wait
-/// behind it again, and a watch that is in force already misses nothing and costs an event for each
-/// end of its key.
+/// Watches that are kept for a while after their use: a session that waited behind a key is likely
+/// to wait behind it again. A watch that is already in force misses nothing, and costs one event
+/// for each end of its key.
 class kept_watches {
 public:
     kept_watches(env& world, std::shared_ptr<watch_hub> hub)
@@ -179,14 +179,14 @@ public:
         }
         drop_old();
     }
-    /// Drops what was not used for a while, or has cost more than to watch anew.
+    /// Drops each watch that was not used for a while, or has cost more than a new one would.
     void drop_old() {
         const time_point now = env_.now();
         std::erase_if(kept_, [now](const kept& k) {
             return now - k.since > longest_kept || k.watch->unused() > most_unused;
         });
     }
-    /// Drops all, and keeps none any more.
+    /// Drops all, and keeps none from now on.
     void close() {
         keeps_ = false;
         kept_.clear();
@@ -194,7 +194,7 @@ public:
 
 private:
     static constexpr std::size_t most_kept = 16;
-    static constexpr int most_unused = 5; // 3 and 8 do as well in the benchmark
+    static constexpr int most_unused = 5; // 3 and 8 are as good in the benchmark
     static constexpr std::chrono::seconds longest_kept{10};
 
     struct kept {
@@ -203,7 +203,7 @@ private:
     };
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
-    std::list<kept> kept_; // the last one first
+    std::list<kept> kept_; // the newest first
     bool keeps_ = true;
 };
 

@@ -31,12 +31,12 @@
 
 namespace coetcd::detail {
 
-/// One transaction of the engine's, on its way. All of them may be repeated.
+/// A transaction of the engine on its way. All of them may be repeated.
 class lane_part {
 public:
     enum class rank {
         pressing,
-        patient, ///< May stand back behind the others.
+        patient, ///< May wait behind the others.
     };
 
     explicit lane_part(txn w)
@@ -46,9 +46,9 @@ public:
     std::vector<std::string> puts; ///< The names in whose queues it puts keys.
     rank order = rank::pressing;
     bool likely = false;  ///< Its conditions are expected to hold.
-    bool asks_why = true; ///< If they do not, do what is to be done then, even at one more request.
-    time_point not_after = time_point::max(); ///< It is not sent then, or shortly before.
-    std::chrono::nanoseconds patience{0};     ///< A request with it may take so long.
+    bool asks_why = true; ///< If they do not, do the other branch, even at one more request.
+    time_point not_after = time_point::max(); ///< It is not sent after this, or shortly before.
+    std::chrono::nanoseconds patience{0};     ///< How long a request with it may take.
     std::function<void()> on_end;             ///< Called once it is over; must not wait.
 
     // The outcome.
@@ -56,9 +56,9 @@ public:
     bool in_flight = false;
     error_code ec;
     std::string text;
-    logic::effect left = logic::effect::none; ///< Of the copies that were not answered.
-    bool refused = false;  ///< With an error, perhaps for another's sake; and not answered since.
-                           ///< That nothing was done then is etcd's word alone.
+    logic::effect left = logic::effect::none; ///< By the copies that were not answered.
+    bool refused = false;  ///< With an error, perhaps because of another; not answered since.
+                           ///< Only etcd's word says that nothing was done then.
     time_point sent{};     ///< When the copy that was answered was sent.
     txn_response response; ///< If `ec` is clear; its header is the request's.
 
@@ -73,27 +73,27 @@ private:
     time_point asked_{};       // when it was submitted
     std::uint64_t number_ = 0; // in the order of submission
     unsigned passed_over_ = 0; // by others that came later, while it was the oldest of its queue
-    std::size_t company_ = logic::group::most_members; // so many may share its request, itself too
+    std::size_t company_ = logic::group::most_members; // may share its request, itself included
     bool nested_ = false;
     bool doubtful_ = false; ///< See `logic::landing`.
-    bool wanted_ = true;    ///< Else it is not sent again.
+    bool wanted_ = true;    ///< If false, it is not sent again.
 };
 
-/// All transactions of the engine of one client. At most two requests are under way: a transaction
-/// that finds room goes at once, alone or with those submitted in the same handler or the next; the
-/// others gather meanwhile and go together. A crowd is shared out between the two. So what a crowd
-/// of waiters costs, and what it can do to others, is bounded. One of the two is never taken by
-/// patient ones alone.
+/// Sends all transactions of the engine of one client. At most two requests are under way: a
+/// transaction that finds room goes at once, alone or with those submitted in the same handler or
+/// the next; the others gather meanwhile and go together. A crowd is shared out between the two
+/// requests. This bounds what a crowd of waiters costs, and what it can do to others. Patient
+/// transactions alone never take up both requests.
 ///
-/// Nobody waits for ever: the oldest one leads a request, whatever else does not fit beside it
-/// then, once it was passed over a few times, or for a while; see `logic::is_overdue`.
+/// No transaction waits for ever: once the oldest was passed over a few times, or for a while, it
+/// leads a request, even if others then do not fit beside it; see `logic::is_overdue`.
 ///
-/// What etcd refuses of one it refuses to all that share its request. Then these go on in smaller
-/// requests, until it is alone; and for a while it goes alone from the outset.
+/// If etcd refuses one transaction, it refuses all that share its request. They then go in smaller
+/// requests until the refused one is alone; for a while that one goes alone from the outset.
 class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent, unless one of its
-    ///   transactions has more patience.
+    ///   transactions allows more.
     transaction_lane(std::shared_ptr<router> r,
                      std::chrono::nanoseconds request_timeout,
                      std::chrono::nanoseconds attempt_timeout)
@@ -102,8 +102,8 @@ public:
         , request_timeout_(request_timeout)
         , attempt_timeout_(attempt_timeout) {}
 
-    /// It is sent at the end of the handler that is running, or of the next one if it is not alone:
-    /// so what belongs together goes together.
+    /// Sends a part at the end of the running handler, or of the next one if it is not alone, so
+    /// that parts that belong together go together.
     /// @throws std::bad_alloc if there is no memory for it; then it is not taken.
     void submit(std::shared_ptr<lane_part> part) {
         if (!wake()) {
@@ -117,8 +117,9 @@ public:
         queue_of(*part).push_back(std::move(part));
     }
 
-    /// Nobody wants it any more. What is in flight goes on, and is not sent again. What is queued
-    /// is left out by the next request, so that a crowd is withdrawn as fast as it came.
+    /// Call it when nobody wants the part any more. If it is in flight it goes on, but is not sent
+    /// again. If it is queued, the next request leaves it out, so a crowd is withdrawn as fast as
+    /// it came.
     void withdraw(const std::shared_ptr<lane_part>& part) {
         part->wanted_ = false;
         if (!part->in_flight && !part->over) {
@@ -128,7 +129,7 @@ public:
     }
 
     env& world() const { return env_; }
-    /// How many wait to be sent, those that were withdrawn included.
+    /// How many wait to be sent, including those that were withdrawn.
     std::size_t waiting() const { return pressing_.size() + patient_.size(); }
     /// When the one that has waited for the longest was submitted; nothing if nobody waits.
     std::optional<time_point> waits_since() const {
@@ -144,7 +145,7 @@ public:
     }
 
 private:
-    /// A part goes from one list to another with its node: none is lost on its way.
+    /// A part moves from list to list with its node, so none is lost on its way.
     using parts = std::list<std::shared_ptr<lane_part>>;
     using queue = parts;
 
@@ -172,8 +173,8 @@ private:
         return awake_;
     }
 
-    /// Parts that were answered together come back together, but not all in one handler: where
-    /// several wait, they wait for those that are handled next, too, and no longer.
+    /// Parts that were answered together come back together, but not all in one handler: if several
+    /// wait, they also wait for the next handler, and no longer.
     bool more_may_come() {
         put_off_ = !put_off_ && waiting() > 1;
         return put_off_;
@@ -199,8 +200,8 @@ private:
         }
     }
 
-    /// A request, from before it takes anybody along. Whatever becomes of it, even if it never
-    /// leaves, is told to all of them.
+    /// A request, from before it takes any part along. All its parts are told what becomes of it,
+    /// even if it never leaves.
     struct flight {
         explicit flight(std::shared_ptr<transaction_lane> l)
             : lane(std::move(l)) {
@@ -222,7 +223,7 @@ private:
         flight(const flight&) = delete;
         flight& operator=(const flight&) = delete;
 
-        /// How it ends unless it gets further. Short: it takes no memory.
+        /// How it ends unless it gets further. The text is short, so it takes no memory.
         void fail(errc why, logic::effect left) {
             how_it_went.ec = why;
             how_it_went.text = "it has failed";
@@ -257,8 +258,8 @@ private:
         std::optional<std::vector<txn_response>> answers;
     };
 
-    /// There is no memory to send anything, and nothing is under way after which it would be tried
-    /// again: those who wait are told, and may ask once more.
+    /// There is no memory to send anything, and no request is under way whose end would try again:
+    /// so the waiting parts are told, and may be submitted again.
     void give_up_unless_in_flight() noexcept {
         parts all;
         if (in_flight_ == 0) {
@@ -282,7 +283,7 @@ private:
         }
         const std::size_t share =
             std::min(logic::group::most_members, crowd_.share(waiting() + parts_in_flight_));
-        // A quarter of the room is for those who stand back, so that they get on, too.
+        // A quarter of the room is for patient parts, so that they get on, too.
         const std::size_t room = share - std::min(share / 4, patient_.size());
         if (patient_goes_first()) {
             gather(patient_, 1, b);
@@ -290,7 +291,7 @@ private:
         gather(pressing_, room, b);
         if (!b.batch.empty()) {
             gather(patient_, share, b);
-        } else if (!patient_in_flight_) { // they have one request: it is not shared out
+        } else if (!patient_in_flight_) { // they have one request, which is not shared out
             gather(patient_, logic::group::most_members, b);
         }
         if (b.batch.size() == 1 && !b.batch.front()->likely) {
@@ -429,7 +430,7 @@ private:
         }
     }
 
-    /// To where it was: those that came later come after it.
+    /// Puts a part back where it was: ahead of those that came later.
     void put_back(parts& from, parts::iterator part) {
         queue& q = queue_of(**part);
         const auto later = std::find_if(q.begin(), q.end(), [&](const auto& other) { //
@@ -438,20 +439,20 @@ private:
         q.splice(later, from, part);
     }
 
-    /// Whether it would have others refused, the next time.
+    /// Remembers whether it would have others refused the next time.
     void remember(const lane_part& alone) {
         if (logic::is_about_keys(alone.ec)) {
             try {
                 refused_.add(logic::subject_of(alone.what), env_.now());
             } catch (const std::bad_alloc&) {
-                // The next refusal tells again.
+                // The next refusal tells it again.
             }
         } else if (!alone.ec && !refused_.empty()) {
             refused_.remove(logic::subject_of(alone.what));
         }
     }
 
-    /// As far as there is memory for it.
+    /// Sets the text, if there is memory for it.
     static void say(lane_part& part, std::string_view text) noexcept {
         try {
             part.text = text;

@@ -19,7 +19,7 @@
 
 namespace coetcd::detail {
 
-/// Whether a grant was refused since there is a lease of that number.
+/// Whether a grant was refused because there is a lease of that number.
 inline bool is_taken(const answer& a) {
     return a.ec == server_errc::failed_precondition &&
            a.text.find("lease already exists") != std::string::npos;
@@ -33,12 +33,12 @@ inline bool is_there(const lease_time_to_live_response& r) {
     return r.ttl.count() >= 0; // 0: in its last second
 }
 
-/// A number that nobody else has: nobody can guess it. Positive, as etcd's own.
+/// A number that nobody else has, since nobody can guess it. Positive, like etcd's own.
 inline lease_id draw_lease(env& world) {
     return static_cast<lease_id>(world.random() >> 1) | 1;
 }
 
-/// One renewal. That there is no such lease is no failure, however etcd says it.
+/// Makes one renewal. A missing lease is not a failure, however etcd reports it.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
 try_to_renew(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const wire::lease_keep_alive_request request{id};
@@ -50,7 +50,7 @@ try_to_renew(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     co_return renewed;
 }
 
-/// @returns What was renewed, or is known to have ended. Throws the rest.
+/// @returns What was renewed, or is known to have ended. Throws other errors.
 inline asio::awaitable<outcome<lease_keep_alive_response>>
 lease_keep_alive(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     outcome<lease_keep_alive_response> renewed = co_await try_to_renew(std::move(impl), how, id);
@@ -58,7 +58,7 @@ lease_keep_alive(std::shared_ptr<client_impl> impl, call_terms how, lease_id id)
     co_return renewed;
 }
 
-/// @returns Nothing if there is no such lease. Throws the rest.
+/// @returns Nothing if there is no such lease. Throws other errors.
 inline asio::awaitable<std::optional<lease_keep_alive_response>>
 renew_once(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const outcome<lease_keep_alive_response> renewed =
@@ -70,15 +70,15 @@ renew_once(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     co_return there;
 }
 
-/// Grants a lease of a number that was drawn: what an attempt whose answer was lost has left is
-/// nobody else's. What exists although nothing was lost is: two may have drawn the same number, if
-/// their source is broken, and would share the lease and its locks.
+/// Grants a lease of a number that was drawn. If such a lease exists and an answer was lost, the
+/// lease is ours. If it exists although no answer was lost, it is somebody else's: two may have
+/// drawn the same number, if their source is broken, and would share the lease and its locks.
 inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
     std::shared_ptr<client_impl> impl, call_terms how, std::chrono::seconds ttl, lease_id drawn) {
     const wire::lease_grant_request request{ttl, drawn};
     outcome<lease_grant_response> granted = co_await call(impl, request, how);
     if (is_taken(granted) && granted.left == logic::effect::unresolved) {
-        // What its ttl is, another call has to tell.
+        // Another call has to tell its ttl.
         how.known.reset();
         lease_grant_response& response = granted.response;
         const outcome<lease_keep_alive_response> renewed =
@@ -92,7 +92,7 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
             response.ttl = std::min(ttl, renewed.response.ttl); // no grant says more
             granted.sent = renewed.sent;
             granted.ec.clear();
-        } // else it has ended meanwhile: another one is to be drawn
+        } // otherwise it has ended meanwhile, and another number is to be drawn
     }
     granted.response.ttl = logic::credible_grant(ttl, granted.response.ttl);
     co_return granted;
@@ -111,12 +111,12 @@ inline void check_grant(const outcome<lease_grant_response>& granted) {
 
 /// Grants a lease of a number that is drawn: the request can be repeated.
 /// @param drawn Is told the number before it is sent. Must outlive the call.
-/// @returns What was granted. Throws the rest.
+/// @returns What was granted. Throws other errors.
 inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
     std::shared_ptr<client_impl> impl, call_terms how, std::chrono::seconds ttl, lease_id& drawn) {
-    // A proxy that repeats a request by itself takes a number from us; and what was granted may
-    // have ended before we learn of it. Where the cluster was replaced, all numbers seem to be
-    // taken until that is known, some seconds at most.
+    // A proxy that repeats a request by itself takes a number from us, and a granted lease may end
+    // before we learn of it. After the cluster was replaced, all numbers seem to be taken until
+    // that is known, some seconds at most.
     constexpr int draws = 10;
     constexpr std::chrono::milliseconds first_pause{5};
     constexpr std::chrono::milliseconds longest_pause{1000};
@@ -138,7 +138,7 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
     co_return granted;
 }
 
-/// @param id 0 to have one drawn. Any other may be that of somebody else's lease.
+/// @param id 0 to have one drawn. Any other may belong to somebody else's lease.
 inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_impl> impl,
                                                          call_terms how,
                                                          std::chrono::seconds ttl,
@@ -159,8 +159,8 @@ inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_
     co_return std::move(granted.response);
 }
 
-/// Has etcd end a lease. That there is none is an error, `server_errc::not_found`. A refusal does
-/// not tell which cluster it is of, so that another answer has to say the same.
+/// Has etcd end a lease. A missing lease is an error, `server_errc::not_found`. This refusal does
+/// not tell which cluster it is from, so another answer has to say the same.
 inline asio::awaitable<outcome<lease_revoke_response>>
 try_to_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const wire::lease_revoke_request request{id};
@@ -177,7 +177,7 @@ try_to_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     co_return revoked;
 }
 
-/// @returns Nothing if there is no such lease. Throws the rest.
+/// @returns Nothing if there is no such lease. Throws other errors.
 inline asio::awaitable<std::optional<lease_revoke_response>>
 lease_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
     const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
@@ -202,7 +202,7 @@ asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> aski
     co_return there;
 }
 
-/// Has etcd end a lease. That there is none is as good.
+/// Has etcd end a lease. A missing lease is a success.
 inline asio::awaitable<answer>
 end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
     const call_terms how = impl->within(patience);
@@ -214,7 +214,7 @@ end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanosecon
     co_return result;
 }
 
-/// Ends a lease in the background. Where memory is short it ends by itself.
+/// Ends a lease in the background. If memory is short, the lease ends by itself.
 inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
                               lease_id id,
                               std::chrono::nanoseconds patience) noexcept {
@@ -225,7 +225,7 @@ inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
     try {
         spawn(world, quietly(end_lease(std::move(impl), id, patience)));
     } catch (const std::bad_alloc&) {
-        // Nobody renews it.
+        // The lease ends by itself: nobody renews it.
     }
 }
 
@@ -236,14 +236,14 @@ public:
     explicit lease_guard(std::shared_ptr<client_impl> by)
         : by_(std::move(by)) {}
     ~lease_guard() {
-        if (pending_ && lease_ != 0) { // which was drawn
+        if (pending_ && lease_ != 0) { // a number was drawn
             end_lease_quietly(std::move(by_), lease_, patience_);
         }
     }
     lease_guard(const lease_guard&) = delete;
     lease_guard& operator=(const lease_guard&) = delete;
 
-    /// Must outlive the call, which is as `grant_drawn_lease`.
+    /// As `grant_drawn_lease`. This object must outlive the call.
     asio::awaitable<outcome<lease_grant_response>> grant(call_terms how, std::chrono::seconds ttl) {
         pending_ = true;
         try {
@@ -254,18 +254,18 @@ public:
         }
     }
     lease_id lease() const { return lease_; }
-    /// A key may have it from now on, which blocks others.
+    /// From now on a key may have the lease, and block others.
     /// @param patience How long to try to end it.
     void may_be_used(std::chrono::nanoseconds patience) { patience_ = patience; }
-    /// It has an owner, who ends it.
+    /// The lease now has an owner, which ends it.
     void release() { pending_ = false; }
 
 private:
     std::shared_ptr<client_impl> by_;
     lease_id lease_ = 0;
     bool pending_ = false;
-    // One that no key has blocks nobody, and ends by itself: a program that wants to end does not
-    // wait for it for long.
+    // A lease that no key has blocks nobody, and ends by itself, so a program that wants to exit
+    // does not wait for it for long.
     std::chrono::nanoseconds patience_ = std::chrono::seconds(1);
 };
 

@@ -14,15 +14,15 @@
 
 namespace coetcd::detail {
 
-/// Somebody who takes turns. Called at once, in the middle of what others do; must not wait.
+/// Takes turns with others. Called at once, in the middle of what others do; must not wait.
 class turn_taker {
 public:
-    /// The turn has come; also, while it lasts, that there is a free slot again.
+    /// Called when the turn has come, and, while it lasts, when there is a free slot again.
     virtual void on_turn() noexcept = 0;
     virtual time_point now() const = 0;
-    /// Whether etcd has told it a place, so that those behind it know that somebody is there.
+    /// Whether etcd has told it a place, so that those behind it know that something is there.
     virtual bool is_known() const { return false; }
-    /// Somebody before it has become known.
+    /// Called when one ahead of it has become known.
     virtual void on_known() {}
 
 protected:
@@ -36,46 +36,46 @@ class local_queues {
 public:
     class turn;
 
-    /// Those who want one name.
+    /// The turns that want one name.
     struct line {
         std::string name;
         std::list<turn*> queue;
-        std::size_t turns = 0; ///< Of the queue, and those that were passed on and still last.
+        std::size_t turns = 0; ///< In the queue, or passed on and still lasting.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
         bool was_full = false; ///< In etcd, when we last asked: the next one has to wait.
-        /// When etcd had last told one of them how things are with this name: it said so then, or
-        /// one with a place went.
+        /// When etcd had last told one of them the state of this name: in an answer, or when one
+        /// with a place left.
         time_point told = time_point::min();
         bool idle = false;
         std::list<line*>::iterator place; ///< Among the idle ones, or the others.
     };
 
-    /// Whether nobody is in the line of this name but those who share it with us.
+    /// Whether all turns in the line of this name share it with us.
     bool is_free_here(const std::string& name, bool shares = false) const;
 
     /// A slot of this name is free again.
     void slot_freed(const std::string& name);
 
 private:
-    /// What is known of names that nobody wants at the moment: the last ones.
+    /// How many names that nobody wants at the moment are remembered: the last ones.
     static constexpr std::size_t most_idle = 1024;
 
     line& join(const std::string& name);
     void let_go(line& l) noexcept;
 
     std::map<std::string, line, std::less<>> lines_;
-    // Each has its node from the beginning: what ends in a destructor takes no memory.
+    // Each line has its node from the beginning, so a destructor needs no memory.
     std::list<line*> busy_;
-    std::list<line*> idle_; // the last one first
+    std::list<line*> idle_; // the newest first
 };
 
-/// A place in the lines of some names, from its creation on. All are joined, and left, in one step,
-/// so that those who want several names cannot lock each other up.
+/// A place in the lines of some names, from its creation on. All lines are joined, and left, in one
+/// step, so that turns that want several names cannot deadlock.
 class local_queues::turn {
 public:
-    /// @param shares Of each name whether it is wanted together with others: see `pass_on`. Empty:
-    ///   none is.
+    /// @param shares For each name, whether it is wanted together with others: see `pass_on`. If
+    ///   empty, none is.
     turn(local_queues& of,
          const std::vector<std::string>& names,
          turn_taker& taker,
@@ -102,7 +102,7 @@ public:
     turn(const turn&) = delete;
     turn& operator=(const turn&) = delete;
 
-    /// Lets the next ones go on, where the name is shared: etcd knows our place.
+    /// Lets the next ones go on where the name is shared, since etcd knows our place.
     void pass_on() {
         leave([](const joined& j) { return j.shares; });
     }
@@ -118,20 +118,20 @@ public:
             return !j.waits || j.of->queue.front() == this;
         });
     }
-    /// Whether somebody stands before it of whom etcd knows.
+    /// Whether one that etcd knows is ahead of it.
     bool is_behind_known() const {
         return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
             const turn* first = j.waits ? j.of->queue.front() : this;
             return first != this && first->taker_.is_known();
         });
     }
-    /// Etcd has told how things are with these names.
+    /// Call it when etcd has told the state of these names.
     void was_told() {
         for (joined& j : joined_) {
             j.of->told = taker_.now();
         }
     }
-    /// When etcd had last told that to anybody before it.
+    /// When etcd had last told that to any turn ahead of it.
     time_point told() const { return has_come() ? told_ : told_in_lines(); }
     /// Tells those behind it that it is known.
     void tell_behind() const {
@@ -141,7 +141,7 @@ public:
             }
         }
     }
-    /// In order of the names.
+    /// The line of a name, in the order of the names.
     line& at(std::size_t index) const { return *joined_[index].of; }
 
 private:
@@ -155,11 +155,12 @@ private:
         line* of;
         std::list<turn*>::iterator place; ///< While it waits.
         bool shares;
-        bool waits = true;      ///< Or is the first.
+        bool waits = true;      ///< It waits, or is the first.
         bool was_first = false; ///< When it left: the next one is to be told.
     };
 
-    /// All lines at once, before anybody else goes on: who wants several must not see half of it.
+    /// Leaves all lines at once, before any other turn goes on: one that wants several must not see
+    /// half of it.
     template<class Which>
     void leave(Which which) {
         for (joined& j : joined_) {
@@ -196,7 +197,7 @@ private:
     local_queues& lines_;
     turn_taker& taker_;
     std::vector<joined> joined_;
-    time_point told_ = time_point::min(); // to those before it, when its turn came
+    time_point told_ = time_point::min(); // to those ahead of it, when its turn came
 };
 
 inline bool local_queues::is_free_here(const std::string& name, bool shares) const {

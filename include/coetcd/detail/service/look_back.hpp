@@ -18,17 +18,17 @@
 
 namespace coetcd::detail {
 
-/// A member has not got as far as some watch has told of. It may be behind the others, and catch
-/// up; or the store is another one, restored from a snapshot, and a watch that goes on would be
-/// silent until that one is as far again. One read is not enough: a member that stood still may
-/// answer it with what it had then. So several are made, a second apart. A read that is refused
-/// tells nothing.
+/// Finds out why a member is behind a revision that some watch has told of. The member may be
+/// behind the others, and catch up; or the store is another one, restored from a snapshot, and a
+/// watch that goes on would be silent until that store catches up. One read is not enough: a member
+/// that stood still may answer with what it had then. So several reads are made, a second apart. A
+/// refused read tells nothing.
 ///
 /// @param read Any read that is allowed.
-/// @param reads How many of them have to agree.
+/// @param reads How many reads have to agree.
 /// @param told The revision that was told of, asked for before each read; 0 if nobody wants to know
 ///        any more.
-/// @returns The latest revision that they gave, if the store has not got as far.
+/// @returns The latest revision that the reads gave, if the store is behind.
 inline asio::awaitable<std::optional<std::int64_t>> look_back(std::shared_ptr<router> by,
                                                               range_request read,
                                                               int reads,

@@ -39,16 +39,16 @@ public:
 
     /// Renews one lease.
     ///
-    /// etcd answers the messages of a request one after the other, and that of a lease which is
-    /// about to die only when it is dead. So a lease that has little time left, or whose last
-    /// renewal failed, goes alone. But after a failure that hits all of them they go together:
-    /// one by one they would stand in each other's way.
+    /// etcd answers the messages of a request one after the other, and the message of a lease that
+    /// is about to die only when it is dead. So a lease that has little time left, or whose last
+    /// renewal failed, goes alone. But after a failure that hits all leases they go together: one
+    /// by one they would hold each other up.
     ///
-    /// @param how Of those that share a request, the latest deadline counts for the request; each
+    /// @param how If several share a request, the latest deadline counts for the request; each
     ///   waits no longer than its own.
-    /// @param alone Has a request of its own, at once, unless too many have.
-    /// @returns A failure also if the request was answered, but this message of it was not.
-    ///   Cancelled: throws `operation_aborted`; the others that share the request are not.
+    /// @param alone Whether to use a request of its own, at once, unless too many do.
+    /// @returns A failure also if the request was answered but this message of it was not. When
+    ///   cancelled, it throws `operation_aborted`; others that share the request are not cancelled.
     static asio::awaitable<result>
     renew(std::shared_ptr<renewals> self, lease_id id, call_terms how, bool alone) {
         const auto own = std::make_shared<member>(self->env_, id, how);
@@ -133,7 +133,7 @@ private:
         while (!gathered_.empty() && logic::is_group_due(under_way_,
                                                          gathered_.size(),
                                                          env_.now() - gathered_.front()->since)) {
-            // Whatever becomes of it, even if it never begins, is told to all of them.
+            // All of them are told what becomes of it, even if it never begins.
             auto flight = std::make_unique<landing>(shared_from_this());
             group& together = flight->together;
             const std::size_t some = std::min(gathered_.size(), logic::most_renewals_together);
@@ -158,7 +158,7 @@ private:
                 if (!each->ended) { // there was no memory for it
                     result& own = each->ended.emplace();
                     own.ec = errc::unavailable;
-                    own.text = "it has failed"; // short: it takes none
+                    own.text = "it has failed"; // short, so it takes none
                     own.left = logic::effect::unresolved;
                     each->changed.notify_all();
                 }
@@ -250,7 +250,7 @@ private:
                 }
             }
             if (together.size() > 1 && logic::is_lease_gone(own.ec, own.text)) {
-                own.ec = errc::unavailable; // it does not say which one: each asks for itself
+                own.ec = errc::unavailable; // it does not say which lease, so each asks for itself
             }
             each->changed.notify_all();
         }

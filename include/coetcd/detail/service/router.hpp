@@ -57,7 +57,7 @@ public:
     const std::shared_ptr<env>& world() const { return env_; }
     const std::shared_ptr<coetcd::observer>& observer() const { return options_.observer; }
 
-    /// On the usual terms.
+    /// The usual terms.
     call_terms within(std::chrono::nanoseconds timeout) const {
         return {after(env_->now(), timeout), options_.attempt_timeout};
     }
@@ -73,14 +73,14 @@ public:
         const impact does = how.known.value_or(traits(what).usual);
         logic::attempts<time_point> tries(does, how.deadline, login_.needed(), how.can_be_split);
         answer result;
-        std::vector<logic::endpoint> doubted; // what they say counts if others say so, too
+        std::vector<logic::endpoint> doubted; // what they say counts only if others agree
         for (step next = step::again; next != step::succeed && next != step::give_up;) {
             authorization who;
             if (login_.needed() && what != rpc::authenticate) {
                 who = co_await authorize(how);
             }
             const time_point now = env_->now();
-            // It is sent once, whether anybody still wants it or not.
+            // The request is sent once, whether anybody still wants it or not.
             const bool enough = tries.made() != 0 && how.is_over(now);
             next = tries.begin(enough ? how.deadline : now, who.ec, who.text);
             if (next == step::give_up) {
@@ -95,7 +95,7 @@ public:
             request.patience = how.attempt_timeout;
             request.way = how.way;
             request.token = who.token;
-            if (tries.made() == 0 && !login_.failure()) { // which tells more
+            if (tries.made() == 0 && !login_.failure()) { // a failed login tells more
                 tell(what, how, errc::timed_out, "no answer yet, on " + where.text());
             }
             const reply r = co_await env_->call(std::move(request));
@@ -182,7 +182,7 @@ public:
         }
     }
     bool logs_in() const { return login_.needed(); }
-    /// etcd refused a token, or accepted it.
+    /// Call these when etcd has refused a token, or accepted it.
     void rejected(std::uint64_t token_number) {
         if (login_.rejected(token_number)) {
             choice_.failed(granter_, env_->now()); // so that the next login is made elsewhere
@@ -201,9 +201,10 @@ public:
         rate(where, by, false);
     }
 
-    /// The cluster that this client belongs to; 0 before the first answer. From anywhere.
+    /// The cluster that this client belongs to; 0 before the first answer. May be called from
+    /// anywhere.
     std::uint64_t cluster() const { return cluster_.load(std::memory_order_relaxed); }
-    /// An endpoint has answered for a cluster.
+    /// Call it when an endpoint has answered for a cluster.
     /// @returns Why the answer does not count; nothing if it does.
     std::optional<std::string> rejects(const logic::endpoint& where, std::uint64_t cluster) {
         using speaker = decltype(identity_)::speaker;
@@ -248,7 +249,7 @@ private:
         }
     }
 
-    /// What keeps a request from its end, for whoever waits for it and has to give up before.
+    /// Tells what keeps a request from its end, for a caller that has to give up before.
     void tell(rpc what, const call_terms& how, const error_code& ec, const std::string& why) {
         if (what == rpc::authenticate) {
             login_.tried(ec, std::string(name(what)) + ": " + why);
@@ -264,7 +265,7 @@ private:
         }
     }
 
-    /// What an attempt tells of the endpoint, and of the token that it was made with.
+    /// Learns from an attempt about the endpoint, and about the token that it was made with.
     void learn_from(const logic::attempt_end& end,
                     const logic::endpoint& where,
                     const asio::ip::address& by,
@@ -291,7 +292,7 @@ private:
                               bool may_be_large,
                               bool movable) {
         if (const error_code ec = logic::transport_code(r.ec, r.status, may_be_large)) {
-            // What our own code for it says is for a whole call, and not for one attempt.
+            // The message of our own code is for a whole call, not for one attempt.
             std::string text = ec == errc::timed_out ? "no answer in time"
                                : ec != r.ec          ? "the answer is too large to be etcd's"
                                                      : ec.message();
@@ -319,11 +320,11 @@ private:
             return {};
         }
         if (const std::uint64_t other = identity_.strayed_to(where); other && !bad->foreign) {
-            look_around_if_due(env_->now(), true); // to be told whether it still is
+            look_around_if_due(env_->now(), true); // to find out whether it still strays
             return {errc::wrong_cluster,
                     identity_.text(other, identity_.ours()) + ": " + bad->message,
                     logic::judge_other_cluster(),
-                    logic::wants_token(*bad)}; // without one it would never say whose it is
+                    logic::wants_token(*bad)}; // without a token it would never say whose it is
         }
         return {logic::code_of(*bad),
                 bad->message,
@@ -335,11 +336,11 @@ private:
         return wire::decode<range_response>(body).header;
     }
 
-    /// Whatever becomes of it, even if it never begins, is told.
+    /// A login. Its outcome is told, even if it never begins.
     struct logging_in {
         explicit logging_in(std::shared_ptr<router> r)
             : of(std::move(r)) {
-            // Unless it gets further; short: it takes no memory.
+            // Unless it gets further. The text is short, so it takes no memory.
             granted.ec = errc::timed_out;
             granted.text = "it has failed";
         }
@@ -381,7 +382,7 @@ private:
         try {
             return options_.login();
         } catch (...) {
-            return std::nullopt; // what it says is not ours to repeat: it may hold a secret
+            return std::nullopt; // its message is not repeated: it may hold a secret
         }
     }
 
@@ -405,17 +406,17 @@ private:
     }
 
     /// Measures how far away the endpoints are, and asks for the members of the cluster if that is
-    /// wanted. Only while the router is in use: it is called by requests that succeed.
+    /// wanted. This happens only while the router is in use: requests that succeed call it.
     static asio::awaitable<void> look_around(std::weak_ptr<router> of, std::shared_ptr<env> world);
-    /// The endpoints that were named are asked first, one by one, and perhaps alone: no list has
-    /// its way for longer than until the next one of theirs.
+    /// Asks the endpoints that were named first, one by one, and perhaps only those. A list from a
+    /// learned member lasts only until the next list from a named one.
     static asio::awaitable<void> refresh_if_due(std::weak_ptr<router> of,
                                                 std::shared_ptr<env> world);
-    /// Asks a member whose gateway gave a call up how it is.
+    /// Asks a member whose gateway gave up a call for its state.
     static asio::awaitable<void>
     look_through(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where);
     /// Asks one endpoint, once, unless the router has gone.
-    /// @param timeout Empty: as long as an attempt may take.
+    /// @param timeout If empty, as long as an attempt may take.
     static asio::awaitable<reply> look_at(std::weak_ptr<router> of,
                                           std::shared_ptr<env> world,
                                           logic::endpoint where,
@@ -423,7 +424,7 @@ private:
                                           std::string body,
                                           std::optional<std::chrono::nanoseconds> timeout = {});
     /// Asks one endpoint for the members, once.
-    /// @returns Nothing if that fails, for whatever reason.
+    /// @returns Nothing if that fails for any reason.
     static asio::awaitable<std::optional<wire::member_list_response>>
     members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where);
 
@@ -433,7 +434,7 @@ private:
     logic::cluster_identity<time_point> identity_;
     std::atomic<std::uint64_t> cluster_ = 0; // `identity_.ours()`
     logic::login_state<time_point> login_;
-    logic::endpoint granter_; // of the token
+    logic::endpoint granter_; // that granted the token
     notifier login_changed_;
     std::size_t awaiting_login_ = 0; // calls
     logic::jam<time_point> jam_;

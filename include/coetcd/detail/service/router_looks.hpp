@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-/// How a router learns of endpoints beside the requests that it carries.
+/// How a router learns of endpoints, besides by the requests that it carries.
 namespace coetcd::detail {
 
 inline asio::awaitable<void> router::look_around(std::weak_ptr<router> of,
@@ -54,7 +54,7 @@ inline asio::awaitable<void> router::look_around(std::weak_ptr<router> of,
             if (!self) {
                 co_return;
             }
-            // That it may not be read does not matter: the member was asked, and answered.
+            // It does not matter if the key may not be read: the member was asked, and answered.
             const logic::attempt_end end =
                 self->assess(where, r, rpc::range, is_range, false, true);
             if (end.code && end.meaning.blame) {
@@ -152,7 +152,7 @@ router::members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::
         try {
             list = wire::decode<wire::member_list_response>(r.body);
         } catch (const error&) {
-            // Somebody else's.
+            // The answer is not etcd's.
         }
     }
     if (const auto self = of.lock();

@@ -17,23 +17,23 @@ namespace coetcd::detail {
 
 /// What a request is sent with.
 struct authorization {
-    error_code ec; ///< There is no token: why.
+    error_code ec; ///< If set, why there is no token.
     std::string text;
     std::string token;        ///< Empty if none is needed.
-    std::uint64_t number = 0; ///< Of the token.
+    std::uint64_t number = 0; ///< The number of the token.
 };
 
-/// What a router is told by `client_options`.
+/// The options of a router, from `client_options`.
 struct router_options {
     /// Makes the request for a token; empty without a user.
     std::function<wire::authenticate_request()> login;
     std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
-    /// Of the router's own requests.
+    /// For the router's own requests.
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2);
     /// How often the cluster is asked for its members; empty for never.
     std::optional<std::chrono::nanoseconds> member_refresh;
     logic::member_rules rules; ///< Which of them may be used.
-    /// Whether those that were not named, but learned, are asked for members, too.
+    /// Whether members that were learned, not named, are asked for members, too.
     bool lists_from_learned = true;
     std::shared_ptr<coetcd::observer> observer;
 };

@@ -34,11 +34,11 @@
 
 namespace coetcd::detail {
 
-/// Something that is held by keys; each round of renewal looks whether they are still there.
+/// Something that is held by keys. Each round of renewal checks that they are still there.
 class held_keys {
 public:
     virtual std::vector<logic::held_life> held_by() const = 0;
-    /// One of them is not there any more.
+    /// Called when one of them is no longer there.
     virtual void on_key_gone() = 0;
 
     std::uint64_t number = 0; ///< Among those of its session, which sets it.
@@ -47,6 +47,7 @@ protected:
     ~held_keys() = default;
 };
 
+/// A session, as its handles share it: a lease that is renewed, and what is held with it.
 class session_impl : public std::enable_shared_from_this<session_impl> {
 public:
     session_impl(std::shared_ptr<client_impl> c,
@@ -77,7 +78,7 @@ public:
     session_impl(const session_impl&) = delete;
     session_impl& operator=(const session_impl&) = delete;
 
-    /// @param timeout Of this call, and of those that are made through the session.
+    /// @param timeout For this call, and for those that are made through the session.
     /// @param tried See `when`.
     static asio::awaitable<std::shared_ptr<session_impl>>
     open(std::shared_ptr<client_impl> c,
@@ -95,41 +96,41 @@ public:
     const std::chrono::nanoseconds request_timeout;
 
     lease_id lease() const { return lease_; }
-    // From anywhere.
+    // These may be called from anywhere.
     std::chrono::seconds ttl() const { return ttl_; }
     const std::string& label() const { return label_; }
     time_point certain_until() const { return certain_until_; }
     session_end reason() const { return reason_; }
-    /// When a renewal failed the last time: none has since.
+    /// When a renewal last failed: none has failed since.
     time_point well_since() const { return well_since_; }
     /// Tells this object from others that have, or had, the same lease.
     std::uint64_t nonce() const { return nonce_; }
 
-    /// Whether the client belongs to another cluster by now than the one that has the lease.
+    /// Whether the client now belongs to another cluster than the one that has the lease.
     bool is_replaced() const { return owner->cluster_router->cluster() != cluster_; }
     /// Whether it has not ended, and is not about to be found to have.
     bool is_certain() const {
         return reason_ == session_end::none && !is_replaced() && world.now() < certain_until();
     }
-    /// Whether the lease is certain to exist now. A deadline that has passed ends the session here
-    /// and now, whichever handler comes to look first; and so does another cluster.
+    /// Whether the lease is certain to exist now. A deadline that has passed, or another cluster,
+    /// ends the session here and now, in whichever handler looks first.
     bool alive() {
         if (reason_ == session_end::none && !is_certain()) {
             lose(is_replaced() ? session_end::cluster_replaced : session_end::deadline);
         }
         return reason_ == session_end::none;
     }
-    /// Whether it has ended, as its own program wanted it to.
+    /// Whether its own program has ended it.
     bool is_ended_by_us() const {
         const session_end why = reason_;
         return why == session_end::closed || why == session_end::orphaned;
     }
-    /// Whether it has ended otherwise.
+    /// Whether it has ended for another reason.
     bool is_taken_away() const { return reason_ != session_end::none && !is_ended_by_us(); }
-    /// What those are told who counted on it, now that it has ended. Begins with `who`.
+    /// The error for those who counted on it, once it has ended. Its text begins with `who`.
     error loss(const std::string& who) const {
         std::string text = who + ": " + describe(reason_);
-        // Which is to be touched at home only.
+        // `failed_renewal_` may be touched at home only.
         const bool known = world.is_home() && !failed_renewal_.empty();
         if (reason_ == session_end::deadline && known) {
             text += "; the last attempt: " + failed_renewal_;
@@ -147,21 +148,21 @@ public:
                         : (suspect_ ? session_state::suspect : session_state::active);
     }
 
-    /// The first reason counts. From anywhere: it holds at once, and those concerned are told at
-    /// home; where memory is short, by `keep_alive`.
+    /// Ends the session; the first reason counts. May be called from anywhere: it takes effect at
+    /// once, and those concerned are told at home; if memory is short, `keep_alive` tells them.
     void lose(session_end why) noexcept {
         session_end none = session_end::none;
         if (reason_.compare_exchange_strong(none, why)) {
             try {
                 at_home(world, [self = shared_from_this()] { self->tell_loss(); });
             } catch (const std::bad_alloc&) {
-                // It holds all the same.
+                // The session has ended all the same.
             }
         }
     }
-    /// The one way out where there is no memory for what must not be left undone: the session ends,
-    /// and what it has in etcd goes with its lease, which nobody renews. From any destructor at
-    /// home: in a handler of its own, which a context that ends does not run.
+    /// The one way out if there is no memory for what must not be left undone: the session ends,
+    /// and what it has in etcd goes with its lease, which nobody renews. May be called from any
+    /// destructor at home: it runs in a handler of its own, which a context that ends does not run.
     void fail(session_end why) noexcept {
         const auto end = [weak = weak_from_this(), why] {
             if (const auto self = weak.lock()) {
@@ -179,12 +180,12 @@ public:
 
     local_queues wanted;                      ///< The coroutines of this session that want names.
     kept_watches watches;                     ///< For waiters.
-    logic::failing_time<time_point> cleanups; ///< Of places that are given up.
-    logic::marker_table markers;              ///< Of writes that are applied once.
+    logic::failing_time<time_point> cleanups; ///< For places that are given up.
+    logic::marker_table markers;              ///< For writes that are applied once.
 
     /// Lives of keys.
     using lives = std::set<std::pair<std::string, std::int64_t>>;
-    lives resumed; ///< Of earlier objects with this lease: those that were taken over.
+    lives resumed; ///< Those of earlier objects with this lease that were taken over.
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {
@@ -193,7 +194,7 @@ public:
         co_return self->reason_;
     }
 
-    /// Ends it, and has etcd end the lease, at the call; what is awaited is that etcd has.
+    /// Ends the session, and has etcd end the lease, at the call; await it to know that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
         self->lose(session_end::closed);
         const auto joins = std::make_shared<bool>(false);
@@ -204,13 +205,13 @@ public:
         return self->owner->home(until_revoked(self, joins));
     }
 
-    /// It has ended, and all keys with its lease are to go, or have gone: nobody renews it any
-    /// more.
+    /// Whether it has ended so that all keys with its lease are to go, or have gone: nobody renews
+    /// the lease any more.
     bool gives_lease_up() const {
         return reason_ != session_end::none && reason_ != session_end::orphaned;
     }
-    /// Has etcd end the lease, in the background, unless that was done or is under way. From
-    /// anywhere. Where memory is short the lease ends by itself.
+    /// Has etcd end the lease in the background, unless that was done or is under way. May be
+    /// called from anywhere. If memory is short, the lease ends by itself.
     void revoke() noexcept {
         try {
             at_home(world, [self = shared_from_this()] { self->begin_to_revoke(); });
@@ -219,14 +220,14 @@ public:
         }
     }
 
-    /// A member has refused a transaction for the lack of the lease. A renewal tells: if there is
-    /// none the session ends. Also ends with the session.
-    /// @returns Whether there is none; nothing if that was not to be learned in time.
+    /// Call it when a member has refused a transaction because the lease was missing. A renewal
+    /// tells whether it is: if so, the session ends. The look also ends with the session.
+    /// @returns Whether there is no lease; nothing if that could not be learned in time.
     static asio::awaitable<std::optional<bool>> look_for_lease(std::shared_ptr<session_impl> self,
                                                                call_terms how);
 
-    /// Renews the lease, with as many attempts as there is time for. Then it looks after what
-    /// is held: the next renewal, and the look with it, is due later by this one.
+    /// Renews the lease, with as many attempts as there is time for. Then it checks the held keys.
+    /// An early renewal postpones the next one and its check.
     /// @returns False if the session is lost.
     static asio::awaitable<bool> renew(std::shared_ptr<session_impl> self);
 
@@ -237,7 +238,7 @@ public:
     void look_away(held_keys& k) { held_.erase(k.number); }
 
 private:
-    /// Once; what a lack of memory has cut short, the next call goes on with.
+    /// Tells of the end, once; if a lack of memory cuts this short, the next call continues.
     void tell_loss() {
         if (!std::exchange(told_, true)) {
             if (const auto& observer = owner->options.observer) {
@@ -252,7 +253,7 @@ private:
     void begin_to_revoke();
     void renewed(time_point sent, std::chrono::seconds ttl) {
         if (sent < last_sent_) {
-            return; // a later one was answered earlier
+            return; // a later renewal was answered earlier
         }
         ttl_ = ttl;
         last_sent_ = sent;
@@ -276,11 +277,11 @@ private:
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     struct revoking;
     static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
-    /// @param joins A revocation was under way before: if that fails, ask once more.
+    /// @param joins Whether an earlier revocation is under way: if it fails, ask once more.
     static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self,
                                                std::shared_ptr<const bool> joins);
 
-    /// How far the end of the lease is that we ask for.
+    /// How far our request to end the lease has got.
     enum class revocation { none, under_way, done, failed };
 
     const lease_id lease_;
@@ -295,7 +296,7 @@ private:
     time_point well_since_ = time_point::min();
     std::atomic<session_end> reason_ = session_end::none;
     revocation revocation_ = revocation::none;
-    answer trouble_;             // with that
+    answer trouble_;             // with the revocation
     std::string failed_renewal_; // why the last renewal failed, if it did
     notifier changed_;
     std::map<std::uint64_t, held_keys*> held_; // by number: in order of arrival
@@ -315,12 +316,12 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
-        // What we have ended need not be renewed.
+        // A lease that we have ended need not be renewed.
         const error_code outcome = self->is_ended_by_us() ? error_code() : a.ec;
         observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, outcome});
     }
     if (a.ec && sent < self->last_sent_) {
-        co_return true; // a later one has succeeded
+        co_return true; // a later renewal has succeeded
     }
     const bool gone = logic::is_lease_gone(a.ec, a.text);
     if (a.ec && !gone) {
@@ -397,11 +398,11 @@ inline asio::awaitable<void> session_impl::renew_when_due(std::shared_ptr<sessio
         (void)co_await renew(self);
         self->watches.drop_old();
     }
-    self->tell_loss(); // whom a lack of memory has kept from being told
+    self->tell_loss(); // for those who were not told for lack of memory
 }
 
 /// Runs from the first renewal to the end of the session. What fails for lack of memory is tried
-/// again; if that is not even enough for a pause, the session ends.
+/// again; if there is not even enough for a pause, the session ends.
 inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_impl> self) {
     struct keeping {
         session_impl& of;
@@ -418,7 +419,7 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
             co_await renew_when_due(self);
             over = true;
         } catch (const std::bad_alloc&) {
-            // There may be more in a moment.
+            // There may be more memory in a moment.
         }
         if (!over) {
             co_await sleep_until(self->world, after(self->world.now(), moment));
@@ -426,8 +427,8 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
     }
 }
 
-/// What is held by a key that was deleted by hand is lost, although the lease lives. Beside the
-/// renewals, never in their way.
+/// Finds what is lost because its key was deleted by hand, although the lease lives. It runs beside
+/// the renewals, never in their way.
 inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<session_impl> self) {
     struct looking {
         session_impl& of;

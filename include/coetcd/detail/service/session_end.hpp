@@ -13,12 +13,12 @@
 
 namespace coetcd::detail {
 
-/// Whatever becomes of it, even if it never begins, is told.
+/// A revocation. Its outcome is told, even if it never begins.
 struct session_impl::revoking {
     explicit revoking(std::shared_ptr<session_impl> s)
         : of(std::move(s)) {
         of->revocation_ = revocation::under_way;
-        // Unless it gets further; short: it takes no memory.
+        // Unless it gets further. The text is short, so it takes no memory.
         how_it_went.ec = errc::outcome_unknown;
         how_it_went.text = "it has failed";
     }

@@ -27,7 +27,7 @@ class session_keeper_impl : public std::enable_shared_from_this<session_keeper_i
 public:
     using shared_session = std::shared_ptr<const session>;
 
-    /// @param timeout Of an attempt to open one.
+    /// @param timeout For each attempt to open one.
     session_keeper_impl(std::shared_ptr<client_impl> c,
                         std::chrono::nanoseconds timeout,
                         session_options each,
@@ -42,13 +42,13 @@ public:
     const std::shared_ptr<client_impl> owner;
     env& world;
 
-    // From anywhere.
+    // These may be called from anywhere.
 
     void begin() {
         at_home(world, [self = shared_from_this()] { self->start(); });
     }
 
-    /// Null if there is none that lives.
+    /// Null if there is no live session.
     shared_session current() const {
         shared_session last;
         {
@@ -61,7 +61,7 @@ public:
         return last && last->state() != session_state::lost ? last : nullptr;
     }
 
-    /// Why there is none now.
+    /// Why there is no session now.
     std::optional<error> trouble() const {
         if (current()) {
             return std::nullopt;
@@ -70,8 +70,8 @@ public:
         return stopped_ ? closed() : openings_.told();
     }
 
-    /// Opens no more, at once, and wakes all who wait.
-    /// @returns The last session, if it is not known to be lost. It is to be ended, too.
+    /// Opens no more sessions from now on, and wakes all waiters.
+    /// @returns The last session, if it is not known to be lost. The caller is to end it.
     std::shared_ptr<session_impl> stop() {
         shared_session last;
         {
@@ -86,7 +86,7 @@ public:
         return last ? access::impl(*last) : nullptr;
     }
 
-    /// What its owner does in the end, if nobody is to know of the result.
+    /// What its owner does in the end, if nobody needs the result.
     static void end(session_impl& s) {
         s.lose(session_end::closed);
         s.revoke();
@@ -94,7 +94,7 @@ public:
 
     // At home.
 
-    /// Waits for a session that lives.
+    /// Waits for a live session.
     static asio::awaitable<shared_session> wait_live(std::shared_ptr<session_keeper_impl> self,
                                                      time_point deadline) {
         for (bool in_time = true;;) {
@@ -107,7 +107,7 @@ public:
         }
     }
 
-    /// Waits until what `current` tells is not `seen`.
+    /// Waits until what `current` returns is not `seen`.
     static asio::awaitable<shared_session> wait_changed(std::shared_ptr<session_keeper_impl> self,
                                                         shared_session seen) {
         for (;;) {
@@ -120,7 +120,7 @@ public:
         }
     }
 
-    /// Waits until nothing is under way any more, `last` included.
+    /// Waits until nothing is under way any more, including the end of `last`.
     static asio::awaitable<void> until_ended(std::shared_ptr<session_keeper_impl> self,
                                              asio::awaitable<void> last) {
         while (!self->ended_) {
@@ -138,13 +138,13 @@ private:
         return stopped_;
     }
 
-    /// @throws error if there will be no session any more.
+    /// @throws error if there will be no more sessions.
     void check_open() const {
         if (stopped()) {
             throw closed();
         }
     }
-    /// @throws error also if it is of no use to wait on.
+    /// @throws error also if waiting longer is of no use.
     void check(bool in_time) const {
         check_open();
         if (!in_time || !openings_.may_pass()) {
@@ -165,7 +165,7 @@ private:
     }
     void ended() {
         ended_ = true;
-        note([this] { stopped_ = true; }); // it is already, unless this is a defect
+        note([this] { stopped_ = true; }); // already true, unless there is a defect
     }
 
     /// Notes what became of a session.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// How a session begins: with a lease that is granted, or with one that there is.
+// How a session begins: with a new lease, or with an existing one.
 
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/spawn.hpp>

@@ -9,7 +9,7 @@
 
 namespace coetcd::detail {
 
-/// Withdraws a part, should nobody want it any more; what happens to it is told to nobody.
+/// Withdraws a part that nobody wants any more; nobody is told what happens to it.
 struct withdrawn_at_end {
     transaction_lane& lane;
     std::shared_ptr<lane_part> part;
@@ -19,7 +19,7 @@ struct withdrawn_at_end {
     }
 };
 
-/// Sends a transaction, and waits until it is over. Cancelled: it is withdrawn.
+/// Sends a transaction, and waits until it is over. If cancelled, it is withdrawn.
 inline asio::awaitable<void> until_over(std::shared_ptr<transaction_lane> lane,
                                         std::shared_ptr<lane_part> part) {
     notifier answered(lane->world());

@@ -16,7 +16,7 @@
 
 namespace coetcd::detail {
 
-/// A watch, whichever stream it is on.
+/// A watch, on whichever stream it is.
 struct watch_entry {
     watch_entry(wire::watch_create_request r, watch_sink& s, std::int64_t told, std::uint64_t of)
         : request(std::move(r))
@@ -24,7 +24,7 @@ struct watch_entry {
         , history(request.start_revision, told)
         , cluster(of) {}
 
-    /// Begins it on a stream, after what it has told of.
+    /// Begins it on a stream, after what it has already told.
     void place(const std::shared_ptr<watch_link>& link) {
         on = link;
         on->room = on->is_for(logic::stream_kind::everybody) ? nullptr : room;
@@ -33,8 +33,7 @@ struct watch_entry {
         on->create(request);
     }
 
-    /// Whether the history that it has told of is that of another cluster than the one that
-    /// answers.
+    /// Whether it has told the history of another cluster than the one that answers.
     bool is_of_another(std::uint64_t now) {
         const bool tells_history = request.start_revision != 0;
         if (cluster == 0 || !tells_history) {
@@ -51,7 +50,7 @@ struct watch_entry {
     logic::watch_traffic<time_point> traffic;
     bool apart = false;             ///< It has streams of its own, from now on.
     bool runs_alone = false;        ///< It has them now.
-    std::shared_ptr<notifier> room; ///< Of one that has, or had: tells that there may be some.
+    std::shared_ptr<notifier> room; ///< For one that has, or had: notified when there may be some.
 };
 using watch_map = std::map<std::int64_t, watch_entry>;
 

@@ -20,30 +20,30 @@
 
 namespace coetcd::detail {
 
-/// Watches that have one stream to one endpoint together. When the stream ends it is opened anew,
+/// Watches that share one stream to one endpoint. When the stream ends, it is opened anew,
 /// elsewhere if need be, and every watch is resumed there.
 ///
-/// A watch that brings much, or whose user is slow, has streams of its own from then on: no other
-/// one waits for it. While its user takes nothing, nothing is read; after a while its stream is
-/// given up, and begun again when there is room.
+/// A watch that brings much, or whose user is slow, has streams of its own from then on, so no
+/// other watch waits for it. While its user takes nothing, nothing is read; after a while its
+/// stream is given up, and opened again when there is room.
 ///
 /// A watch with a start revision is resumed after the last event that it delivered, without gap or
-/// duplicate. One without is resumed from now on: when its sink is told `on_created` again, it has
-/// to look for itself what it missed.
+/// duplicate. A watch without one is resumed from the present: when its sink is told `on_created`
+/// again, the sink has to find out for itself what it missed.
 ///
-/// Where a proxy passes requests on only when they are complete, so that etcd hears nothing of such
-/// a stream, each watch has a stream of its own.
+/// Behind a proxy that passes on only complete requests, etcd receives nothing of such a stream, so
+/// each watch has a stream of its own.
 class watch_hub final : public watch_streams {
 public:
-    /// @param most The bytes that a revision may have.
+    /// @param most How many bytes a revision may have.
     watch_hub(std::shared_ptr<router> r, std::size_t most)
         : watch_streams(std::move(r), most)
         , wanted_(env_) {}
 
     /// Starts a watch. `sink` must live until `remove`, or until it is told of the end.
-    /// @param told The last revision that etcd is known to have had; 0 if none is. Not what comes
+    /// @param told The last revision that etcd is known to have had; 0 if none is. Not the revision
     ///   before the start revision, which may be in the future.
-    /// @param of The cluster that `told` and the start revision are of; 0 for the client's.
+    /// @param of The cluster that `told` and the start revision belong to; 0 for the client's.
     /// @returns The watch's id.
     std::int64_t add(wire::watch_create_request request,
                      watch_sink& sink,
@@ -51,7 +51,8 @@ public:
                      std::uint64_t of = 0) {
         const std::int64_t id = ++last_id_; // never used twice: etcd may flush old events into it
         request.watch_id = id;
-        // Even where nothing happens, so that it does not fall behind what is compacted.
+        // Asked for even where nothing happens, so that the watch does not fall behind what is
+        // compacted.
         request.progress_notify = request.start_revision != 0;
         const std::uint64_t cluster = of != 0 ? of : router_->cluster();
         watch& added =
@@ -64,14 +65,14 @@ public:
             }
             start();
         } catch (...) {
-            remove(id); // nobody is there to be told of it
+            remove(id); // nobody can be told of it
             throw;
         }
         wanted_.notify_all();
         return id;
     }
 
-    /// Ends a watch without a word to its sink. An unknown id is none.
+    /// Ends a watch without telling its sink. An unknown id has no effect.
     void remove(std::int64_t id) noexcept {
         if (const auto found = watches_.find(id); found != watches_.end()) {
             const std::shared_ptr<watch_link> on = std::move(found->second.on);
@@ -87,7 +88,7 @@ public:
         end_if_idle();
     }
 
-    /// The sink of this watch is not full any more.
+    /// Call it when the sink of this watch is no longer full.
     void go_on(std::int64_t id) {
         if (const auto found = watches_.find(id); found != watches_.end() && found->second.room) {
             found->second.room->notify_all();
@@ -122,7 +123,7 @@ private:
         }
     }
 
-    /// From the start on, whether it ever begins or not.
+    /// Lasts from the start on, whether the coroutine ever begins or not.
     struct running {
         explicit running(std::shared_ptr<watch_hub> h)
             : hub(std::move(h)) {
@@ -146,8 +147,8 @@ private:
         }
     }
 
-    /// Where it has ended for lack of memory; not in a context that ends. If there is none even for
-    /// that, the watches end.
+    /// Starts again after it has ended for lack of memory, except in a context that ends. If there
+    /// is no memory even for that, the watches end.
     void start_again() noexcept {
         try {
             defer(env_, [weak = std::weak_ptr(shared())] {
@@ -181,7 +182,7 @@ private:
         over.mapped().sink->on_ended(no_memory(), {}, 0);
     }
 
-    /// Lives as long as there are watches, or somebody holds the hub.
+    /// Runs as long as there are watches, or somebody holds the hub.
     static asio::awaitable<void> run(std::unique_ptr<running> until_the_end) {
         const std::shared_ptr<watch_hub> self = until_the_end->hub;
         unsigned breaks = 0; // of streams that did not last
@@ -201,7 +202,7 @@ private:
         }
     }
 
-    /// Has all watches on one stream until it ends.
+    /// Serves all watches on one stream until it ends.
     asio::awaitable<void> go_together(unsigned& breaks) {
         const auto all = make_link(router_->pick(), sending::duplex, {kind::everybody});
         const bool broke = co_await serve_all(all);
@@ -221,20 +222,20 @@ private:
         co_await pause(*all, breaks);
     }
 
-    /// Whether etcd hears requests at an endpoint only if they are complete.
+    /// Whether etcd receives requests at an endpoint only once they are complete.
     asio::awaitable<bool> is_in_the_way(logic::endpoint where) {
         const auto complete = make_link(where, sending::once, {kind::question});
         (void)co_await serve_all(complete);
         if (!complete->state.answered()) {
             co_return false;
         }
-        // It may merely have stood still, and be back now.
+        // The endpoint may merely have stood still, and be back now.
         const auto open = make_link(where, sending::duplex, {kind::question});
         const bool broke = co_await serve_all(open);
         co_return open->state.mute() && broke;
     }
 
-    /// Waits while each watch has its own stream, and tries whether that is still necessary.
+    /// Waits while each watch has its own stream, and checks whether that is still necessary.
     asio::awaitable<void> stay_alone() {
         const bool changed = co_await wanted_.wait(path_.retry_at());
         if (changed) {
@@ -254,8 +255,9 @@ private:
         }
     }
 
-    /// Not before the handler that is running has ended: a watch may end as soon as it is tried,
-    /// as when the user's password is refused, and the caller may be going through all of them.
+    /// Starts it, but not before the running handler has ended: a watch may end as soon as it is
+    /// tried, such as when the user's password is refused, and the caller may be going through all
+    /// of them.
     void start_alone(watch& w) {
         if (!w.room) {
             w.room = std::make_shared<notifier>(env_);
@@ -266,7 +268,7 @@ private:
             w.runs_alone = true;
         }
     }
-    /// From the start on, whether it ever begins or not.
+    /// Lasts from the start on, whether the coroutine ever begins or not.
     struct lone {
         lone(std::shared_ptr<watch_hub> h, std::int64_t watch)
             : hub(std::move(h))
@@ -278,7 +280,7 @@ private:
         const std::int64_t id;
     };
 
-    /// Starts it again where it has ended for lack of memory; if there is none even for that, the
+    /// Starts it again after it has ended for lack of memory; if there is none even for that, the
     /// watch ends.
     void end_of_lone(std::int64_t id) noexcept {
         const auto found = watches_.find(id);
@@ -310,7 +312,7 @@ private:
         }
     }
 
-    /// Has one watch on streams of its own, for as long as that is necessary.
+    /// Serves one watch on streams of its own, for as long as that is necessary.
     static asio::awaitable<void> run_alone(std::shared_ptr<lone> one) {
         const std::shared_ptr<watch_hub> self = one->hub;
         const std::int64_t id = one->id;
@@ -334,7 +336,7 @@ private:
             }
         }
     }
-    /// The watch, if it is to have a stream of its own; else null.
+    /// The watch, if it is to have a stream of its own; otherwise null.
     watch* find_lone(std::int64_t id) {
         const auto found = watches_.find(id);
         const bool is_lone = found != watches_.end() && (found->second.apart || path_.alone());
@@ -352,7 +354,7 @@ private:
         co_return co_await serve(on);
     }
 
-    /// Waits for a moment after a stream broke, longer if it broke soon.
+    /// Waits for a moment after a stream broke; longer if it broke soon.
     asio::awaitable<void> pause(const watch_link& broken, unsigned& breaks) {
         const time_point now = env_.now();
         breaks = broken.state.has_lasted(now) ? 0 : breaks + 1;

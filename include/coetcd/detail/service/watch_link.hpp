@@ -20,10 +20,10 @@
 
 namespace coetcd::detail {
 
-/// Whose watches a stream carries.
+/// Which watches a stream carries.
 struct watch_load {
     logic::stream_kind kind;
-    std::int64_t watch = 0; ///< The id, of the one that carries one.
+    std::int64_t watch = 0; ///< The watch's id, if it carries one.
 };
 
 /// One stream of watches, from before it is opened until it has ended.
@@ -42,8 +42,8 @@ struct watch_link {
         unsent.push_back(std::move(json));
         outgoing.notify_all();
     }
-    /// Takes what goes next, one message to a line: no more than a slow line carries in the time
-    /// that one write has. etcd answers what it has got meanwhile.
+    /// Takes what to send next, one message per line: no more than a slow link carries in the time
+    /// that one write has. etcd answers meanwhile what it has received.
     std::string next_piece() {
         constexpr std::size_t most = 16 * 1024; // bytes, unless one message is larger
         std::string piece;
@@ -69,11 +69,11 @@ struct watch_link {
                 return;
             }
         } catch (const std::bad_alloc&) {
-            // With the stream; the others go on with the next one.
+            // The watch ends with the stream; the others go on with the next one.
         }
         close();
     }
-    /// Begins and ends a watch of nothing, to which etcd answers at once.
+    /// Begins and ends a watch of nothing, which etcd answers at once.
     void ask() {
         wire::watch_create_request nothing(std::string(1, '\0'));
         nothing.watch_id = state.ask(world.now());
@@ -82,7 +82,7 @@ struct watch_link {
         send(wire::encode(nothing));
         send(wire::encode(wire::watch_cancel_request{nothing.watch_id}));
     }
-    /// By us: it has not broken.
+    /// Ended by us: it has not broken.
     void close() {
         closed = true;
         if (channel) {
@@ -106,10 +106,10 @@ struct watch_link {
     std::unique_ptr<stream> channel;
     std::deque<std::string> unsent; // requests
     notifier outgoing;
-    std::shared_ptr<notifier> room; // of the watch that has it for itself
+    std::shared_ptr<notifier> room; // of the watch that has the stream for itself
 
     std::optional<wire::status> failure; // of the stream as a whole
-    std::shared_ptr<watch_link> beside;  // asks for one on which nobody can
+    std::shared_ptr<watch_link> beside;  // asks for a stream on which nobody can ask
     std::uint64_t token_number = 0;      // of the user's token that it was opened with
     bool token_refused = false;
     bool goes_on = false; // what was read last was a piece

@@ -38,11 +38,11 @@
 
 namespace coetcd::detail {
 
-/// The watches of one client, and what comes of one stream that carries some of them. Which streams
-/// there are is not decided here.
+/// The watches of one client, and the work of one stream that carries some of them. It does not
+/// decide which streams there are.
 class watch_streams : public std::enable_shared_from_this<watch_streams> {
 protected:
-    /// @param most The bytes that a revision, or a message with one event, may have.
+    /// @param most How many bytes a revision, or a message with one event, may have.
     watch_streams(std::shared_ptr<router> r, std::size_t most)
         : router_(std::move(r))
         , env_(*router_->world())
@@ -51,10 +51,10 @@ protected:
 
     /// A watch has ended.
     virtual void on_removed() = 0;
-    /// A watch is not on the stream of all any more.
+    /// A watch is no longer on the shared stream.
     virtual void on_parted(watch_entry& w) = 0;
 
-    /// Why a watch ends that cannot go on.
+    /// The reason that ends a watch that cannot go on.
     static error_code no_memory() {
         return make_error_code(boost::system::errc::not_enough_memory);
     }
@@ -101,7 +101,7 @@ protected:
         request.token = std::move(who.token);
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
-            router_->failed(on->where); // the env knows of its addresses
+            router_->failed(on->where); // the env knows its addresses
             co_return !on->closed;
         }
         on->channel = std::move(opened.opened);
@@ -142,8 +142,8 @@ protected:
         return one != watches_.end() && one->second.sink->is_full();
     }
 
-    /// Reads nothing as long as the watch's user does not: so etcd sends nothing. If that takes
-    /// long, the stream is given up, which takes a connection here and a place in etcd.
+    /// Reads nothing as long as the watch's user does not, so etcd sends nothing. If that takes
+    /// long, the stream is given up, since it occupies a connection here and a place in etcd.
     asio::awaitable<void> until_room(std::shared_ptr<watch_link> on) {
         const std::shared_ptr<notifier> room = on->room;
         const time_point until = after(env_.now(), stream_state::longest_hold);
@@ -173,7 +173,7 @@ protected:
         return static_cast<std::size_t>(std::count_if(watches_.begin(), watches_.end(), is_on));
     }
 
-    /// Sends what there is to send; ends a stream on which etcd does not answer.
+    /// Sends what is to be sent; ends a stream on which etcd does not answer.
     static asio::awaitable<void> attend(std::shared_ptr<watch_streams> self,
                                         std::shared_ptr<watch_link> on) {
         using step = stream_state::step;
@@ -210,7 +210,7 @@ protected:
         }
     }
 
-    /// Asks whether etcd is still there, for a stream on which nobody can ask.
+    /// Asks whether etcd is still there, on behalf of a stream on which nobody can ask.
     asio::awaitable<bool> ask_beside(std::shared_ptr<watch_link> silent) {
         const auto question = make_link(silent->where, sending::once, {kind::question});
         silent->beside = question;
@@ -260,13 +260,13 @@ protected:
         return dispatch(from, said, is_progress, r);
     }
 
-    /// Whether the watch that a message is for is not on this stream any more.
+    /// Whether the watch that a message is for is no longer on this stream.
     bool is_nobodys(const watch_link& from, std::string_view message) {
         const auto id = wire::find_watch_id(message);
         return id && find(*id, from) == watches_.end();
     }
 
-    /// Whether it was the user's token that etcd did not like: a stream with another one may do.
+    /// Whether etcd refused the user's token: a stream with another one may succeed.
     bool refuses_token(watch_link& on, const wire::status& s) {
         const bool refused = router_->logs_in() && logic::wants_token(s);
         if (refused) {
@@ -276,7 +276,7 @@ protected:
         return refused;
     }
 
-    // A sink may add and remove watches when it is told something, so that telling it comes last.
+    // A sink may add and remove watches when it is told something, so telling it comes last.
     bool dispatch(watch_link& from, wire::watch_response& m, bool is_progress, const reply& whole) {
         if (router_->rejects(from.where, m.header.cluster_id)) {
             return false; // all watches go on elsewhere
@@ -291,11 +291,11 @@ protected:
         if (m.created) {
             from.state.created(m.watch_id);
             router_->accepted(from.token_number);
-            router_->succeeded(from.where, whole.by); // events tell of the stream alone
+            router_->succeeded(from.where, whole.by); // events only show that the stream works
         }
         const auto found = find(m.watch_id, from);
         if (found == watches_.end()) {
-            return true; // a question; or removed, or moved, meanwhile
+            return true; // it is a question, or was removed or moved meanwhile
         }
         watch& w = found->second;
         if (m.canceled) {
@@ -336,7 +336,7 @@ protected:
         return true;
     }
 
-    /// The member where this watch was created has not got as far as it has told.
+    /// The member where this watch was created is behind what the watch has told.
     void doubt(const watch& one) {
         doubted_ = true;
         if (!looks_back_) {
@@ -350,8 +350,8 @@ protected:
         }
     }
 
-    /// Ends the watches that have told of more than etcd has, if that is so for good. If it cannot
-    /// be told, the next stream gives another occasion.
+    /// Ends the watches that have told more than etcd has, if it will not catch up. If that cannot
+    /// be found out, the next stream gives another occasion.
     static asio::awaitable<void> check_revision(std::shared_ptr<watch_streams> self,
                                                 range_request read) {
         struct looking {
@@ -392,17 +392,17 @@ protected:
         }
     }
 
-    /// The watch of this name, if it is on that stream.
+    /// The watch with this id, if it is on that stream.
     watch_map::iterator find(std::int64_t id, const watch_link& on) {
         const auto found = watches_.find(id);
         return found != watches_.end() && found->second.on.get() == &on ? found : watches_.end();
     }
-    /// Each one goes this way, since some are counted.
+    /// Every watch is removed here, since some are counted.
     watch_map::node_type take_out(watch_map::iterator one) noexcept {
         apart_ -= one->second.apart ? 1U : 0U;
         return watches_.extract(one);
     }
-    /// Whether there is one that has no streams of its own for good.
+    /// Whether there is a watch that does not have streams of its own for good.
     bool any_together() const { return watches_.size() != apart_; }
 
     void end(watch_map::iterator one, error_code ec, std::string text, std::int64_t revision = 0) {
@@ -416,8 +416,8 @@ protected:
         sink.on_ended(ec, std::move(text), revision);
     }
 
-    /// Ends the watch for which a message was too large: it would come again. If nobody knows which
-    /// one that is, then all of them.
+    /// Ends the watch for which a message was too large: it would come again. If it is not known
+    /// which one that is, ends all of them.
     void end_oversized(const watch_link& from, std::string_view beginning) {
         const auto id = wire::find_watch_id(beginning);
         if (!id) {
@@ -428,7 +428,7 @@ protected:
         }
     }
 
-    /// Ends a watch that has too many pieces of one revision: the rest of it may never come.
+    /// Ends a watch that has too many pieces of one revision: the rest may never come.
     void end_if_overfull(std::int64_t id, watch_link& from) {
         const auto found = find(id, from);
         if (found != watches_.end() && found->second.history.held() > most_) {
@@ -438,8 +438,8 @@ protected:
         }
     }
 
-    /// Takes a watch off the stream of all if others would have to wait for it: it brings much, or
-    /// its user is slow.
+    /// Takes a watch off the shared stream if others would have to wait for it, because it brings
+    /// much or its user is slow.
     void part_if_large(std::int64_t id, watch_link& from, std::size_t bytes) {
         const auto found = find(id, from);
         if (found == watches_.end() || !from.is_for(kind::everybody)) {
@@ -462,7 +462,7 @@ protected:
         return what + " is over the limit of client_options::max_answer";
     }
 
-    /// Ends the watches of a stream that etcd will not have.
+    /// Ends the watches of a stream that etcd refuses.
     void end_if_refused(const watch_link& from) {
         if (from.failure && !logic::judge(*from.failure).transient) {
             end_all(from, logic::code_of(*from.failure), from.failure->message);
@@ -490,9 +490,9 @@ protected:
     watch_map watches_;
 
 private:
-    std::size_t apart_ = 0;   // of those, that have streams of their own for good
+    std::size_t apart_ = 0;   // of those, how many have streams of their own for good
     bool doubted_ = false;    // since etcd was last asked how far it has got
-    bool looks_back_ = false; // it is being asked
+    bool looks_back_ = false; // etcd is being asked
 };
 
 } // namespace coetcd::detail

@@ -43,7 +43,7 @@ public:
 
     env& world() const { return *world_; }
 
-    /// Waits until the watch is in force. What ends it after that, `next` tells.
+    /// Waits until the watch is in force. `next` tells what ends it after that.
     static asio::awaitable<void> start(std::shared_ptr<watcher_impl> self, time_point deadline) {
         self->id_ = self->hub_->add(self->request_, *self, self->told_, self->cluster_);
         while (!self->created_ && !self->over_) {
@@ -64,7 +64,7 @@ public:
         }
         co_return self->take();
     }
-    /// What `next` has returned did not get to its caller: the next call returns it.
+    /// Call it when what `next` returned did not reach its caller: the next call returns it.
     void put_back(watch_batch batch) {
         for (const event& e : batch.events) {
             held_ += logic::footprint(e);

@@ -6,7 +6,7 @@
 
 namespace coetcd::detail::testing {
 
-/// A stream of chance that is the same with every compiler and standard library, and costs next to
+/// A source of chance that is the same with every compiler and standard library, and costs next to
 /// nothing to begin: a schedule has a dozen of them.
 class chance {
 public:
@@ -20,7 +20,7 @@ public:
     int between(int low, int high) {
         return low + static_cast<int>(below(static_cast<std::uint64_t>(high - low + 1)));
     }
-    /// True this often in a million. Costs nothing for 0.
+    /// True so often in a million. Costs nothing for 0.
     bool ppm(std::uint32_t of) { return of != 0 && below(1'000'000) < of; }
     bool one_in(std::uint64_t n) { return below(n) == 0; }
 
@@ -29,7 +29,7 @@ public:
         const auto span = static_cast<std::uint64_t>((high - low).count()) + 1;
         return low + std::chrono::nanoseconds(static_cast<std::int64_t>(below(span)));
     }
-    /// Most are near `low`, few near `high`: as networks do.
+    /// Most are near `low`, few near `high`, as in networks.
     std::chrono::nanoseconds skewed(std::chrono::nanoseconds low, std::chrono::nanoseconds high) {
         const auto part = static_cast<std::int64_t>(below(1024));
         const std::int64_t cube = part * part * part / (1024 * 1024);

@@ -28,10 +28,10 @@
 
 namespace coetcd::detail::testing {
 
-/// Later than any test goes on.
+/// Later than the end of any test.
 inline constexpr std::chrono::hours never{100'000};
 
-/// A world in which only that goes wrong which a test asks for.
+/// A world in which only what a test asks for goes wrong.
 class cluster_world : public world {
 public:
     cluster_world(int members, std::uint64_t seed, nanoseconds round_trip)
@@ -69,7 +69,7 @@ public:
         }
     }
 
-    /// Runs all that happens until `done`, or until an hour has passed.
+    /// Runs everything until `done`, or until an hour has passed.
     void go_on_until(const std::function<bool()>& done) {
         const nanoseconds limit = now() + std::chrono::hours(1);
         for (go_on(nanoseconds(0)); !done(); go_on(std::chrono::milliseconds(1))) {
@@ -120,7 +120,7 @@ public:
 protected:
     /// Besides those that were stopped, one member may be ill.
     bool may_fall_ill(int member) const { return !ill_ && !down_.contains(member); }
-    /// @param gone It refuses connections; else it stands still, and answers late.
+    /// @param gone Whether it refuses connections; otherwise it stands still, and answers late.
     void fall_ill(int member, nanoseconds until, bool gone) {
         ill_ = member;
         ill_is_gone_ = gone;

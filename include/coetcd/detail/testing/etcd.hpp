@@ -23,11 +23,12 @@
 namespace coetcd::detail::testing {
 
 /// An etcd cluster in memory: keys with their history, transactions, leases, watches, users, the
-/// NOSPACE alarm, members and their leader; in the bytes of the JSON gateway. It does nothing by
-/// itself: whoever owns it delivers requests to it, carries its answers, and lets its time pass.
+/// NOSPACE alarm, members and their leader. It speaks the bytes of the JSON gateway. It does
+/// nothing by itself: its owner delivers requests to it, carries its answers, and lets its time
+/// pass.
 ///
-/// All members share one store: what is replicated late is up to the network that carries the
-/// messages, except for reads, see `stale_by`.
+/// All members share one store: the network that carries the messages decides what is replicated
+/// late, except for reads: see `stale_by`.
 class etcd : public etcd_store, public etcd_members {
 public:
     /// Why keys change.
@@ -35,12 +36,12 @@ public:
     /// Why leases end.
     enum class lease_end { expired, revoked, by_operator };
 
-    /// Is told what happens, as it happens.
+    /// Receives what happens, as it happens.
     class witness {
     public:
         virtual void changed(const std::vector<change>&, cause) {}
         virtual void lease_ended(lease_id, lease_end) {}
-        /// @param start_revision 0: none was asked for.
+        /// @param start_revision 0 if none was asked for.
         virtual void
         watched(std::uint64_t /*stream*/, std::int64_t /*id*/, std::int64_t /*start_revision*/) {}
 
@@ -59,15 +60,15 @@ public:
         answer() {}
         unsigned status = 200;
         std::string body;
-        /// This is not all of it: it is to be asked again, soon, with what there is.
+        /// Whether this is not the whole answer: ask again soon, with what there is.
         bool wait = false;
-        std::size_t served = 0; ///< So much of the request is answered. Of renewals only.
+        std::size_t served = 0; ///< How much of the request is answered. Only for renewals.
     };
     answer call(
         int at, rpc what, std::string_view body, const std::string& token = {}, answer so_far = {});
 
     using listener = etcd_watches::listener;
-    /// A watch stream. Its messages follow by `listen`.
+    /// Opens a watch stream. Its messages follow by `listen`.
     std::uint64_t open(int at, listener to, std::string token = {}) {
         return watches_.open(at, std::move(to), std::move(token));
     }
@@ -75,11 +76,11 @@ public:
     void listen(std::uint64_t stream, std::string_view messages) {
         watches_.listen(stream, messages);
     }
-    /// The client has closed it.
+    /// Call it when the client has closed the stream.
     void close(std::uint64_t stream) { watches_.close(stream); }
-    /// The member has had no leader for so long that it ends its streams, or it breaks them.
+    /// A member ends its streams, since it has had no leader for too long, or breaks them.
     void end_streams(int at, bool says_why = true);
-    /// A failure, in its words.
+    /// A failure, in etcd's words.
     answer failure(rpc what, int code, std::string_view message) const;
 
     void speak(dialect how) { speaks_ = how; }
@@ -90,15 +91,15 @@ public:
     void expire();
     /// Sends history to watches that began in the past. etcd does so every 100 ms.
     void sync() { watches_.sync(batch); }
-    /// Tells how far it is, to those who want to know. etcd does so every 10 minutes.
+    /// Tells its progress to the watches that asked for it. etcd does so every 10 minutes.
     void tell_progress() { watches_.tell_progress(); }
     bool has_unsynced() const { return watches_.has_unsynced(); }
 
     // What there is, beside the keys.
 
     bool has_lease(lease_id id) const { return leases_.find(id) != nullptr; }
-    /// When it ends, unless it is renewed; nothing if there is none, or no leader: the next one
-    /// gives it more time.
+    /// When it ends, unless it is renewed; nothing if there is no such lease, or no leader: the
+    /// next leader gives it more time.
     std::optional<std::chrono::nanoseconds> end_of_lease(lease_id id) const {
         const etcd_leases::lease* const found = leases_.find(id);
         return found && leader() >= 0 ? std::optional(found->ends) : std::nullopt;
@@ -106,10 +107,10 @@ public:
     std::size_t leases() const { return leases_.size(); }
     std::vector<lease_id> lease_ids() const { return leases_.ids(); }
     std::size_t watches() const { return watches_.watches(); }
-    /// Of ranges that begin with that key.
+    /// The number of watches of ranges that begin with that key.
     std::size_t watches_of(std::string_view key) const { return watches_.watches_of(key); }
     std::size_t streams() const { return watches_.streams(); }
-    /// How many have a watch.
+    /// How many streams have a watch.
     std::size_t watching_streams() const { return watches_.watching_streams(); }
 
     // What an operator does.
@@ -119,53 +120,54 @@ public:
     void revoke(lease_id lease);
     void compact(std::int64_t before);
     bool no_space = false; ///< Puts and grants are refused; what only deletes is not.
-    bool corrupt = false;  ///< All that would change something is refused. Leases are renewed.
-    /// Else a transaction without space may put in a transaction that it holds, as in 3.4.23.
+    bool corrupt = false;  ///< Whatever would change something is refused. Leases are renewed.
+    /// If false, a transaction without space may put in a nested transaction, as in 3.4.23.
     bool counts_inner_puts = true;
-    /// Else leases need no token, though authentication is on, as before 3.4.42, 3.5.28 and 3.6.9:
-    /// a bad one is refused only where something is to be stored.
+    /// If false, leases need no token although authentication is on, as before 3.4.42, 3.5.28 and
+    /// 3.6.9: a bad token is refused only where something is to be stored.
     bool guards_leases = true;
     /// Turns authentication on.
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }
-    bool locked_out = false; ///< The user's password is another one now.
+    bool locked_out = false; ///< The user's password was changed.
 
-    /// Has the keys and the leases of another one, as if restored from its snapshot. What there was
-    /// before is gone.
+    /// Takes the keys and the leases of another etcd, as if restored from its snapshot. What there
+    /// was before is gone.
     void restore(const etcd& from);
 
     // The cluster.
 
     /// Cuts a member off from the others, or joins it to them again. Clients still reach it.
     void cut(int member, bool off);
-    /// A member applies nothing any more, though it hears of it; or it catches up. Meanwhile its
-    /// watches are told nothing, and new ones begin in the past; then they are told all, in order.
+    /// Makes a member lag, or catch up. While it lags it receives entries but applies none; its
+    /// watches are told nothing, and new ones begin in the past. Then they are told everything, in
+    /// order.
     void lag(int member, bool on);
-    /// The leader is gone. Who was it answers renewals for a while, to no effect.
+    /// The leader is gone. The former leader answers renewals for a while, to no effect.
     void depose();
     /// Makes a member the leader: every lease has its full ttl again.
     void elect(int member);
 
     // What etcd should not do, and has done.
 
-    bool tells = true;                 ///< Else events are lost.
+    bool tells = true;                 ///< If false, events are lost.
     std::function<bool()> loses_event; ///< Asked for each message of events, if set.
     std::set<std::string> forbidden;   ///< Keys that must not be put.
-    std::string forbidden_prefix;      ///< Of keys that must not be put; empty for none.
-    std::int64_t stale_by = 0;         ///< Reads show the store so many revisions ago.
+    std::string forbidden_prefix;      ///< The prefix of keys that must not be put; empty for none.
+    std::int64_t stale_by = 0;         ///< How many revisions old the store is that reads show.
     witness* told = nullptr;
 
     std::chrono::seconds shortest_ttl{2};
-    /// How many revisions of history etcd sends at a time: then it attends to others.
+    /// How many revisions of history etcd sends at a time before it attends to others.
     std::size_t batch = 1000;
     static constexpr std::chrono::milliseconds expiry_interval{500};
     static constexpr std::chrono::milliseconds sync_interval{100};
 
 private:
     using refusal = etcd_refusal;
-    /// What comes of one request.
+    /// The outcome of one request.
     struct serving {
-        json_writer rest; ///< Of the answer, behind its header, which tells the revision.
+        json_writer rest; ///< The answer after its header, which tells the revision.
         edit changes;
         std::int64_t shown = 0; ///< The revision that a read shows; 0: that after the changes.
     };

@@ -18,7 +18,7 @@ public:
     struct lease {
         std::chrono::seconds ttl;
         std::chrono::nanoseconds ends;
-        std::uint64_t term; ///< In which it was granted.
+        std::uint64_t term; ///< The term in which it was granted.
     };
 
     std::size_t size() const { return all_.size(); }
@@ -45,7 +45,7 @@ public:
         return some;
     }
 
-    /// @param id 0: one that is free.
+    /// @param id 0 for any free one.
     /// @returns Its number.
     /// @throws etcd_refusal if there is one of that number.
     lease_id
@@ -64,13 +64,13 @@ public:
         lease& l = all_.at(id);
         l.ends = now + l.ttl;
     }
-    /// All have their whole time again, and some more.
+    /// Gives all leases their whole time again, and some more.
     void renew_all(std::chrono::nanoseconds now, std::chrono::nanoseconds more) {
         for (auto& [id, l] : all_) {
             l.ends = now + l.ttl + more;
         }
     }
-    /// @returns Whether there was one.
+    /// @returns Whether there was such a lease.
     bool end(lease_id id) { return all_.erase(id) != 0; }
 
 private:

@@ -24,26 +24,26 @@ public:
         : all_(static_cast<std::size_t>(number)) {}
 
     std::uint64_t term = 2;
-    /// Which cluster it is. Another one is told apart by it, and by nothing else.
+    /// Which cluster it is. Only this distinguishes it from another cluster.
     std::uint64_t cluster = 14841639068965178418u;
 
     int members() const { return static_cast<int>(all_.size()); }
-    int leader() const { return leader_; } ///< -1: there is none.
+    int leader() const { return leader_; } ///< -1 if there is none.
     bool is_cut(int member) const { return of(member).cut; }
     bool lags(int member) const { return of(member).lagging; }
-    /// How far a member is.
-    /// @param now How far the cluster is.
+    /// The revision that a member has applied.
+    /// @param now The revision of the cluster.
     std::int64_t applied(int member, std::int64_t now) const {
         return lags(member) ? of(member).applied : now;
     }
     std::int64_t compacted_at(int member, std::int64_t now) const {
         return lags(member) ? of(member).compacted : now;
     }
-    /// Whether it was the leader just now, and does not know better.
+    /// Whether it was the leader just now, and still believes it is.
     bool still_leads(int member, std::chrono::nanoseconds now) const {
         return member == deposed_ && now < deposed_until_;
     }
-    /// Since when it knows no leader; for one that is cut off, or if there is none.
+    /// Since when a member knows no leader, because it is cut off or there is none.
     std::chrono::nanoseconds stranded_since(int member) const { return of(member).since; }
     std::string_view id(int member) const {
         return member_ids[static_cast<std::size_t>(member) % std::size(member_ids)];
@@ -90,7 +90,7 @@ private:
         std::chrono::nanoseconds since{0};
         bool lagging = false;
         std::int64_t applied = 0;   // if it lags
-        std::int64_t compacted = 0; // likewise
+        std::int64_t compacted = 0; // if it lags
     };
     const peer& of(int member) const { return all_[static_cast<std::size_t>(member)]; }
     peer& of(int member) { return all_[static_cast<std::size_t>(member)]; }

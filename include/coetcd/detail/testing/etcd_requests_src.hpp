@@ -150,7 +150,7 @@ etcd::call(int at, rpc what, std::string_view body, const std::string& token, an
     return a;
 }
 
-/// A stream of renewals, each answered by a line: one after the other, so that one that has to wait
+/// A stream of renewals, each answered by a line, one after the other, so one that has to wait
 /// holds up those behind it.
 COETCD_DECL void etcd::renew(int at, bool leads_still, std::string_view body, answer& a) {
     while (a.served != body.size()) {
@@ -164,7 +164,7 @@ COETCD_DECL void etcd::renew(int at, bool leads_still, std::string_view body, an
             if (a.body.empty()) {
                 throw;
             }
-            return; // the gateway sends nothing of what comes behind
+            return; // the gateway sends nothing of what follows
         }
         const etcd_leases::lease* const found = leases_.find(id);
         if (found && leads_still && leader() >= 0 && found->term == term) {

@@ -103,7 +103,7 @@ COETCD_DECL void etcd::restore(const etcd& from) {
     }
     take_over(from);
     leases_ = from.leases_;
-    elect(0); // from when on all leases have their whole time
+    elect(0); // from now on all leases have their whole time
 }
 
 COETCD_DECL void etcd::require_user(std::string name, std::string password) {

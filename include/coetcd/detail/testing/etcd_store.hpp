@@ -12,14 +12,14 @@
 
 namespace coetcd::detail::testing {
 
-/// Why a request is refused: a code of gRPC's, and words.
+/// Why a request is refused: a gRPC code, and a message.
 struct etcd_refusal {
     int code;
     std::string message;
 };
 
-/// The keys of an etcd in memory, with their history. What a request changes is there at once; it
-/// is a revision, and is told to others, once it is committed.
+/// The keys of an etcd in memory, with their history. What a request changes is there at once; when
+/// it is committed, it is a revision and is told to others.
 class etcd_store {
 public:
     struct record {
@@ -46,10 +46,10 @@ public:
     store_map keys;
     std::int64_t revision = 1;
     std::int64_t compacted = 0;
-    /// A range of keys only tells their leases, as before 3.7.
+    /// Whether a range that reads only keys tells their leases, as before 3.7.
     bool tells_leases_of_keys = false;
 
-    /// All changes there were, those that were compacted included.
+    /// All changes so far, including those that were compacted.
     const std::vector<change>& history() const { return history_; }
     /// The keys that begin with `prefix`.
     std::vector<std::string> under(const std::string& prefix) const;
@@ -61,24 +61,24 @@ public:
     // Changes.
 
     edit next_edit() const { return {revision + 1, {}}; }
-    /// @param out Is told what the answer to the request holds, but for its header.
+    /// @param out Receives the answer to the request, except its header.
     void put(json::value request, edit& e, json_writer& out);
     void put_value(const std::string& key, const std::string& value, edit& e);
-    /// @param out As of `put`; may be null.
-    /// @returns How many keys it has erased.
+    /// @param out As for `put`; may be null.
+    /// @returns The number of keys that it has erased.
     std::int64_t erase_range(json::value request, edit& e, json_writer* out);
     void erase_key(const std::string& key, edit& e);
     void erase_with(lease_id lease, edit& e);
     void commit(const edit& e);
-    /// What there is in another one, and nothing else.
+    /// Takes over what there is in another store, and keeps nothing else.
     void take_over(const etcd_store& from);
 
     // Reads.
 
     /// @param pending The changes of the same transaction, so far.
     store_map keys_at(std::int64_t then, const std::vector<change>& pending) const;
-    /// Writes what the answer holds, but for its header.
-    /// @param pending As of `keys_at`.
+    /// Writes the answer, except its header.
+    /// @param pending As for `keys_at`.
     /// @throws etcd_refusal
     void range(json::value request,
                std::int64_t now,

@@ -15,15 +15,15 @@ namespace coetcd::detail::testing {
 /// The two dialects of JSON that gateways speak.
 enum class dialect { v1, v2 };
 
-/// One transaction of an etcd in memory: whether it may be, what it takes, and what that does to
-/// the store.
+/// One transaction of an etcd in memory: whether it is allowed, which branches it takes, and what
+/// these do to the store.
 class etcd_txn {
 public:
     struct ways {
         dialect speaks;
-        /// Else a transaction without space may put in a transaction that it holds, as in 3.4.23.
+        /// If false, a transaction without space may put in a nested transaction, as in 3.4.23.
         bool counts_inner_puts;
-        /// @throws etcd_refusal if this put may not be, for more than its shape.
+        /// @throws etcd_refusal if this put is not allowed, for a reason other than its shape.
         std::function<void(json::value put)> check_put;
     };
     etcd_txn(etcd_store& s, json::value request, ways how)
@@ -31,20 +31,20 @@ public:
         , request_(request)
         , how_(std::move(how)) {}
 
-    /// Whether it is no entry of the raft log. One that holds others always is, even if all of them
-    /// only read; and so is one that erases what is not there.
+    /// Whether it is not an entry of the raft log. A transaction that holds others always is one,
+    /// even if all of them only read; and so is one that erases what is not there.
     static bool only_reads(json::value request);
 
-    /// Looks at all of it, whatever is taken.
+    /// Checks all of it, whichever branches are taken.
     /// @throws etcd_refusal
     void check() const;
     bool puts() const { return puts(request_); }
-    /// Which branches are taken, of it and of those in it.
+    /// Decides which branches are taken, of it and of those in it.
     void decide(const etcd_store::store_map& in);
-    /// Looks at what is taken.
+    /// Checks the branches that are taken.
     /// @throws etcd_refusal
     void check_taken() const;
-    /// Does what is taken, and writes what the answer holds, but for its header.
+    /// Carries out the branches that are taken, and writes the answer, except its header.
     /// @param before The revision that reads show until something is changed.
     void carry_out(etcd_store::edit& e, std::int64_t before, json_writer& out);
 

@@ -25,7 +25,8 @@ inline void check_put_shape(json::value request) {
     }
 }
 
-/// A comparison that says no more than a key asks for version 0: whether it does not exist.
+/// Whether a condition holds. A comparison that has only a key asks for version 0: whether the key
+/// does not exist.
 inline bool holds(json::value condition, const etcd_store::store_map& in) {
     constexpr std::string_view targets[] = {"VERSION", "CREATE", "MOD", "VALUE", "LEASE"};
     constexpr std::string_view results[] = {"EQUAL", "GREATER", "LESS", "NOT_EQUAL"};
@@ -94,7 +95,7 @@ inline void check_shape(json::value t, std::size_t most) {
     }
 }
 
-/// Which keys a branch writes, whatever is in it. No key may be written twice.
+/// The keys that a branch writes, whatever is in it. No key may be written twice.
 inline std::set<std::string> check_overlaps(json::value ops, std::vector<json::value>& erased) {
     ops.each([&](json::value op) {
         if (const json::value request = op["request_delete_range"]) {
@@ -164,10 +165,9 @@ COETCD_DECL void etcd_txn::check_taken() const {
     }
 }
 
-/// @param at Which of the branches that are taken is the next.
+/// @param at The index of the next branch that is taken.
 /// @param unreadable Why a read is refused. A gateway of the first dialect belongs to an etcd that
-///   looks at all puts before it looks at reads; one of the second, to an etcd that goes by their
-///   order.
+///   checks all puts before reads; one of the second, to an etcd that checks them in order.
 COETCD_DECL void
 etcd_txn::check_branches(json::value t, std::size_t& at, std::string_view& unreadable) const {
     t[taken_[at++] ? "success" : "failure"].each([&](json::value op) {

@@ -17,7 +17,7 @@
 
 namespace coetcd::detail::testing {
 
-/// The watches of an etcd in memory, and the streams that they tell by.
+/// The watches of an etcd in memory, and the streams that carry them.
 class etcd_watches {
 public:
     /// Where the lines of a stream go to.
@@ -27,7 +27,8 @@ public:
     };
     struct ways {
         std::function<void(const std::string& token)> check_token; ///< Throws `etcd_refusal`.
-        /// Is told of each watch that begins: its stream, its number, and from where, or 0.
+        /// Called for each watch that begins, with its stream, its number, and its start revision,
+        /// or 0.
         std::function<void(std::uint64_t, std::int64_t, std::int64_t)> watched;
         std::function<bool()> loses_event; ///< Asked for each message of events.
     };
@@ -43,11 +44,11 @@ public:
     /// @param why A last line, if there is one.
     void end_streams(int at, const std::optional<std::string>& why);
 
-    /// Tells of changes of one revision.
+    /// Tells the changes of one revision.
     void tell(const etcd_store::change* first,
               const etcd_store::change* last,
               std::optional<int> only_at = {});
-    /// Tells those of a member what happened since a revision.
+    /// Tells a member's watches what happened since a revision.
     void catch_up(int member, std::int64_t applied);
     /// Sends history to watches that began in the past.
     /// @param batch How many revisions at a time.

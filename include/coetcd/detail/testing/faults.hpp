@@ -52,29 +52,29 @@ inline constexpr std::array<std::string_view, 15> fault_names{
 };
 static_assert(fault_names[static_cast<std::size_t>(fault::compacted)] == "compacted");
 
-/// How often they strike.
+/// How often faults strike.
 struct fault_rates {
-    std::array<std::uint32_t, fault_names.size()> ppm{}; ///< Of each occasion; 0: never.
-    nanoseconds longest{0};                              ///< What lasts.
+    std::array<std::uint32_t, fault_names.size()> ppm{}; ///< For each occasion; 0 for never.
+    nanoseconds longest{0};                              ///< Of a fault that lasts.
 
     std::uint32_t& operator[](fault f) { return ppm[static_cast<std::size_t>(f)]; }
 };
 
-/// Decides what goes wrong, and remembers what has. Its chance is its own: nobody else's changes
-/// by it.
+/// Decides what goes wrong, and remembers what has. It has its own source of chance, so it does not
+/// change anybody else's.
 class fault_dice {
 public:
     explicit fault_dice(std::uint64_t seed)
         : luck(seed) {}
 
     fault_rates rates;
-    chance luck; ///< Also of how it goes wrong.
+    chance luck; ///< Also decides how it goes wrong.
 
     bool strikes(fault f) { return luck.ppm(rates[f]); }
     /// Short ones are more frequent than long ones.
     nanoseconds while_it_lasts() { return luck.skewed(shortest(), rates.longest); }
 
-    /// @param whom What it strikes, for a reader.
+    /// @param whom What it strikes, as text.
     void record(nanoseconds now, fault f, const std::string& whom) {
         const std::int64_t ms = now / std::chrono::milliseconds(1);
         const std::string fraction = std::to_string(1000 + ms % 1000).substr(1);

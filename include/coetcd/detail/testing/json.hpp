@@ -14,7 +14,7 @@
 namespace coetcd::detail::testing {
 
 /// A JSON text that was read: a tree of views into it. It is made for the requests of the gateway,
-/// in which no string has an escape, and several times as fast as a general one.
+/// in which no string has an escape, and is several times as fast as a general one.
 class json {
 public:
     enum class kind : std::uint8_t { none, object, array, string, other };
@@ -32,7 +32,7 @@ public:
             if (exists()) {
                 for (std::size_t i = of_->nodes_[at_].first; i != 0; i = of_->nodes_[i].next) {
                     if (of_->nodes_[i].name == name) {
-                        found = value(*of_, i); // of two, the last counts
+                        found = value(*of_, i); // the last of several counts
                     }
                 }
             }
@@ -75,7 +75,7 @@ public:
             }
             throw std::invalid_argument("json: no such choice: " + std::string(text()));
         }
-        /// Of base64.
+        /// Decoded from base64.
         std::string bytes() const {
             std::string out;
             if (!wire::decode_base64(text(), out)) {
@@ -93,8 +93,8 @@ public:
         std::size_t at_ = 0;
     };
 
-    /// Reads one value; `text` must outlive it. What follows is left alone.
-    /// @throws std::invalid_argument if it is none.
+    /// Reads one value; `text` must outlive it. What follows is not read.
+    /// @throws std::invalid_argument if it is not valid.
     explicit json(std::string_view text)
         : text_(text) {
         nodes_.reserve(64);
@@ -195,7 +195,7 @@ private:
 /// Writes JSON as the gateway does: fields that have their default value are left out.
 class json_writer {
 public:
-    /// @param spaced A space behind each comma.
+    /// @param spaced Whether a space follows each comma.
     explicit json_writer(bool spaced = false)
         : comma_(spaced ? ", " : ",") {
         out_.reserve(256);

@@ -24,22 +24,22 @@ public:
     // For the server.
     /// Sends a message to the client, after all before it.
     void push(std::string line);
-    /// If it is large, in pieces.
+    /// The same, in pieces if it is large.
     void push(reply message);
-    /// Ends it, in order.
+    /// Ends the stream, after all messages before it.
     void drop();
-    /// Its own number of it; 0: none.
+    /// The server's number for it; 0 for none.
     std::uint64_t server = 0;
-    etcd* with = nullptr; ///< The etcd that has it, then.
-    /// Whether it wants to hear what comes.
+    etcd* with = nullptr; ///< The etcd that has this number.
+    /// Whether the server wants to receive what comes.
     bool accepted = false;
     const int member;
-    const bool once; ///< The client has sent all.
+    const bool once; ///< Whether the client has sent everything.
 
     // For the network.
     /// The client reads a message.
     void arrive(reply message);
-    /// The client reads that it is over; nothing comes any more.
+    /// The client reads that the stream is over; nothing more comes.
     void end(error_code ec);
     std::uint64_t received = 0; ///< Bytes, if they are counted.
 

@@ -39,7 +39,7 @@ struct process::exchange {
     reply result;
 };
 
-/// Sends a request; its fate is decided here.
+/// Sends a request, and decides its fate.
 COETCD_DECL std::shared_ptr<process::exchange> process::send(call_request r) {
     ++calls;
     const auto x = std::make_shared<exchange>(*this, std::move(r), ++in.last_letter_);
@@ -89,7 +89,8 @@ COETCD_DECL std::shared_ptr<process::exchange> process::send(call_request r) {
         } else if (f.again && !f.lost) {
             in.send(
                 f.there, to, letter, [=, w = &in, behind = *f.again](const etcd::answer& first) {
-                    // If the token has ended since, the second one would say: nothing was done.
+                    // If the token has ended since, the second answer would say that nothing was
+                    // done.
                     const bool done = first.status == 200;
                     w->send(behind, to, letter, [=](etcd::answer second) {
                         if (!done || second.status != 401) {
@@ -156,7 +157,7 @@ COETCD_DECL void link::end(error_code ec) {
     }
 }
 
-// In order, whatever the latency, and whatever chance says of the same moment.
+// In order, whatever the latency is, and whatever chance decides at the same moment.
 COETCD_DECL nanoseconds link::next(nanoseconds last) {
     const nanoseconds gap(in_.options_.in_order ? 0 : 1);
     return std::max({last + gap, in_.awake(member) + in_.latency(), in_.now()});
@@ -331,7 +332,7 @@ COETCD_DECL fate world::judge_stream(process& by, const call_request&) {
 }
 
 COETCD_DECL line_fate world::judge_line(const process& to, bool once) {
-    // Without a question the other way, silence would be noticed after minutes only.
+    // Without a question in the other direction, silence would be noticed only after minutes.
     return !to.is_cut_off() ? line_fate::arrives : once ? line_fate::broken : line_fate::swallowed;
 }
 
@@ -460,7 +461,8 @@ COETCD_DECL void world::deliver(int member,
     grants_in_flight_ -= request.what == rpc::lease_grant ? 1 : 0;
     note("served", static_cast<std::uint64_t>(member), a.body);
     if (store.lags(member) && request.what != rpc::lease_keep_alive) {
-        // It was done where all is up to date; the member answers once it has got there itself.
+        // The request was done by a member that is up to date; this member answers once it has
+        // caught up.
         at(member_lags_until_[static_cast<std::size_t>(member)],
            [answered = std::move(answered), a = std::move(a)] { answered(a); });
         return;

@@ -60,7 +60,7 @@ private:
     bool may_block_ = true;
 };
 
-/// What a coroutine waits for. Resumed once; the first reason counts.
+/// A coroutine's wait. It is resumed once; the first reason counts.
 class suspension : public std::enable_shared_from_this<suspension> {
 public:
     explicit suspension(process& in)
@@ -93,11 +93,11 @@ private:
     error_code result_;
 };
 
-/// A client's process: its clock, its chance, its event loop, and its way to the network. The
-/// `env` of the library that runs in it.
+/// A client's process: its clock, its chance, its event loop, and its connection to the network. It
+/// is the `env` of the library that runs in it.
 class process final : public env, public std::enable_shared_from_this<process> {
 public:
-    /// @param where Runs it; null: nobody does but the world.
+    /// @param where Runs the process; if null, only the world does.
     process(world& in, std::size_t number, std::uint64_t seed, asio::io_context* where = nullptr);
     ~process() override;
 
@@ -109,19 +109,19 @@ public:
     asio::awaitable<reply> call(call_request request) override;
     asio::awaitable<open_result> open(call_request request) override;
 
-    /// A pause of the code of tests.
+    /// A pause in the code of tests.
     asio::awaitable<error_code> sleep(nanoseconds time);
 
-    /// Its clock runs that much too fast, or slow.
+    /// Makes its clock run too fast or too slow by this much.
     void set_rate(std::int64_t ppm) { rate_ppm_ = ppm; }
-    /// Nothing goes out, or comes in by a stream, until then.
+    /// Lets nothing out, and nothing in by a stream, until then.
     void cut_off(nanoseconds until) { cut_until_ = until; }
     nanoseconds cut_off_until() const { return cut_until_; }
     bool is_cut_off() const;
-    /// Nothing runs until then.
+    /// Lets nothing run until then.
     void pause(nanoseconds until);
     bool is_paused() const;
-    /// Ends it where it stands: nothing of it runs any more, and nothing is sent.
+    /// Ends it where it stands: none of its code runs any more, and nothing is sent.
     void crash();
     /// Ends it as soon as it waits for something, or another of its handlers is about to run.
     void crash_soon() { crashing_ = true; }
@@ -129,10 +129,10 @@ public:
     /// Drops what its code holds. Called by `crash`.
     std::function<void()> on_crash;
 
-    /// When, by the world's clock, its own clock shows that.
+    /// The world's time at which its own clock shows `when`.
     nanoseconds to_world(time_point when) const;
 
-    /// Whether a line of a stream is all that has happened to it at this moment.
+    /// Whether nothing but one line of a stream has happened to it at this moment.
     bool heard_one_line() const;
 
     std::size_t number() const { return number_; }
@@ -142,7 +142,7 @@ public:
     /// Calls that were repeated on the way.
     std::uint64_t repeated_calls = 0;
     std::uint64_t pauses = 0; ///< So far.
-    /// Its requests and its suspensions, so far; and who wants to know of each.
+    /// Its requests and its suspensions so far, and callbacks for each suspension.
     std::uint64_t calls = 0;
     std::uint64_t suspensions = 0;
     std::function<void()> on_suspension;
@@ -151,7 +151,7 @@ public:
     world& in;
 
     // For the executor.
-    /// Nobody runs it: timers and sockets that are made on the executor stand still.
+    /// Nobody runs this: timers and sockets that are made on the executor stand still.
     class context final : public asio::io_context {
     public:
         ~context() { shutdown(); }

@@ -132,7 +132,7 @@ COETCD_DECL nanoseconds process::to_world(time_point when) const {
     const std::int64_t d = (when.time_since_epoch() - offset_).count();
     const std::int64_t rate = million + rate_ppm_;
     std::int64_t t = d / rate * million + d % rate * million / rate;
-    // Not a moment too early.
+    // It must not be a moment too early.
     while (t + t / 1000 * rate_ppm_ / 1000 < d) {
         t += 1000;
     }
@@ -149,7 +149,7 @@ COETCD_DECL void process::pause(nanoseconds until) {
     paused_until_ = std::max(paused_until_, until);
     ++pauses;
     in.note("pause", number_);
-    in.at(paused_until_, [] {}); // then it goes on
+    in.at(paused_until_, [] {}); // so that it goes on then
 }
 
 COETCD_DECL bool process::is_paused() const {
@@ -213,7 +213,7 @@ COETCD_DECL void process::crash() {
     in.note("crash", number_);
     crashed_ = true;
     shut_down();
-    // What its code holds may begin something when it goes, which comes to nothing.
+    // When what its code holds is destroyed, it may begin something; this comes to nothing.
     if (on_crash) {
         on_crash();
     }

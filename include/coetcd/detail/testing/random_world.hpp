@@ -17,7 +17,7 @@
 
 namespace coetcd::detail::testing {
 
-/// A world in which, for a while, things go wrong by chance as well.
+/// A world in which things also go wrong by chance, for a while.
 class random_world : public cluster_world {
 public:
     random_world(int members, std::uint64_t seed, nanoseconds round_trip)
@@ -34,7 +34,7 @@ public:
         ++weather_;
         for (const auto& [number, until] : cuts_) {
             process& one = *processes()[number];
-            if (one.cut_off_until() == until) { // else the test has cut it off, or joined it
+            if (one.cut_off_until() == until) { // otherwise the test has cut it off, or joined it
                 one.cut_off(now());
             }
         }
@@ -45,13 +45,13 @@ public:
     const std::vector<std::string>& faults() const { return dice_.recorded(); }
 
 private:
-    /// What a request, or its answer, is longer on its way at the most, if it is delayed.
+    /// The most by which a request or its answer is delayed.
     static constexpr std::chrono::seconds longest_delay{4};
 
     static std::string client(const process& one) {
         return "client " + std::to_string(one.number());
     }
-    /// @param whom Says what it strikes, if it does.
+    /// @param whom Returns what it strikes; called if it does.
     template<class Whom>
     bool strikes(fault f, const Whom& whom) {
         const bool hit = dice_.strikes(f);
@@ -90,7 +90,7 @@ private:
     void make_late(fate& f) {
         f.lost = true;
         f.held_back = dice_.while_it_lasts();
-        if (dice_.luck.one_in(2)) { // else it is waited for until the deadline
+        if (dice_.luck.one_in(2)) { // otherwise the client waits until the deadline
             f.breaks = dice_.luck.within(nanoseconds(0), 2 * f.there);
         }
     }
@@ -129,11 +129,11 @@ private:
             return false;
         }
         which.pause(now() + dice_.while_it_lasts());
-        awake_.insert(which.number()); // then it takes a step at least
+        awake_.insert(which.number()); // so it takes at least one step
         return true;
     }
 
-    /// Each fault that needs no request strikes at some moment of a second, or not.
+    /// In each second, each fault that needs no request strikes at some moment, or not.
     void each_second(std::uint64_t weather) {
         constexpr std::chrono::seconds second(1);
         bool any = false;
@@ -169,7 +169,7 @@ private:
             dice_.record(now(), f, whom);
         }
     }
-    // Each says what it has struck; nothing if there is none.
+    // Each returns what it has struck; nothing if there was nothing to strike.
     std::string cut_a_client() {
         if (processes().empty()) {
             return {};
@@ -217,9 +217,9 @@ private:
     }
 
     fault_dice dice_;
-    std::uint64_t weather_ = 0;               ///< Each has its own seconds.
-    std::map<std::size_t, nanoseconds> cuts_; ///< By chance: the process, and until when.
-    std::set<std::size_t> awake_; ///< Those that have stood still, and not taken a step since.
+    std::uint64_t weather_ = 0;               ///< Each period of faults has its own seconds.
+    std::map<std::size_t, nanoseconds> cuts_; ///< Those by chance: the process, and until when.
+    std::set<std::size_t> awake_; ///< Those that have stood still, without a step since then.
 };
 
 } // namespace coetcd::detail::testing

@@ -21,8 +21,8 @@
 
 namespace coetcd::detail::testing {
 
-/// An operation that runs by itself, to be looked at and cancelled from outside. A handle: the
-/// operation goes on without it.
+/// A handle to an operation that runs by itself, to be observed and cancelled from outside. The
+/// operation goes on without the handle.
 template<class T>
 class task {
 public:

@@ -24,12 +24,12 @@ namespace coetcd::detail::testing {
 
 class link;
 
-/// Is told what goes over the network, as it does.
+/// Receives what goes over the network, as it goes.
 class wiretap {
 public:
-    /// A client sends a request; its number is none that was there before.
+    /// A client sends a request; its number is a new one.
     virtual void sent(const process& /*by*/, std::uint64_t /*number*/, const call_request&) {}
-    /// One of its copies has reached etcd: what happens there until `served` is its doing.
+    /// One of its copies has reached etcd: what happens there until `served` comes from it.
     virtual void arrives(std::uint64_t /*number*/) {}
     virtual void served(std::uint64_t /*number*/) {}
     /// The client has the answer.
@@ -43,32 +43,32 @@ protected:
     ~wiretap() = default;
 };
 
-/// What becomes of a request on its way.
+/// The fate of a request on its way.
 struct fate {
     nanoseconds there{0}; ///< How long it takes to get there.
     nanoseconds back{0};  ///< How much longer than usual its answer takes.
     bool refused = false; ///< There is no connection: it is not even sent.
-    bool lost = false;    ///< On the way there.
+    bool lost = false;    ///< It is lost on the way there.
     bool answer_lost = false;
     std::optional<nanoseconds> breaks;    ///< The connection ends then, with or without an answer.
-    std::optional<nanoseconds> again;     ///< A second copy comes so much later; it is answered.
-    std::optional<nanoseconds> held_back; ///< A copy comes then that nobody answers.
-    /// Something in between answers, not etcd; if its status is 0, without end.
+    std::optional<nanoseconds> again;     ///< A second copy comes this much later, and is answered.
+    std::optional<nanoseconds> held_back; ///< A copy comes then, and is not answered.
+    /// What something other than etcd, in between, answers; if its status is 0, without an end.
     std::optional<etcd::answer> instead;
-    bool passes_on = false;            ///< Which may have passed it on all the same.
-    std::optional<etcd::answer> doubt; ///< What etcd says though it has done it.
-    std::optional<nanoseconds> later;  ///< It does it then, and tells its doubt before.
+    bool passes_on = false;            ///< Whether it passes the request on all the same.
+    std::optional<etcd::answer> doubt; ///< What etcd says although it has done it.
+    std::optional<nanoseconds> later;  ///< When etcd does it, having told its doubt before.
 };
 
-/// What becomes of a line of a stream on its way to the client.
+/// The fate of a line of a stream on its way to the client.
 enum class line_fate {
     arrives,
-    swallowed, ///< As all that come after it.
+    swallowed, ///< So are all lines after it.
     broken     ///< The stream ends.
 };
 
-/// Everything outside the processes: time, the network and etcd. One thread; the same seed gives
-/// the same history. Nothing goes wrong by itself: that is for who derives from it.
+/// Everything outside the processes: time, the network and etcd. It has one thread, and the same
+/// seed gives the same history. Nothing goes wrong by itself: derived classes decide that.
 class world {
 public:
     struct options {
@@ -76,8 +76,8 @@ public:
         dialect speaks = dialect::v1;
         nanoseconds latency_low = std::chrono::microseconds(300);
         nanoseconds latency_high = std::chrono::milliseconds(20);
-        nanoseconds progress_interval = std::chrono::minutes(10); ///< Of watches.
-        nanoseconds sync_interval = etcd::sync_interval;          ///< At most so long.
+        nanoseconds progress_interval = std::chrono::minutes(10); ///< That of watches.
+        nanoseconds sync_interval = etcd::sync_interval;          ///< At most this long.
         /// What happens at the same time happens in the order in which it was set in motion.
         bool in_order = false;
     };
@@ -91,12 +91,12 @@ public:
     void at(nanoseconds when, std::function<void()> fire);
     void after(nanoseconds wait, std::function<void()> fire) { at(now_ + wait, std::move(fire)); }
 
-    /// @param where Runs it, if it is not null; the world lets it. Must outlive all that runs in
-    ///     it, or `shut_down` comes before its end.
+    /// @param where Runs the process, if it is not null; the world lets it. Must outlive all that
+    ///   runs in it, unless `shut_down` is called before.
     std::shared_ptr<process> add_process(asio::io_context* where = nullptr);
     const std::vector<std::shared_ptr<process>>& processes() const { return processes_; }
-    /// While one lives a process does nothing that a real one would need memory for: its socket
-    /// is closed, its timer stopped.
+    /// While one exists, a process does nothing for which a real one would need memory: for example
+    /// its socket is closed, or its timer stopped.
     class own_doing {
     public:
         explicit own_doing(world& of)
@@ -111,33 +111,33 @@ public:
         world& of_;
     };
     bool is_own_doing() const { return own_doings_ != 0; }
-    /// From when on none of them stands still any more; now if none does.
+    /// The time from which none of them stands still any more; now if none does.
     nanoseconds all_awake() const;
 
     /// Runs what is ready, then goes on to the next event.
     /// @returns False if nothing will ever happen again, or something is wrong.
     bool step();
-    /// Runs all that happens in so much time.
+    /// Runs everything that happens in this time.
     void pass(nanoseconds time);
-    /// A stream's messages with more bytes are read in pieces; see `reply::more`.
+    /// Messages of a stream with more bytes than this are read in pieces; see `reply::more`.
     std::size_t piece = wire::line_splitter::usual_piece;
-    /// Without time going on; then they go round in circles.
+    /// How many may run while no time passes; more means that they go round in circles.
     std::uint64_t most_handlers = 100'000;
     /// Ends all processes where they stand.
     void shut_down();
 
     etcd store;
-    chance luck; ///< Of what goes wrong.
+    chance luck; ///< Decides what goes wrong.
 
-    /// A member answers nothing until then.
+    /// Makes a member answer nothing until then.
     void pause_member(int member, nanoseconds until) {
         member_paused_until_[static_cast<std::size_t>(member)] = until;
     }
     /// Makes a member lag; ends by itself.
     void let_lag(int member, nanoseconds until);
-    /// Elects one of the members that are well, if there is one.
+    /// Elects one of the healthy members, if there is one.
     void new_leader();
-    /// What was held back until now arrives soon.
+    /// Lets arrive soon what was held back until now.
     void let_late_ones_come();
     /// Requests that have not arrived yet.
     std::uint64_t in_flight() const { return in_flight_; }
@@ -146,21 +146,21 @@ public:
     // The record.
     void note(std::string_view what, std::uint64_t a = 0, std::string_view text = {});
     std::uint64_t trace() const { return trace_; }
-    /// Keep what was noted as text, the last so many of it.
+    /// Keeps the last `most` notes as text.
     void keep_notes(std::size_t most) { most_notes_ = most; }
     const std::deque<std::string>& notes() const { return notes_; }
-    /// Something is wrong: stops the world. The first one counts.
+    /// Stops the world because something is wrong. The first failure counts.
     void fail(std::string what);
     const std::string& failure() const { return failure_; }
 
 protected:
-    /// Of one way.
+    /// The latency of one way.
     virtual nanoseconds latency() {
         return luck.skewed(options_.latency_low, options_.latency_high);
     }
     /// How long a connection for a stream takes.
     virtual nanoseconds connecting() { return 2 * latency(); }
-    /// The member that an endpoint is: "http://m0" is the first one.
+    /// The number of the member at an endpoint: "http://m0" is the first one.
     virtual int member_of(const call_request& request) const {
         return request.to.host.back() - '0';
     }
@@ -177,24 +177,24 @@ protected:
     virtual etcd::answer serve(int member, const call_request& what, etcd::answer so_far) {
         return store_of(what).call(member, what.what, what.body, what.token, std::move(so_far));
     }
-    /// Its answer has.
+    /// Its answer has arrived.
     virtual reply receive(const call_request& what, const etcd::answer& a);
     /// A stream has arrived, with its first messages; then more, or its end.
     virtual void accept(const std::shared_ptr<link>& from, const call_request& what);
     virtual void hear(link& from, const std::string& messages);
     virtual void closed(link& from);
-    /// Before each handler: whether the process ends here.
+    /// Asked before each handler: whether the process ends here.
     virtual bool crashes(process& /*which*/) { return false; }
-    /// Before each handler: whether the process stands still from here on.
+    /// Asked before each handler: whether the process stands still from here on.
     virtual bool pauses(process& /*which*/) { return false; }
 
-    /// When a member stands still until; else now.
+    /// Until when a member stands still; otherwise now.
     nanoseconds awake(int member) const;
     /// Whether code of a process runs now.
     bool is_running() const { return running_ != nullptr; }
     /// Grants that have not arrived yet.
     std::uint64_t grants_in_flight() const { return grants_in_flight_; }
-    /// Time goes on, and nothing else does.
+    /// Lets time pass, and nothing else happen.
     void skip(nanoseconds time) { now_ += time; }
 
 private:
@@ -258,7 +258,7 @@ private:
     std::size_t most_notes_ = 0;
     std::deque<std::string> notes_;
     std::string failure_;
-    std::uint64_t handlers_now_ = 0; // without time going on
+    std::uint64_t handlers_now_ = 0; // while no time passes
 };
 
 } // namespace coetcd::detail::testing

@@ -99,7 +99,7 @@ COETCD_DECL nanoseconds world::awake(int member) const {
 }
 
 COETCD_DECL void world::new_leader() {
-    // Not one that stands still or is cut off.
+    // Only a member that neither stands still, nor is cut off, nor lags.
     std::vector<int> fit;
     for (int m = 0; m != store.members(); ++m) {
         if (awake(m) <= now_ && !store.is_cut(m) && !store.lags(m)) {
