@@ -159,7 +159,7 @@ TEST_CASE("to release is to erase a life, to end is to erase under an epoch and 
           "m(s.i)=0 ? erase_and_tell(s/write/i) erase_and_tell(s/keep/i) put(s.i,,1a) : "
           "get(s.i) get(s/write/i) get(s/keep/i)");
     // with a key that was put later: it goes too, whatever life it has
-    claim later{"s", {"s/read/i"}, key_range::prefix("s/write/"), "s.i", "s.void", 4};
+    name_keys later{"s", {"s/read/i"}, key_range::prefix("s/write/"), "s.i", "s.void", 4};
     later.later = {{"s/write/i", 60}};
     CHECK(text(release(later, 50)) == "c(s/read/i)=50 ? erase(s/read/i) erase(s/write/i) : "
                                       "get(s.i) get(s/read/i) get(s/write/i)");
@@ -390,16 +390,16 @@ TEST_CASE("the queue has moved if a key of ours or the one ahead is gone", "[log
 TEST_CASE("a place is given up when an answer says that nothing of it is there, or can come",
           "[logic][places]") {
     const name_keys& m = one.by_name[0]; // of epoch 7
-    const claim fresh = exclusive_keys("m", 0x1a, 3, 2, 0);
+    const name_keys fresh = exclusive_keys("m", 0x1a, 3, 2, 0);
     const name_keys& s = pair.by_name[0]; // of epoch 0
     const op_response same = found({kv(m.epoch_key, 6, 7)});
     const op_response moved = found({kv(m.epoch_key, 6, 9)});
     const op_response own = found({kv(m.keys[0], 45)});
     const op_response keep = found({kv("s/keep/i", 45)});
     const op_response moved_s = found({kv("s.i", 9, 9)});
-    claim later{"s", {"s/read/i"}, key_range::prefix("s/write/"), "s.i", "s.void", 0};
+    name_keys later{"s", {"s/read/i"}, key_range::prefix("s/write/"), "s.i", "s.void", 0};
     later.later = {{"s/write/i", 48}};
-    claim perhaps = later;
+    name_keys perhaps = later;
     perhaps.later.front().create_revision = 0;
     constexpr bool releases = false;
     constexpr bool bumps = true;

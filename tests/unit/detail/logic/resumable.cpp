@@ -76,7 +76,7 @@ TEST_CASE("what can be resumed owns the lock if it is the oldest of all", "[logi
 }
 
 TEST_CASE("the keys to resume are those that its first owner had", "[logic][resumable]") {
-    const claim before = exclusive_keys("m", lease, 0x1, 0, 9);
+    const name_keys before = exclusive_keys("m", lease, 0x1, 0, 9);
     const name_keys c = resumable_keys("m", "abc-1-0", lease, nonce);
     CHECK(c.name == before.name);
     CHECK(c.keys == before.keys);

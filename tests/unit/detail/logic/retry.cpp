@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 namespace {
 
 const verdict final_none{effect::none, false, false};
-const verdict elsewhere{effect::none, true, true};
+const verdict others_may{effect::none, true, true};
 const verdict unclear{effect::unresolved, true, true};
 
 } // namespace
@@ -50,7 +50,7 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::invalid_argument, "etcdserver: key is not provided", final_none},
         {server_errc::invalid_argument, "etcdserver: key not found", final_none},
         {server_errc::already_exists, "", final_none},
-        {server_errc::unimplemented, "Not Found", elsewhere}, // others may be newer
+        {server_errc::unimplemented, "Not Found", others_may}, // others may be newer
         // authentication
         {server_errc::invalid_argument, "etcdserver: user name is empty", final_none},
         {server_errc::unauthenticated, "etcdserver: invalid auth token", final_none},
@@ -65,15 +65,15 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::resource_exhausted,
          "etcdserver: mvcc: database space exceeded",
          {effect::settled, false, false}},
-        {server_errc::resource_exhausted, "etcdserver: too many requests", elsewhere},
+        {server_errc::resource_exhausted, "etcdserver: too many requests", others_may},
         {server_errc::resource_exhausted,
          "grpc: received message larger than max (4194320 vs. 4194304)",
          {effect::settled, false, false}},
         // members that do not serve
-        {server_errc::failed_precondition, "etcdserver: rpc not supported for learner", elsewhere},
-        {server_errc::unavailable, "etcdserver: rpc not supported for learner", elsewhere},
-        {server_errc::unavailable, "etcdserver: not capable", elsewhere},
-        {server_errc::unavailable, "etcdserver: no leader", elsewhere},
+        {server_errc::failed_precondition, "etcdserver: rpc not supported for learner", others_may},
+        {server_errc::unavailable, "etcdserver: rpc not supported for learner", others_may},
+        {server_errc::unavailable, "etcdserver: not capable", others_may},
+        {server_errc::unavailable, "etcdserver: no leader", others_may},
         // It may still commit.
         {server_errc::unavailable, "etcdserver: leader changed", unclear},
         {server_errc::unavailable, "etcdserver: request timed out", unclear},
@@ -92,7 +92,7 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::canceled, "context canceled", unclear},
         {server_errc::aborted, "", unclear},
         {server_errc::internal, "server closed the stream without sending trailers", unclear},
-        {server_errc::data_loss, "etcdserver: corrupt cluster", elsewhere}, // the alarm
+        {server_errc::data_loss, "etcdserver: corrupt cluster", others_may}, // the alarm
         {server_errc::data_loss, "", unclear},
     };
     for (const auto& row : rows) {

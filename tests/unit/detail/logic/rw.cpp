@@ -52,10 +52,10 @@ TEST_CASE("a reader has one key, a writer two; both know what they are, or may b
 
 TEST_CASE("a reader waits for writers, a writer for everybody, and a mutex is a writer to a writer",
           "[logic][rw]") {
-    const claim other_reader = reader_keys("s", 0x1b, 3, 2, 0);
-    const claim other_writer = writer_keys("s", 0x1b, 3, 2, 0);
-    const claim mutex = exclusive_keys("s", 0x1b, 3, 2, 0);
-    claim lowered = other_writer;
+    const name_keys other_reader = reader_keys("s", 0x1b, 3, 2, 0);
+    const name_keys other_writer = writer_keys("s", 0x1b, 3, 2, 0);
+    const name_keys mutex = exclusive_keys("s", 0x1b, 3, 2, 0);
+    name_keys lowered = other_writer;
     just_reads(lowered);
     CHECK_FALSE(waits_for(reader, other_reader));
     CHECK(waits_for(reader, other_writer));
