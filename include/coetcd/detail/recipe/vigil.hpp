@@ -33,10 +33,14 @@ public:
 
     /// @param wake Notified of whatever may end the wait; its owner notifies it of the session's
     ///   end.
-    vigil(std::shared_ptr<session_impl> s, notifier& wake)
+    /// @param held For a vigil over something that is held: whether it still is. Its end ends the
+    ///   wait as well, and `wake` is notified of it. Such a vigil looks only where the watches
+    ///   cannot know, since renewals look from time to time, and goes on if a look fails.
+    vigil(std::shared_ptr<session_impl> s, notifier& wake, std::function<bool()> held = {})
         : session_(std::move(s))
         , owner_(session_->owner)
-        , wake_(wake) {}
+        , wake_(wake)
+        , held_(std::move(held)) {}
     /// A vigil without a session.
     /// @param ttl That of the keys that are waited for: how often to look follows from it.
     vigil(std::shared_ptr<client_impl> c, std::chrono::seconds ttl, notifier& wake)
@@ -132,18 +136,23 @@ public:
             for (const auto& own : own_) {
                 own->look_taken();
             }
+            if (!blind && held_) {
+                continue;
+            }
             const bool answered = co_await ask(look, deadline);
             if (!answered) {
                 continue; // the next round says why, or asks again
             }
-            if (question_->ec) {
-                failure = question_->ec;
-                failure_text = question_->text;
+            const auto answer = std::exchange(question_, nullptr);
+            if (answer->ec && held_) {
+                continue;
+            }
+            if (answer->ec) {
+                failure = answer->ec;
+                failure_text = answer->text;
                 co_return end::failed;
             }
-            const bool over = moved(question_->response);
-            question_ = nullptr;
-            if (over) {
+            if (moved(answer->response)) {
                 co_return end::moved;
             }
         }
@@ -220,7 +229,7 @@ private:
         return after(world.now(), logic::recheck_interval(ttl, world.random()));
     }
 
-    bool alive() const { return !session_ || session_->alive(); }
+    bool alive() const { return held_ ? held_() : !session_ || session_->alive(); }
     kept_watches& watches() { return session_ ? session_->watches : *watches_; }
 
     /// @returns Whether `question_` has an answer, or has failed for good.
@@ -263,6 +272,7 @@ private:
     const std::shared_ptr<session_impl> session_; // null if there is none
     const std::shared_ptr<client_impl> owner_;
     notifier& wake_;
+    const std::function<bool()> held_;              // empty if it waits for what others have
     const std::unique_ptr<kept_watches> watches_;   // without a session, which has its own
     const std::chrono::seconds ttl_{0};             // without a session
     std::unique_ptr<key_watch> main_;               // of the key ahead

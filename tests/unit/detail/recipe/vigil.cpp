@@ -3,6 +3,7 @@
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
 #include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/rpc.hpp>
 #include <coetcd/session.hpp>
 
 #include <chrono>
@@ -120,4 +121,55 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
     const std::size_t sent = w.env->calls.size();
     w.env->pass(2s);
     CHECK(w.env->calls.size() == sent);
+}
+
+TEST_CASE("a vigil over what is held looks only when it may have missed the end, and goes on if a "
+          "look fails",
+          "[vigil]") {
+    support::world w;
+    coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    const auto impl = coetcd::detail::access::impl(session);
+    w.etcd->write("held", "");
+    bool denies = false;
+    w.env->on_call = [&, serve = w.env->on_call](const coetcd::detail::call_request& q,
+                                                 coetcd::detail::reply& r) {
+        if (denies && q.what == coetcd::detail::rpc::txn) {
+            r.status = 403;
+            r.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        } else {
+            serve(q, r);
+        }
+    };
+    coetcd::detail::notifier wake(impl->world);
+    bool held = true;
+    vigil watches(impl, wake, [&] { return held; });
+    watches.watch("held", w.etcd->keys.at("held").create_revision, impl->world.now());
+    int looks = 0;
+    std::function<coetcd::txn()> look = [&] {
+        ++looks;
+        return coetcd::txn().then(coetcd::op::range("held"));
+    };
+    std::function<bool(const coetcd::txn_response&)> never = [](const auto&) { return false; };
+    auto watching = w.start(
+        watches.until_moved(std::move(look), std::move(never), coetcd::detail::time_point::max()));
+    w.env->pass(60s);
+    CHECK(looks == 1); // when the watch had begun
+    denies = true;
+    w.env->break_streams();
+    w.env->pass(60s);
+    CHECK(looks == 2); // after the break
+    REQUIRE_FALSE(watching.ended());
+
+    SECTION("its end is the key's") {
+        w.etcd->erase("held");
+        w.env->pass(10ms);
+        CHECK(watching.get() == vigil::end::moved);
+    }
+    SECTION("its end is the hold's") {
+        held = false;
+        wake.notify_all();
+        w.env->pass(10ms);
+        CHECK(watching.get() == vigil::end::late);
+    }
 }
