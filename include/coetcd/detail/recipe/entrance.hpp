@@ -221,7 +221,7 @@ private:
     std::shared_ptr<lane_part> request_;
     std::exception_ptr failure_;           // of its beginning
     logic::slot_table::giving_up earlier_; // by this session, at the turn
-    std::optional<local_queues::turn> turn_;
+    std::optional<local_turn> turn_;
 };
 
 } // namespace coetcd::detail

@@ -29,17 +29,17 @@ protected:
     ~turn_taker() = default;
 };
 
+class local_turn;
+
 /// The coroutines of one session that want names, in order of arrival. The first of each line has,
 /// or is to have, keys in etcd; the others wait here. A turn that shares its name with others
 /// leaves the line as soon as etcd knows its place: from then on the order is etcd's.
 class local_queues {
 public:
-    class turn;
-
     /// The turns that want one name.
     struct line {
         std::string name;
-        std::list<turn*> queue;
+        std::list<local_turn*> queue;
         std::size_t turns = 0; ///< In the queue, or passed on and still lasting.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
@@ -58,6 +58,8 @@ public:
     void slot_freed(const std::string& name);
 
 private:
+    friend class local_turn;
+
     /// How many names that nobody wants at the moment are remembered: the last ones.
     static constexpr std::size_t most_idle = 1024;
 
@@ -72,35 +74,35 @@ private:
 
 /// A place in the lines of some names, from its creation on. All lines are joined, and left, in one
 /// step, so that turns that want several names cannot deadlock.
-class local_queues::turn {
+class local_turn {
 public:
     /// @param shares For each name, whether it is wanted together with others: see `pass_on`. If
     ///   empty, none is.
-    turn(local_queues& of,
-         const std::vector<std::string>& names,
-         turn_taker& taker,
-         const std::vector<bool>& shares = {})
-        : turn(of, taker) { // from here on the destructor undoes what is done
+    local_turn(local_queues& of,
+               const std::vector<std::string>& names,
+               turn_taker& taker,
+               const std::vector<bool>& shares = {})
+        : local_turn(of, taker) { // from here on the destructor undoes what is done
         joined_.reserve(names.size());
         for (const std::string& name : names) {
-            std::list<turn*> own(1, this);
+            std::list<local_turn*> own(1, this);
             const auto place = own.begin();
-            line& l = lines_.join(name);
+            local_queues::line& l = lines_.join(name);
             const bool shared = !shares.empty() && shares[joined_.size()];
             l.queue.splice(l.queue.end(), own);
             joined_.push_back({&l, place, shared});
             ++l.turns;
         }
     }
-    ~turn() {
+    ~local_turn() {
         leave([](const joined&) { return true; });
         for (const joined& j : joined_) {
             --j.of->turns;
             lines_.let_go(*j.of);
         }
     }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
+    local_turn(const local_turn&) = delete;
+    local_turn& operator=(const local_turn&) = delete;
 
     /// Lets the next ones go on where the name is shared, since etcd knows our place.
     void pass_on() {
@@ -121,7 +123,7 @@ public:
     /// Whether one that etcd knows is ahead of it.
     bool is_behind_known() const {
         return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
-            const turn* first = j.waits ? j.of->queue.front() : this;
+            const local_turn* first = j.waits ? j.of->queue.front() : this;
             return first != this && first->taker_.is_known();
         });
     }
@@ -142,18 +144,18 @@ public:
         }
     }
     /// The line of a name, in the order of the names.
-    line& at(std::size_t index) const { return *joined_[index].of; }
+    local_queues::line& at(std::size_t index) const { return *joined_[index].of; }
 
 private:
     friend class local_queues;
 
-    turn(local_queues& of, turn_taker& taker)
+    local_turn(local_queues& of, turn_taker& taker)
         : lines_(of)
         , taker_(taker) {}
 
     struct joined {
-        line* of;
-        std::list<turn*>::iterator place; ///< While it waits.
+        local_queues::line* of;
+        std::list<local_turn*>::iterator place; ///< While it waits.
         bool shares;
         bool waits = true;      ///< It waits, or is the first.
         bool was_first = false; ///< When it left: the next one is to be told.
@@ -174,7 +176,7 @@ private:
             }
         }
         for (joined& j : joined_) {
-            turn* const next = j.of->queue.empty() ? nullptr : j.of->queue.front();
+            local_turn* const next = j.of->queue.empty() ? nullptr : j.of->queue.front();
             if (std::exchange(j.was_first, false) && next && next->has_come()) {
                 next->told_ = next->told_in_lines();
                 next->taker_.on_turn();
@@ -188,7 +190,7 @@ private:
         }
         return last;
     }
-    bool shares(const line& l) const {
+    bool shares(const local_queues::line& l) const {
         return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
             return j.of == &l && j.shares;
         });
@@ -206,8 +208,9 @@ inline bool local_queues::is_free_here(const std::string& name, bool shares) con
         return true;
     }
     const line& l = found->second;
-    return std::all_of(
-        l.queue.begin(), l.queue.end(), [&](const turn* t) { return shares && t->shares(l); });
+    return std::all_of(l.queue.begin(), l.queue.end(), [&](const local_turn* t) {
+        return shares && t->shares(l);
+    });
 }
 
 inline void local_queues::slot_freed(const std::string& name) {

@@ -45,7 +45,7 @@ private:
     void on_turn() noexcept override { ++told; }
     time_point now() const override { return time_point(std::chrono::seconds(seconds_now)); }
     bool is_known() const override { return known; }
-    std::optional<local_queues::turn> turn_;
+    std::optional<local_turn> turn_;
 };
 
 /// The epoch of the slot of a name, with which one tells whether the name was forgotten.
