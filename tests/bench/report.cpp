@@ -159,7 +159,7 @@ public:
     explicit bound_list(const results& r)
         : results_(r) {}
 
-    /// A number of coetcd's, as a multiple of somebody else's.
+    /// A number of coetcd's, as a multiple of another subject's.
     void multiple(const std::string& id,
                   const std::string& other,
                   const std::string& name,
@@ -176,7 +176,7 @@ public:
                             false});
         }
     }
-    /// coetcd's rate, as a multiple of somebody else's.
+    /// coetcd's rate, as a multiple of another subject's.
     void ratio(const std::string& id, const std::string& other, double limit) {
         multiple(id, other, "rate", "rate", limit, true);
     }

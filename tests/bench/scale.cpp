@@ -95,7 +95,7 @@ awaitable<void> until_queued(key_count& keys, const task& t, account& all) {
     }
 }
 
-/// What the end of a case took, for each that had it, and who had not.
+/// What the end of a case took, for each that had it, and how many had not.
 void add_ending(json& result, const stretch& draining, std::size_t count, std::size_t had_it) {
     const auto n = static_cast<double>(std::max<std::size_t>(had_it, 1));
     result["drain_s"] = draining.seconds();

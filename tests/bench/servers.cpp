@@ -86,7 +86,7 @@ json worker_process::next(seconds patience) {
 }
 
 redis_server::redis_server(const std::string& program) {
-    constexpr int attempts = 5; // somebody else may take the port before Redis does
+    constexpr int attempts = 5; // another process may take the port before Redis does
     for (int attempt = 0; attempt < attempts; ++attempt) {
         port_ = free_port();
         process_.emplace(std::vector<std::string>{program,

@@ -127,7 +127,7 @@ public:
             for (row& each : rows_) {
                 measure(each, round);
             }
-            std::reverse(rows_.begin(), rows_.end()); // who is first is not always the same
+            std::reverse(rows_.begin(), rows_.end()); // the first one is not always the same
         }
         if (rounds % 2 != 0) {
             std::reverse(rows_.begin(), rows_.end());

@@ -78,8 +78,8 @@ awaitable<void> take_turns(const session& s, relay& all) {
     }
 }
 
-/// Hands a lock to and fro between two sessions, while the same client watches the flood; or, as
-/// `alone`, while nobody does.
+/// Hands a lock to and fro between two sessions, while the same client watches the flood. As
+/// `alone` the flood is not watched.
 awaitable<json> beside(task t, const client& c) {
     const auto executor = co_await asio::this_coro::executor;
     const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
@@ -119,7 +119,7 @@ public:
     awaitable<void> begin(const client& c, std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t number = all_.size();
-            all_.emplace_back(); // it has this number, whoever begins one meanwhile
+            all_.emplace_back(); // it has this number, whatever begins meanwhile
             watcher one = co_await c.watch(key(number));
             all_[number] = std::move(one);
         }

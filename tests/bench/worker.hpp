@@ -59,7 +59,7 @@ void tell(const json& line);
 /// that starts all processes at once. Without a gate it returns at once.
 awaitable<void> pass_gate(std::string gate);
 
-/// Lets time pass that is being measured; nobody waits for anything here.
+/// Lets time pass that is being measured; nothing waits for it to be over.
 awaitable<void> let_pass(double seconds);
 
 /// A group of coroutines to wait for. They may outlive it.

@@ -500,7 +500,7 @@ bool is_right(const answer& a, std::size_t size, const error_code& end, const ou
             if (o.bodies[i] == whole[i]) {
                 continue;
             }
-            // What is left of the last one comes out, and nobody takes it for etcd's.
+            // What is left of the last one comes out, and is not taken for etcd's.
             if (i + 1 != o.bodies.size() || !whole[i].starts_with(o.bodies[i]) ||
                 (o.status == 200 && meaning(a.what, o.status, o.bodies[i]))) {
                 return false;

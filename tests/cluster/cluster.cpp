@@ -191,8 +191,8 @@ awaitable<client> client_of(etcd_cluster& etcd, std::size_t member) {
     }
 }
 
-/// A lock that is held and one who waits for it, one who reads, and one who watches: each with a
-/// client of its own, all of which use the same member. What is watched is written elsewhere.
+/// A holder of a lock, a waiter for it, a reader and a watcher: each with a client of its own, all
+/// of which use the same member. What is watched is written elsewhere.
 class crowd {
 public:
     crowd(asio::any_io_executor executor, etcd_cluster& etcd)
@@ -251,7 +251,7 @@ public:
         co_await still_held();
     }
 
-    /// Gives the lock back, so that the one who waits gets it.
+    /// Gives the lock back, so that the waiter gets it.
     awaitable<void> hand_over() {
         CHECK(!waiting_->done());
         const auto fence = owner_->held->fencing_token();
@@ -259,7 +259,7 @@ public:
         const bool ours = co_await owner_->held->unlock();
         CHECK(ours);
         auto taken = [&]() -> awaitable<bool> { co_return waiting_->done(); };
-        // Who waits looks every half ttl, besides that he watches.
+        // The waiter looks every half ttl, and watches besides.
         co_await eventually(taken, 6s, "the lock is handed over");
         hand_over_ = ms_between(start, waiting_->ended());
         co_await waiting_->result();
@@ -368,7 +368,7 @@ std::size_t choose(const etcd_cluster& etcd, bool leader) {
     return leader ? etcd.leader() : (etcd.leader() + 1) % 3;
 }
 
-/// What happens to a member that everybody uses, and how it shows.
+/// What happens to a member that all clients use, and how it shows.
 struct strike {
     const char* name;
     std::function<void(etcd_cluster&, std::size_t)> begin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A guard that nobody keeps lets the lock go at once.
+// A guard that is not kept lets the lock go at once.
 // error: nodiscard
 // compiler: clang
 #include <coetcd/mutex.hpp>

@@ -775,7 +775,7 @@ TEST_CASE("names not resolved", "[faults]") {
         a.expect(found == 0, "names are resolved before");
         a.strike();
         set_hosts("");
-        // Those who know an address need it again.
+        // Clients that know an address need it again.
         const std::function<void()> restart = [&] {
             a.etcd.kill(a.victim);
             a.etcd.start(a.victim);
@@ -1041,7 +1041,7 @@ TEST_CASE("password changed", "[faults]") {
         a.strike();
         co_await a.blocking(enable);
         co_await a.last(1s);
-        *password = "two"; // nobody asks for it before the tokens are void
+        *password = "two"; // not asked for before the tokens are void
         co_await a.blocking(change);
         co_await a.blocking(is_changed);
         co_await a.last(2s);

@@ -428,7 +428,7 @@ awaitable<void> arena::end() {
         problem("after the fault these do not succeed:" + missing);
     }
 
-    // Each completes what it is at; nobody's key stays, although the sessions live.
+    // Each completes what it is at. No key of theirs stays, although the sessions live.
     task<void> stopping(executor_, stop());
     auto stopped = [&]() -> awaitable<bool> {
         co_return stopping.done() && (!process || client_stopped_);
@@ -873,7 +873,7 @@ void enter_private_names() {
     }
     names_directory() = pattern;
     bind_over("/etc/hosts", "127.0.0.1 localhost\n");
-    // Nobody answers there: a lookup takes a second, and fails.
+    // No server answers there: a lookup takes a second, and fails.
     bind_over("/etc/resolv.conf", "nameserver 127.0.0.99\noptions timeout:1 attempts:1\n");
     if (std::filesystem::exists("/etc/nsswitch.conf")) {
         bind_over("/etc/nsswitch.conf", "hosts: files dns\n");

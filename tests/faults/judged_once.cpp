@@ -24,7 +24,7 @@ namespace faults {
 
 namespace {
 
-// Each call adds one: what it returns is a number that nobody else has.
+// Each call adds one: what it returns is a number that no other call gets.
 class counter_party : public party {
 public:
     counter_party(client, const session& owner, const writer_options& how)

@@ -45,7 +45,7 @@ using support::task;
 
 // Writers, each a process of its own, take one lock in turn and write; a nemesis strikes members
 // and stops writers at random. What must hold is that nothing which was acknowledged gets lost, and
-// that nobody writes to a resource after a later owner of the lock.
+// that no writer writes to a resource after a later owner of the lock.
 
 namespace {
 
@@ -244,7 +244,7 @@ TEST_CASE("unguarded_set: elements get lost, as a control", "[nemesis]") {
     run_set("unguarded_set", true);
 }
 
-TEST_CASE("fenced_file: nobody writes after a later owner", "[nemesis][short]") {
+TEST_CASE("fenced_file: no writer writes after a later owner", "[nemesis][short]") {
     const auto time = duration(60s) / 2;
     etcd_cluster& etcd = shared_cluster();
     const auto body = [&]() -> awaitable<void> {

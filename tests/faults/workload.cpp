@@ -253,7 +253,7 @@ private:
     std::string used_;
 };
 
-// Who locks.
+// A client that locks.
 struct workload::party {
     explicit party(client c)
         : owner(std::move(c)) {}

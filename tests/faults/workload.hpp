@@ -148,7 +148,7 @@ public:
 private:
     class ears;
     struct party;
-    /// What somebody holds writes with.
+    /// What a holder writes with.
     struct claim {
         coetcd::compare owner;
         std::int64_t fence;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // A lock that is really used, by two sessions, while each byte decides the fate of one request or
-// what is done next. When the bytes are over nothing fails any more, and everybody must finish.
+// what is done next. When the bytes are over nothing fails any more, and everything must finish.
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 

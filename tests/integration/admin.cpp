@@ -179,7 +179,7 @@ TEST_CASE("A holder that watches its lock learns of force_unlock at once", "[adm
     });
 }
 
-TEST_CASE("A holder gives way to who asks for the lock", "[admin]") {
+TEST_CASE("A holder gives way to a session that asks for the lock", "[admin]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);
@@ -321,7 +321,7 @@ TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
         CHECK(ms_between(began, clock::now()) >= 1900);
         CHECK(ms_between(began, clock::now()) < 6000);
 
-        // Who waits for a claim waits for etcdctl, too.
+        // An attempt that waits for a claim waits for etcdctl, too.
         task<std::optional<timed_claim>> waiting(executor, coetcd::claim_for(c, name, 5s, 20s));
         co_await sleep_for(300ms);
         CHECK(!waiting.done());
@@ -340,7 +340,7 @@ TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
     });
 }
 
-TEST_CASE("Of many who claim at once exactly one gets it, time after time", "[timed_claim]") {
+TEST_CASE("Of many claims at once exactly one is granted, time after time", "[timed_claim]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);

@@ -123,7 +123,7 @@ private:
 
 } // namespace
 
-TEST_CASE("A user may do what he may", "[auth]") {
+TEST_CASE("A user may do what the role permits, and nothing else", "[auth]") {
     auth_server server;
     run_test([&]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
@@ -280,7 +280,7 @@ TEST_CASE("A server that comes back without its tokens gets new ones", "[auth]")
 
 namespace {
 
-/// Whether an etcd of this version asks those who have a lease for their user.
+/// Whether an etcd of this version asks for a user in what concerns leases.
 bool guards_leases(const std::string& version) {
     int major = 0;
     int minor = 0;

@@ -589,7 +589,7 @@ TEST_CASE("A call in flight is cancelled at once, and others go on", "[client]")
         CHECK(e.code == asio::error::operation_aborted);
         CHECK(ms_between(before, e.when) < 1000);
 
-        // Also while it waits for a connection.
+        // The same holds while it waits for a connection.
         std::vector<task<void>> crowd;
         for (int i = 0; i < 20; ++i) {
             crowd.emplace_back(executor, discard(c.get(key)));

@@ -399,7 +399,7 @@ bool is_either_reason(const json& answer) {
     return why == "etcdserver: key not found" || why == "etcdserver: requested lease not found";
 }
 
-/// Whether keys were made, or changed, by one transaction: their order is anybody's then.
+/// Whether keys were made, or changed, by one transaction: any order of theirs is right then.
 bool has_ties(const model_etcd& model) {
     std::vector<std::int64_t> created;
     std::vector<std::int64_t> changed;

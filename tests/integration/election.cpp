@@ -37,7 +37,7 @@ using integration::connect;
 
 namespace {
 
-/// The value that is proclaimed; "nobody" if nobody leads.
+/// The value that is proclaimed; "nobody" if there is no leader.
 std::string value_of(const std::optional<leader>& l) {
     return l ? l->value : "nobody";
 }
@@ -337,7 +337,7 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
             int inside[2] = {};
             int most = 0; // at a time, of one of them
             std::vector<std::int64_t> terms;
-            coetcd::lease_id lease = 0; // of who leads, once that is known
+            coetcd::lease_id lease = 0; // the leader's, once that is known
         } seen;
         const client c(executor, server.url());
         const auto body_of = [&](std::size_t who) {
@@ -380,7 +380,7 @@ TEST_CASE("lead runs one body at a time, through restarts and lost sessions", "[
             server.start();
         };
         co_await in_thread(std::move(outage));
-        const auto asked = [&]() -> awaitable<bool> { // whoever that is, in etcd and here
+        const auto asked = [&]() -> awaitable<bool> { // the leader is the same in etcd and here
             const auto now = co_await coetcd::leader_of(c, name);
             co_return now && now->term == seen.terms.back() && now->lease == seen.lease;
         };

@@ -96,7 +96,7 @@ const scenario scenarios[] = {
      "the same",
      "the same, with members and clients struck at random"},
     {"of several that try, one gets the lock",
-     "Of many who try at once exactly one gets the lock",
+     "Of many attempts at once exactly one gets the lock",
      "each puts its key, and deletes it if it is not the first: others may see it meanwhile",
      "no key is put if the lock is not free"},
     {"one session locks twice",
@@ -112,7 +112,7 @@ const scenario scenarios[] = {
      "session is expired, but only when all before it have gone",
      "session_lost, at once"},
     {"the own session is closed by one who waits",
-     "whoever waits for a lock is told that its own program has closed the session",
+     "a waiter for a lock is told that its own program has closed the session",
      "as above",
      "session_closed, at once"},
     {"waiting is given up",
@@ -182,7 +182,7 @@ const scenario scenarios[] = {
      "the same",
      "the same"},
     {"one session campaigns twice",
-     "Two who campaign in one session lead in turn, those of Go at the same time",
+     "Two candidates of one session lead in turn, those of Go at the same time",
      "both lead, by one key",
      "the second one waits for the first"},
     {"a key exists whose name begins alike",
@@ -304,7 +304,7 @@ TEST_CASE("A waiter whose predecessor dies waits for those before it", "[go][mut
         revoke_by_hand(shared_etcd(), s2.lease());
         const auto e = co_await second.how_it_ended();
         CHECK(e.code == errc::session_lost);
-        // Its successor has heard of it, too, and has looked who is before it now.
+        // Its successor has heard of it, too, and has looked which key is before it now.
         co_await sleep_for(200ms);
         CHECK(!third.done());
         CHECK(holder.owns_lock());

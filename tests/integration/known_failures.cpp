@@ -68,7 +68,7 @@ const known_failure failures[] = {
      "it is told in its first instruction, and what is guarded or fenced is refused",
      {"client stopped",
       "A holder whose process stood still learns that it is not the owner any more",
-      "fenced_file: nobody writes after a later owner"}},
+      "fenced_file: no writer writes after a later owner"}},
     {"MySQL, a table of locks",
      "nobody ever deletes the row of a process that died",
      "a key has a lease, and goes with it",
@@ -160,7 +160,7 @@ TEST_CASE("Redisson: nothing renews a lock after it was given back, or claimed f
         }
         CHECK(!lists_lease(shared_etcd(), lease));
         co_await sleep_for(2s);
-        CHECK(!lists_lease(shared_etcd(), lease)); // nobody has granted it again
+        CHECK(!lists_lease(shared_etcd(), lease)); // it was not granted again
         std::optional<timed_claim> claim = co_await coetcd::try_claim(c, name, 3s);
         REQUIRE(claim);
         const auto last = claim->lease();

@@ -34,7 +34,7 @@ using integration::patient;
 using integration::raise;
 using integration::read;
 
-TEST_CASE("Dining philosophers eat, beside others who want single forks, and nobody starves",
+TEST_CASE("Dining philosophers eat beside others that want single forks, and none starves",
           "[multi_lock][etcdctl]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
@@ -55,8 +55,8 @@ TEST_CASE("Dining philosophers eat, beside others who want single forks, and nob
                     etcd.background_etcdctl({"lock", fork(i), "--", "sh", "-c", script}));
             }
         }
-        // Each fork has a counter, which only its holder may raise. Two of one session, three of
-        // others, and readers who keep all philosophers from eating.
+        // Each fork has a counter, which only its holder may raise. The philosophers share four
+        // sessions. An inspector reads the counters and keeps them all from eating meanwhile.
         std::vector<session> sessions;
         for (int i = 0; i < 4; ++i) {
             session s = co_await open_session(c, 30s);
@@ -105,7 +105,7 @@ TEST_CASE("Dining philosophers eat, beside others who want single forks, and nob
             const int code = co_await p.async_wait();
             CHECK(code == 0);
         }
-        CHECK(inspections >= meals - 5 * others); // etcdctl does not see who reads
+        CHECK(inspections >= meals - 5 * others); // etcdctl does not see readers
         for (int i = 0; i < 5; ++i) {
             const int raised = co_await read(c, counter(i));
             CHECK(raised == 2 * meals + others);
@@ -119,7 +119,7 @@ TEST_CASE("Dining philosophers eat, beside others who want single forks, and nob
     run_test(body, patient(180s));
 }
 
-TEST_CASE("Two who want 32 names each take turns", "[multi_lock]") {
+TEST_CASE("Two multi_locks of the same 32 names take turns", "[multi_lock]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);

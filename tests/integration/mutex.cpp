@@ -361,7 +361,7 @@ TEST_CASE("try_lock_for waits for so long, and try_lock_until until then", "[mut
     });
 }
 
-TEST_CASE("Of many who try at once exactly one gets the lock", "[mutex]") {
+TEST_CASE("Of many attempts at once exactly one gets the lock", "[mutex]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
         const client c = connect(executor);
@@ -745,7 +745,7 @@ TEST_CASE("An unlock whose answer is lost, and that is repeated, spares the next
         task<void> next(executor, second.lock());
         co_await until_waiting(second, 1);
 
-        // Its first attempt succeeds, and nobody hears of it.
+        // Its first attempt succeeds, and the answer to it is lost.
         proxy.answers(traffic::lose);
         task<bool> unlock(executor, first.unlock());
         CHECK(!first.owns_lock());
@@ -813,7 +813,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
             proxy.answers(traffic::pass);
         };
 
-        // Of the request to enter an empty queue,
+        // The answers to the request to enter an empty queue are lost.
         proxy.answers(traffic::lose);
         task<void> lock(executor, m.lock());
         co_await answers_again(proxy.count().accepted);
@@ -826,7 +826,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         CHECK(proof.succeeded);
         (void)co_await m.unlock();
 
-        // ... and a queue in which somebody waits, and is still waited for.
+        // The same with a queue that is held, so that the request leads to a wait.
         co_await other.lock();
         proxy.answers(traffic::lose);
         task<void> behind(executor, m.lock());
@@ -837,7 +837,7 @@ TEST_CASE("A lock is taken once although the answers are lost", "[mutex][late]")
         co_await behind.result();
         CHECK(m.owns_lock());
 
-        // ... and of a try.
+        // The same with a try.
         (void)co_await m.unlock();
         proxy.answers(traffic::lose);
         task<bool> attempt(executor, m.try_lock());

@@ -44,7 +44,7 @@ struct transactions final : coetcd::observer {
     std::size_t count = 0;
 };
 
-/// Who is inside, as those tell who are.
+/// The readers and writers inside, as they tell it.
 struct room {
     int readers = 0;
     int writers = 0;
@@ -163,9 +163,9 @@ TEST_CASE("A writer goes on reading while another one waits, and readers come af
         co_await sleep_for(200ms);
         CHECK(!writing.done());
         CHECK(!reading.done());
-        // A reader of before the writer may write again: it waits for nobody.
+        // A reader from before the writer may write again: it need not wait.
         const bool refused = co_await held.try_upgrade();
-        CHECK(!refused); // since somebody waits to read
+        CHECK(!refused); // since another reader waits
         reading.cancel();
         co_await until_count(c, name + "/read/", 0);
         const bool raised = co_await held.try_upgrade();

@@ -292,7 +292,8 @@ TEST_CASE("Sessions, locks and watches work over TLS, from end to end", "[tls]")
     });
 }
 
-TEST_CASE("sec.tls.wrong_server: A server that is not who it should be is not talked to", "[tls]") {
+TEST_CASE("sec.tls.wrong_server: A server that shows a wrong certificate is not talked to",
+          "[tls]") {
     certificate_maker& maker = ids().maker;
     const auto wrong = [&](const certificate_request& r) { return maker.issued_by(ids().ca, r); };
     struct row {

@@ -100,8 +100,8 @@ std::size_t heap_in_use() {
     return info.uordblks + info.hblkhd;
 }
 
-/// Changes a few keys in every way: one at a time and several in one revision. Stays ahead of who
-/// is told of it, but not far.
+/// Changes a few keys in every way: one at a time and several in one revision. Stays ahead of the
+/// watch that is told of it, but not far.
 awaitable<void> keep_changing(
     client c, std::string name, unsigned seed, const bool& stop, const std::vector<event>& told) {
     std::mt19937 random(seed);
@@ -415,7 +415,7 @@ TEST_CASE("A watcher that is destroyed leaves no watch on the server", "[watch]"
             CHECK(e.code == asio::error::operation_aborted);
             co_await until_watches(0);
 
-            // Also if they are cancelled while they start.
+            // The same holds if they are cancelled while they start.
             std::vector<task<watcher>> starting;
             for (int i = 0; i < 50; ++i) {
                 starting.emplace_back(executor, c->watch(key));

@@ -167,13 +167,13 @@ TEST_CASE("Feeds of an election and those of Go tell of each other's leaders",
         const std::string none = co_await next_value(feed);
         CHECK(none == "nobody");
 
-        // ... they see ours, but not that nobody leads.
+        // ... they see ours, but not that there is no leader.
         auto etcdctl = shared_etcd().background_etcdctl({"elect", "-l", name});
         (void)co_await go.call("observe" + who);
         leadership led = co_await e.campaign("three");
         const std::string three = co_await go.told();
         CHECK(three == "three");
-        co_await until_told(feed, "three"); // else that nobody leads would be no news to it
+        co_await until_told(feed, "three"); // else that there is no leader is no news to it
         co_await led.proclaim("four");
         const std::string four = co_await go.told();
         CHECK(four == "four");
@@ -227,7 +227,7 @@ TEST_CASE("A leadership of the Go client is resumed, and one of ours by that",
                                "&revision=" + std::to_string(led->term()));
         (void)co_await go.call("proclaim" + other + "&value=theirs");
         co_await until_told(feed, "theirs");
-        co_await led->proclaim("ours again"); // although somebody else has written the key
+        co_await led->proclaim("ours again"); // although the other one has written the key
         co_await until_told(feed, "ours again");
         CHECK(led->leads());
         (void)co_await go.call("resign" + other);
@@ -282,7 +282,7 @@ TEST_CASE("A candidate whose lease has ended hears of it at once, that of Go lea
     });
 }
 
-TEST_CASE("Two who campaign in one session lead in turn, those of Go at the same time",
+TEST_CASE("Two candidates of one session lead in turn, those of Go at the same time",
           "[interop][election]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;

@@ -19,7 +19,8 @@ awaitable<std::vector<std::int64_t>> turns_of(coetcd::client c, std::string list
 bool grow(const std::vector<std::int64_t>& turns);
 
 /// A session of the Go client takes so many turns. The list is `<name>-list`.
-/// @param what `mutex`, `election` or `write`; or `look`, which reads and sees that nobody writes.
+/// @param what `mutex`, `election` or `write`; or `look`, which reads and sees that nothing is
+/// written.
 awaitable<void> go_turns(const go_client& go, std::string what, std::string name, int times);
 /// `etcdctl lock` runs a command that takes a turn.
 awaitable<void> etcdctl_turn(std::string name);

@@ -12,7 +12,7 @@ import (
 
 // Models of what there is to lock. A grant of a lock, of a permit, of a leadership has a token, and
 // lasts until the last call that proves it. Later it may end at any moment, with its lease, and
-// nobody needs to tell: so an end is no call, and a grant of which nobody makes use is no obstacle.
+// that need not be told: so an end is no call, and a grant that is not used is no obstacle.
 //
 //	lock, try_lock, lock_shared, try_lock_shared, acquire, try_acquire, campaign, try_campaign
 //	           take something; no, or an unknown end, proves nothing: others may have waited, too
@@ -145,7 +145,7 @@ func (h holds) room(e event) bool {
 }
 
 // inOrder tells whether the grant comes in the order of tokens. Readers overtake each other, and so
-// do those who have found room in a semaphore.
+// do attempts that have found room in a semaphore.
 func (h holds) inOrder(e event) bool {
 	return e.Object == "semaphore" || e.Token > h.newestOfAlone && (e.Shared || e.Token > h.newest)
 }
@@ -233,7 +233,7 @@ func (r reign) step(e event) (reign, bool) {
 	case e.Op == "leader" && e.Token == r.term:
 		return r, !r.over && e.Value == r.value
 	case e.Op == "leader":
-		// Somebody who does not know it yet, or never will.
+		// A leader that does not know it yet, or never will.
 		legal = e.Token > r.term && len(r.all) == 0
 		r.term, r.value, r.over = e.Token, e.Value, false
 		return r, legal
@@ -296,7 +296,7 @@ func (s store) step(e event) (store, bool) {
 // numbers are those that were given.
 type numbers struct {
 	last    int64
-	skipped int64 // by calls that nobody knows the end of
+	skipped int64 // by calls whose end is not known
 }
 
 func (n numbers) step(e event) (numbers, bool) {

@@ -36,7 +36,7 @@ var scripts = []struct {
 	{"mutex", "lock 5; unlock 5; write 5", false},                                       // after it was given back
 	{"mutex", "lock 5; write 5 no; write 5", false},                                     // lost, and not lost
 	{"mutex", "lock 5; write 5 no; owns 5", false},                                      // the clock is wrong
-	{"mutex", "lock 5; unlock 7", false},                                                // nobody was given that
+	{"mutex", "lock 5; unlock 7", false},                                                // this was not given
 	{"shared_mutex", "lock_shared 5 shared; lock_shared 6 shared; owns 5 shared; owns 6 shared; unlock 6; unlock 5; lock 9; unlock 9", true},
 	{"shared_mutex", "lock 5; downgrade 5; lock_shared 9 shared; owns 5 shared; owns 9 shared; unlock 5; unlock 9", true},
 	{"shared_mutex", "lock_shared 5 shared; upgrade 5; write 5; unlock 5; lock_shared 9 shared", true},
@@ -70,11 +70,11 @@ var scripts = []struct {
 	{"election", "campaign 5 value=a; resign 5 no; leader 5 value=a", true}, // lost by its own clock
 	{"election", "campaign 5 value=a; observe 5; observe 9; campaign 9 value=b", true},
 	{"election", "campaign 5 value=a; campaign 9 value=b; leads 5", false},                              // two lead
-	{"election", "campaign 5 value=a; leader 9 value=b; proclaim 5 value=c", false},                     // the same, to one who asks
-	{"election", "campaign 5 value=a; leader 0 no; leads 5", false},                                     // nobody, and somebody
+	{"election", "campaign 5 value=a; leader 9 value=b; proclaim 5 value=c", false},                     // the same, as told to a caller
+	{"election", "campaign 5 value=a; leader 0 no; leads 5", false},                                     // none, and one
 	{"election", "campaign 5 value=a; campaign 9 value=b; leader 5 value=a", false},                     // back to a former one
 	{"election", "campaign 5 value=a; resign 5; leader 5 value=a", false},                               // after it has resigned
-	{"election", "campaign 5 value=a; leader 5 value=b", false},                                         // what nobody said
+	{"election", "campaign 5 value=a; leader 5 value=b", false},                                         // what was never said
 	{"election", "campaign 5 value=a; proclaim 5 value=b; proclaim 5 value=c; leader 5 value=b", false}, // an older one comes late
 	{"election", "campaign 9 value=a; resign 9; campaign 5 value=b", false},                             // terms fall
 	{"election", "campaign 5 value=a; campaign 9 value=b; observe 9; observe 5", false},                 // a feed goes back
@@ -141,7 +141,7 @@ var watchScripts = []struct {
 	{"begin 5; write 5 a; write 6 a; see 6 5:a 6:a:before", false},
 	{"begin 5; write 5 a; write 5 b; see 5 5:a 5:b", false},              // a revision of two
 	{"begin 5; 2/begin 5; write 0 unknown a; see 5 5:a; 2/see 9", false}, // one watch knows better
-	{"write 5 a", false}, // nobody looks
+	{"write 5 a", false}, // it is not looked at
 	{"see 5", false},
 }
 
@@ -231,7 +231,7 @@ func readWatches(script string) []call {
 		case "write":
 			c.Token = n
 			wrote[n] = c.ID
-			for key, content := range c.Writes { // also of those that nobody is told of
+			for key, content := range c.Writes { // also of those that are not told
 				if writes[key] == nil {
 					writes[key] = map[int64]version{}
 				}

@@ -48,7 +48,7 @@ func (s spectator) wants(key string) bool {
 	return key == s.keys || strings.HasSuffix(s.keys, "/") && strings.HasPrefix(key, s.keys)
 }
 
-// A stage is what there was to see, as far as anybody has told: of each revision, by key.
+// A stage is what there was to see, as far as it was told: of each revision, by key.
 type stage struct {
 	written map[string]call // by the id
 	proved  map[int64]call  // by the revision
@@ -81,7 +81,7 @@ func (s stage) take(e change) string {
 		return ""
 	}
 	if len(w.Writes) == 0 {
-		return "" // who wrote it has died
+		return "" // its writer has died
 	}
 	value, wrote := w.Writes[e.Key]
 	if !wrote || (value == "") != e.Erased || value != e.Now.Value || w.Result == "yes" && w.Token != at {
@@ -91,7 +91,7 @@ func (s stage) take(e change) string {
 }
 
 // replay says whether the changes follow from each other, and tells of each revision what had to be
-// seen: who erases what is not there changes nothing.
+// seen: to erase what is not there changes nothing.
 func (s stage) replay() (map[int64][]string, string) {
 	all := map[int64]bool{}
 	for at := range s.seen {
@@ -106,7 +106,7 @@ func (s stage) replay() (map[int64][]string, string) {
 		for _, key := range slices.Sorted(maps.Keys(s.proved[at].Writes)) {
 			if _, told := s.seen[at][key]; !told && (s.proved[at].Writes[key] != "" || last[key].Version != 0) {
 				due[at] = append(due[at], key)
-				delete(last, key) // nobody has told
+				delete(last, key) // it was not told
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(s.seen[at])) {

@@ -302,7 +302,7 @@ std::vector<scenario> make() {
                            }
                            s.until([&] { return op->ended(); }, 30s);
                            scarce::enough();
-                           // Whoever was not told reads on.
+                           // A reader that was not told reads on.
                            if (!op->succeeded()) {
                                more.running = s.start([last] { return read_news(last); });
                                s.until([&] { return more.running->ended(); }, 30s);
@@ -332,7 +332,7 @@ std::vector<scenario> make() {
                    [](stage& s) {
                        const verdict wrong =
                            until_ended(s, s.start([&] { return open_another(&s.client); }));
-                       // What nobody holds is given back, and does not last.
+                       // A lease that is not held is given back, and does not last.
                        s.pass(70s);
                        return wrong;
                    },

@@ -67,7 +67,7 @@ public:
     /// What others do, at once.
     void put(const std::string& key);
     void erase(const std::string& key);
-    /// The key of somebody who was there before.
+    /// The key of another owner, which was there before.
     void put_key_of_others();
     void erase_key_of_others();
     /// Ends the lease of the session.
@@ -91,7 +91,7 @@ struct scenario {
 };
 
 const std::vector<scenario>& scenarios();
-/// That nobody is in the way of others, that the session can be used if it lives, and closed; that
+/// That nothing is in the way of others, that the session can be used if it lives, and closed; that
 /// nothing waits any more when all is gone.
 verdict look_back(stage& s);
 

@@ -164,7 +164,7 @@ private:
                 continue;
             }
             const plan next = s->serve(*whole);
-            buffer.fill('\0'); // whoever has this memory next shows what was left in it
+            buffer.fill('\0'); // the next use of this memory shows what was left in it
             if (next.holds) {
                 s->held.push_back(guest);
             } else {
@@ -305,7 +305,7 @@ client_options with_password() {
     return o;
 }
 
-/// `good` for all who are logged in.
+/// `good` for each client that is logged in.
 plan welcome(const request& r) {
     if (r.is(login_path)) {
         return {logged_in};
@@ -533,7 +533,7 @@ TEST_CASE("sec.header_injection: no byte of a name gets into a header", "[securi
     });
 }
 
-TEST_CASE("sec.smuggling: an answer that comes too late is nobody's", "[security]") {
+TEST_CASE("sec.smuggling: an answer that comes too late is given to no request", "[security]") {
     const auto kv = [](const char* value) {
         return with_length(
             "200 OK",

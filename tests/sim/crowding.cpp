@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Those who keep the lane of a client busy: with transactions that do not fit beside one another,
-// with one that nobody may make, and in between those who wait for what is large themselves.
+// Coroutines that keep the lane of a client busy: with transactions that do not fit beside one
+// another, and with one that is denied. Some of them wait for large locks in between.
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/lane.hpp>
 
@@ -32,7 +32,7 @@ std::vector<coetcd::lock_part> names_of(const std::string& prefix) {
 
 } // namespace
 
-/// The sessions of those who crowd, and until when they do.
+/// The sessions of the coroutines that crowd, and until when they do.
 struct actor::crowd {
     coetcd::session own;
     coetcd::session other;

@@ -77,8 +77,8 @@ public:
     }
 
 private:
-    /// From what etcd ends a watch to the next change that it tells, and so from a change. Who does
-    /// not watch finds out after 10 s and more.
+    /// From what etcd ends a watch to the next change that it tells, and so from a change. A
+    /// client without a watch finds out after 10 s and more.
     static constexpr std::chrono::seconds bound{3};
 
     void begin(const std::shared_ptr<process>& where, asio::awaitable<void> work) {

@@ -35,7 +35,7 @@ using coetcd::detail::call_request;
 using in_memory::chance;
 using in_memory::process;
 
-/// Sees who asks for something while another executor runs its handler.
+/// Sees requests that a client sends while another executor than its own runs the handler.
 class watched_world final : public in_memory::world, public in_memory::wiretap {
 public:
     watched_world(std::uint64_t seed, options o)
@@ -54,9 +54,9 @@ private:
     void sent_on_stream(const process& by) override { require_home(by); }
 };
 
-/// A client at home on one executor, those who use it on a second one, and those who take away on a
-/// third one what the second ones use. Each is a process of the world, so that their handlers take
-/// turns in any order.
+/// A client at home on one executor, coroutines that use it on a second one, and coroutines on a
+/// third one that take away what the second ones use. Each is a process of the world, so that their
+/// handlers take turns in any order.
 class company {
 public:
     company(std::uint64_t seed, in_memory::world::options o)

@@ -95,7 +95,7 @@ weather draw_weather(chance& c, sky s) {
         break;
     case sky::lying:
         w[fault::ttl_overstated] = 300'000;
-        w[fault::client_crashed] = 500; // and nobody renews what it had
+        w[fault::client_crashed] = 500; // and what it had is not renewed
         break;
     case sky::replaced:
         w[fault::cluster_replaced] = 100'000;

@@ -17,7 +17,7 @@ enum class sky {
     deaf,      ///< Most events are lost.
     robbed,    ///< Keys and leases are taken away, some keys without an event.
     belated,   ///< Answers come late or never, and then perhaps nothing gets through.
-    sluggish,  ///< Who has lost a lock is long in letting go of it.
+    sluggish,  ///< A holder that has lost a lock is long in letting go of it.
     refusing,  ///< One member after the other refuses what the others do.
     lying,     ///< Leases end before their time is over, by what some answers say.
     replaced,  ///< All endpoints lead to another cluster, for good.

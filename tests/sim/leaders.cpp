@@ -20,7 +20,7 @@ std::uint64_t number(const std::string& value) {
 std::vector<leader_rules::state>& leader_rules::states_of(const std::string& name) {
     std::vector<state>& all = states_[name];
     if (all.empty()) {
-        all.emplace_back(); // at first nobody leads
+        all.emplace_back(); // at first there is no leader
     }
     return all;
 }

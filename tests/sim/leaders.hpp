@@ -16,7 +16,7 @@
 
 namespace sim {
 
-/// Who has led each election, with what value; what those are told who observe it; and what was
+/// Who has led each election, with what value; what its observers are told; and what was
 /// proclaimed. Values are numbers that grow with each call.
 class leader_rules {
 public:
@@ -29,7 +29,7 @@ public:
     /// proclaim() says that it has put a value.
     void has_proclaimed(const std::string& key, std::int64_t term, const std::string& value);
 
-    /// Somebody who observes an election.
+    /// An observer of an election.
     struct observing {
         std::string name;
         nanoseconds since{0};
@@ -40,7 +40,7 @@ public:
     void observes_no_more(std::list<observing>::iterator o) { observers_.erase(o); }
     void told(observing& o, const std::optional<coetcd::leader>& l);
 
-    /// Whether somebody was not told the last state yet.
+    /// Whether an observer was not told the last state yet.
     bool owes_states() const;
     void look_for_untold(nanoseconds healed_at, nanoseconds bound);
 

@@ -163,8 +163,8 @@ private:
     std::map<asio::ip::address, nanoseconds> works_; // how long it takes to connect
     const std::shared_ptr<support::scripted_connector> connector_;
     net::dialer dials_;
-    /// From when on everything has to go well. One who connects may have a dead connection first,
-    /// then finds the old addresses dead, then looks the name up. Empty until nothing moves.
+    /// From when on everything has to go well. An attempt may find a dead connection first, then
+    /// the old addresses dead, and then looks the name up. Empty until nothing moves.
     std::optional<nanoseconds> settled_;
     std::optional<nanoseconds> last_lookup_;
     nanoseconds lookup_ends_{0};

@@ -288,7 +288,7 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
     }
 }
 
-/// The terms of one who leads again and again.
+/// The terms of a candidate that leads again and again.
 class actor::terms {
 public:
     explicit terms(std::string of, std::uint64_t seed)
@@ -345,7 +345,7 @@ asio::awaitable<void> actor::serve_term(std::shared_ptr<terms> of, const coetcd:
            [place] { return place->held(); },
            sound_clock_,
            false};
-    h.watched = true; // who leads is told at once
+    h.watched = true; // a leader is told at once
     h.granted_at = s_.w.now();
     const served counted{s_.judge, s_.judge.resumed(std::move(h))};
     const error_code ec =

@@ -185,7 +185,7 @@ std::size_t permit_rules::changes_limit(std::string name, bool relative, std::in
 void permit_rules::check_limit(const std::string& name, std::int64_t before, std::int64_t now) {
     constexpr std::int64_t initial = 2;
     ++limits;
-    limit_change change{now, before < 0 && now == initial, {}}; // by who takes permits
+    limit_change change{now, before < 0 && now == initial, {}}; // by an attempt to take permits
     for (std::size_t i = 0; i != limit_calls_.size(); ++i) {
         const limit_call& c = limit_calls_[i];
         const std::int64_t from = before < 0 ? initial : before;
@@ -214,7 +214,7 @@ bool permit_rules::made(std::size_t call, const limit_change& c) const {
 
 /// Whether each can have one of those that it may have, and no two the same.
 bool permit_rules::all_differ(const std::vector<std::vector<std::size_t>>& choices) {
-    std::map<std::size_t, std::size_t> taken; // by whom
+    std::map<std::size_t, std::size_t> taken; // by which one
     std::set<std::size_t> seen;
     const std::function<bool(std::size_t)> find = [&](std::size_t who) {
         for (const std::size_t one : choices[who]) {

@@ -39,7 +39,7 @@ struct permit_key {
     static std::optional<permit_key> parse(std::string_view key);
 };
 
-/// Permits that their user counts on, from the grant until he gives them back.
+/// Permits that their user counts on, from the grant until they are given back.
 struct permit_hold {
     std::string name;
     std::string key;
@@ -69,10 +69,10 @@ public:
 
     std::list<permit_hold>::iterator granted(permit_hold h);
     void gives_back(std::list<permit_hold>::iterator h);
-    /// Somebody wants permits, or does not want them any more.
+    /// A client wants permits, or does not want them any more.
     void touch(lease_id lease, const std::string& name) { touched_[{lease, name}] = world_.now(); }
 
-    /// Somebody begins to change a limit: by that much, or to that.
+    /// A client begins to change a limit: by that much, or to that.
     std::size_t changes_limit(std::string name, bool relative, std::int64_t by);
     /// It is said to be done. What was returned is what it is now.
     void changed_limit(std::size_t call, std::int64_t now);
@@ -80,7 +80,7 @@ public:
     void refused_limit(std::size_t call);
 
     /// The first in a queue may not wait for long where there is room; nor may keys be there for
-    /// long that nobody counts on.
+    /// long that no client counts on.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
     /// See `sharing_rules`.
     void
@@ -93,7 +93,7 @@ public:
     std::uint64_t limits = 0; ///< That were changed.
 
 private:
-    /// Who comes next, and may come.
+    /// The attempt that comes next, and may come.
     struct candidate {
         std::string key;
         std::int64_t life = 0;
@@ -109,7 +109,7 @@ private:
     };
     struct limit_change {
         std::int64_t now;
-        bool needs_none;             ///< It may be nobody's.
+        bool needs_none;             ///< It may be no call's.
         std::vector<std::size_t> by; ///< Calls that may have made it.
     };
 

@@ -142,7 +142,7 @@ void referee::told_of_loss(lease_id id, session_end why) {
 void referee::renewed(lease_id id, bool failed, nanoseconds took) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end() || orphans_.contains(id)) {
-        return; // that of who orphaned it may come late
+        return; // the session that orphaned it may tell late
     }
     known_session& known = found->second;
     const auto s = known.impl.lock();
@@ -508,7 +508,7 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     }
 }
 
-/// Whoever waits for a lock or holds it has one key; whoever does not has none. In the long run.
+/// In the long run a session that waits for a lock or holds it has one key. Any other has none.
 void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
     for (const request& r : requests_) {
         wanted_at_[{r.lease, r.name}] = world_.now();
@@ -639,7 +639,7 @@ void referee::look_for_robbed_waiters(nanoseconds healed_at) {
         const auto waits = std::find_if(requests_.begin(), requests_.end(), [&](const request& r) {
             return r.lease == w.lease && r.name == w.name && r.arrival == w.arrival;
         });
-        // Or he has a place again.
+        // It waits no more, or has a place again.
         return waits == requests_.end() || waits->cancelled || touched_[{w.lease, w.name}] > w.when;
     });
     // Of two keys of a session one is being given up.

@@ -39,7 +39,7 @@ inline std::string name_of(int lock) {
     return std::string(queue_prefix) + std::to_string(lock);
 }
 
-/// A lock that its user counts on, from the grant until he gives it back.
+/// A lock that its user counts on, from the grant until it is given back.
 struct hold {
     const process* in;
     std::string name;
@@ -66,7 +66,7 @@ struct hold {
     }
 };
 
-/// Somebody who waits for a lock.
+/// An attempt to take a lock.
 struct request {
     const process* in;
     std::string name;
@@ -76,20 +76,20 @@ struct request {
     bool cancelled = false;
 };
 
-/// What somebody watches, and how much of it he was told.
+/// What a reader watches, and how much of it the reader was told.
 struct watching {
     std::string key;
     std::string range_end;
     coetcd::watch_options how;
     nanoseconds began{0};
-    nanoseconds told{0}; ///< When he was told something the last time.
+    nanoseconds told{0}; ///< When the reader was told something the last time.
     /// All changes after this one must be told; those of the start revision on, if there is one.
     std::int64_t after = 0;
-    /// Whether it is known from which change on he was told.
+    /// Whether it is known from which change on the reader was told.
     bool begun = false;
-    std::size_t at = 0;     ///< The first change that he was not told; an index of the history.
-    std::int64_t up_to = 0; ///< He was told all changes until then.
-    bool sleeps = false;    ///< He reads nothing now.
+    std::size_t at = 0;     ///< The first change that was not told; an index of the history.
+    std::int64_t up_to = 0; ///< All changes until then were told.
+    bool sleeps = false;    ///< The reader reads nothing now.
 };
 
 /// Watches over everything that must be true.
@@ -165,7 +165,7 @@ public:
     void opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock);
     void session_ended(lease_id id, session_end why);
 
-    /// Who waited for the end of a session was told of it.
+    /// A waiter for the end of a session was told of it.
     void told_of_loss(lease_id id, session_end why);
     /// A round of renewal is over.
     void renewed(lease_id id, bool failed, nanoseconds took);
@@ -184,10 +184,11 @@ public:
     std::list<watching>::iterator watches(watching v);
     void watches_no_more(std::list<watching>::iterator v) { watches_.erase(v); }
     void told(watching& v, const coetcd::watch_batch& batch);
-    /// He has read nothing for longer than a stream is kept for that. Where nothing goes wrong.
+    /// The reader has read nothing for longer than a stream is kept for that. It is called where
+    /// nothing goes wrong.
     void look_at_sleeper(watching& v, nanoseconds since);
     void told_of_compaction(const watching& v, std::int64_t compact_revision);
-    /// Whether somebody was not told yet what happened.
+    /// Whether a reader was not told yet what happened.
     bool owes_changes();
     void look_for_untold(nanoseconds healed_at, nanoseconds bound);
 
@@ -202,7 +203,7 @@ public:
         orphans_.insert(id);
         sessions_.erase(id);
     }
-    /// What its lease has is held again, by who adopted that.
+    /// What its lease has is held again, by the session that adopted that.
     std::list<hold>::iterator resumed(hold h);
     /// A name was claimed for a time.
     std::list<timed_hold>::iterator claimed(timed_hold h);
@@ -215,16 +216,16 @@ public:
     /// @param repeated A request of it was repeated on the way: the second time an unlock finds
     ///   nothing any more.
     void lock_lost(lease_id id, const std::string& name, bool repeated);
-    /// Nobody may give a lock up as lost while its key is there.
+    /// No holder may give a lock up as lost while its key is there.
     void look_at_holds();
 
     /// A resource outside etcd, which refuses a fence below the largest it has seen.
     void write_resource(const std::string& name, std::int64_t fence);
 
-    // Once nothing goes wrong any more, or nothing that keeps news from anybody.
+    // Once nothing goes wrong any more, or nothing that holds up news.
 
-    /// Nobody may be first in a queue for long, and not hold the lock; no key may be there for long
-    /// that nobody wants; and what is taken away from somebody he has to notice.
+    /// No attempt may be first in a queue for long, and not hold the lock. No key may be there for
+    /// long that is not wanted. A holder has to notice what is taken away from it.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
 
     /// Whether a session counts on a lease that is gone, and has had no time yet to learn it.
@@ -236,7 +237,7 @@ public:
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
     bool one_fails = false;    ///< A call does, although all else goes well.
-    bool prompt = false;       ///< Whoever asks is answered at once, all the time.
+    bool prompt = false;       ///< Each request is answered at once, all the time.
     bool only_refused = false; ///< By one member at a time; else all goes well.
 
 private:
@@ -253,7 +254,7 @@ private:
         int ends = 0;
         session_end why = session_end::none;
         nanoseconds ended_at{0};
-        bool prompt = false; ///< Whoever waits for its end can be told at once.
+        bool prompt = false; ///< A waiter for its end can be told at once.
         std::uint64_t pauses_then = 0;
         /// When the last renewal that succeeded was sent, by its own clock.
         std::optional<coetcd::detail::time_point> renewed;
@@ -274,7 +275,7 @@ private:
     /// Two may not hold one lock.
     void look_for_another(const hold& h);
     void look_for_surplus(nanoseconds healed_at, nanoseconds bound);
-    /// Whether who watches is told what happens now.
+    /// Whether watches are told what happens now.
     bool tells_all() const {
         return world_.store.tells && world_.now_weather()[fault::event_lost] == 0;
     }
@@ -284,9 +285,9 @@ private:
     /// Whether etcd itself took it away, so that its user may not know it yet.
     bool excused(const hold& h) const;
 
-    /// Who may go on although its session is over.
+    /// What may go on although its session is over.
     enum class going_on { bodies, waiters_with_places, waiters };
-    /// Whether somebody of those does.
+    /// Whether one of those does.
     void look_for_untold_loss(lease_id id, going_on which);
 
     static bool is_alive(const known_session& known);

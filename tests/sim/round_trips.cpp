@@ -75,7 +75,7 @@ struct spending {
     }
 };
 
-/// Somebody in a queue.
+/// A waiter in a queue.
 struct waiting {
     std::string queue; ///< The prefix of its keys.
     coetcd::lease_id lease;
@@ -223,7 +223,7 @@ private:
             }
         }
     }
-    /// Whether it was the last one before the key of who waits.
+    /// Whether it was the last one before the key of the waiter.
     bool was_before(const waiting& w, const etcd::change& gone) const {
         std::int64_t own = 0;
         std::int64_t last = gone.before.create_revision;
@@ -580,7 +580,7 @@ private:
             } else if (here.was_alone()) {
                 expect(s.writes == 1 && s.looks == 0, "lock of a free name", s);
             } else {
-                // It enters, by two transactions at most; looks at who is before it, later at its
+                // It enters, by two transactions at most; looks at the key before it, later at its
                 // own key, too; and asks, and maybe looks again, when that one has gone.
                 const std::size_t most = 4 + 2 * place.turns() + b.background() - 1;
                 expect(s.all() <= most, "lock of a name that others have", s);
@@ -614,7 +614,7 @@ private:
     asio::awaitable<void> take_permits() {
         std::optional<coetcd::permit> p;
         const std::int64_t n = taste_.between(1, limit);
-        // Who has had the last one asks first whether there is room.
+        // After it took the last permit it asks first whether there is room.
         const std::size_t asks = std::exchange(kit_->took_last, n == limit) ? 2 : 1;
         co_await costs("acquire", asks, beside::nothing, into(p, kit_->permits.acquire(n)));
         co_await costs("release", 1, beside::hold, ignoring(p->release()));

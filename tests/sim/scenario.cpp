@@ -66,7 +66,7 @@ outcome run(const plan& p) {
         above = draw_rare_sky(rare);
     }
     if (above == sky::orphaning) {
-        s.ttl = 30s; // longer than a request may take, so that nobody knows for a while
+        s.ttl = 30s; // longer than a request may take, so that it is unknown for a while
     }
     s.judge.longest_ttl = s.ttl;
     weather faults = draw_weather(luck, above);
@@ -95,7 +95,7 @@ outcome run(const plan& p) {
     s.works = s.proves && besides.one_in(4);
     const bool serves = random && !s.crowded && besides.one_in(8);
     const bool clear = above == sky::clear && p.what != plan::kind::fail_at;
-    const bool calm = clear && !forces; // nobody takes anything away from anybody
+    const bool calm = clear && !forces; // nothing is taken away from any client
     const bool prompt = clear || above == sky::deaf || above == sky::robbed;
     s.judge.prompt = prompt;
     s.calm_since = clear ? nanoseconds(0) : nanoseconds::max();
@@ -105,7 +105,7 @@ outcome run(const plan& p) {
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
     s.elects = luck.one_in(3);
     if (s.elects) {
-        s.delay.reset(); // all who use the lock have to have it, and an election has none
+        s.delay.reset(); // all that use the lock have to have it, and an election has none
     }
     s.judge.tenure.delay = s.delay.value_or(std::chrono::milliseconds(0));
     // Their locks have no options.
@@ -198,7 +198,7 @@ outcome run(const plan& p) {
     for (int i = 0; i != clients; ++i) {
         actor& added = add_actor();
         const bool lags = random && !s.crowded && lagging.one_in(clear ? 4 : 12);
-        // Beside who lags another one is told.
+        // Beside a reader that lags another one is told.
         const bool watches = luck.one_in(6) || lags || above == sky::straying;
         if (watches && takes_part()) {
             added.start_watch();
@@ -234,7 +234,7 @@ outcome run(const plan& p) {
 
     // It goes wrong, for a while.
     std::uint64_t crashes = 0;
-    int coming_back = 0; // Of those who crash, half do.
+    int coming_back = 0; // Half of the clients that crash do.
     bool ending = false;
     const auto finished = [&] {
         return coming_back == 0 && std::all_of(actors.begin(), actors.end(), [](const auto& a) {
@@ -264,15 +264,16 @@ outcome run(const plan& p) {
     const nanoseconds storm = luck.within(500ms, 8s);
     bool more = true;
     const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
-    // Who was silenced in the storm finds out by and by; a lease that nobody renews ends. Where
-    // nobody is robbed, a lock is handed over by an event, not by a look: two ways there and back.
+    // A client that was silenced in the storm finds out by and by. A lease that is not renewed
+    // ends. Where no client is robbed, a lock is handed over by an event, not by a look: two ways
+    // there and back.
     const nanoseconds at_once = 8 * s.latency + 100ms;
     const nanoseconds bound = !prompt ? 2 * nanoseconds(s.ttl) + 2s + recheck + 15s
                               : p.what == plan::kind::crash_at ? nanoseconds(s.ttl) + 2s
                               : calm                           ? at_once
                                                                : recheck * 17 / 16 + 1500ms;
-    // A watch whose stream fell silent asks after 10 s. Where none does, etcd looks for those who
-    // are behind each 100 ms.
+    // A watch whose stream fell silent asks after 10 s. Where none does, etcd looks each 100 ms
+    // for watches that are behind.
     const nanoseconds patience = calm ? at_once + 2 * etcd::sync_interval : 40s;
     nanoseconds next_look = w.now();
     nanoseconds healed_at{0};

@@ -16,7 +16,7 @@ namespace sim {
 /// What a history goes without.
 struct cuts {
     std::set<std::size_t> faults; ///< By number, in the order in which they would strike.
-    std::set<std::size_t> users;  ///< Likewise, as they begin.
+    std::set<std::size_t> users;  ///< By number, as they begin.
     int rounds = std::numeric_limits<int>::max(); ///< The most that each user takes.
 };
 
@@ -29,7 +29,7 @@ struct plan {
         random,    ///< Cancellations and failures come by chance.
         cancel_at, ///< The first client's operation is cancelled at its n-th suspension.
         fail_at,   ///< The first client's n-th call fails.
-        answer_at, ///< Likewise, as its n-th answer comes, or soon after.
+        answer_at, ///< That operation is cancelled as its n-th answer comes, or soon after.
         crash_at,  ///< The first client ends at its n-th suspension.
     } what = kind::random;
     std::uint64_t point = 0;
@@ -46,7 +46,7 @@ struct outcome {
     bool reached = false; ///< The point of the plan.
     std::array<std::uint64_t, fault_kinds> faults{};
     std::vector<fault> strikes; ///< Those that came by chance, and those that were cut.
-    std::size_t users = 0;      ///< Likewise.
+    std::size_t users = 0;      ///< That there were, and those that were cut.
     int rounds = 0;             ///< The most of one of them.
     std::uint64_t cancellations = 0;
     std::uint64_t grants = 0;
@@ -57,18 +57,18 @@ struct outcome {
     std::uint64_t permits = 0;
     std::uint64_t forced = 0; ///< Ends of ownerships.
     std::uint64_t claims = 0;
-    std::uint64_t delays = 0;       ///< After those who have vanished.
+    std::uint64_t delays = 0;       ///< After holders that have vanished.
     std::uint64_t proofs = 0;       ///< Asked for.
     std::uint64_t heard = 0;        ///< Requests to give a lock back.
     std::uint64_t works = 0;        ///< That were done behind a gate.
     std::uint64_t tasks = 0;        ///< That groups have run.
-    std::uint64_t told = 0;         ///< Changes, to those who watch.
+    std::uint64_t told = 0;         ///< Changes, to watchers.
     std::uint64_t compactions = 0;  ///< That they were told of.
-    std::uint64_t states = 0;       ///< Of elections, to those who observe.
+    std::uint64_t states = 0;       ///< Of elections, to observers.
     std::uint64_t proclaimed = 0;   ///< Values.
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.
     std::uint64_t ends_told = 0;    ///< Of keys in a queue.
-    std::uint64_t wakes = 0;        ///< Waiters who asked because of one.
+    std::uint64_t wakes = 0;        ///< Waiters that asked because of one.
     double busiest = 0;             ///< See `rate_meter`.
     std::uint64_t calls = 0;
     nanoseconds duration{0};

@@ -53,8 +53,8 @@ void sharing_rules::check_upgrade(const std::string& name, const etcd::change& c
     }
 }
 
-/// Who may own the lock now. Who may once, may for as long as the key lives: all others that come
-/// are younger.
+/// Which keys may own the lock now. A key that may once, may for as long as it lives: all others
+/// that come are younger.
 void sharing_rules::look_at(const std::string& name) {
     struct key {
         std::string id;
@@ -110,7 +110,7 @@ void sharing_rules::look_at(const std::string& name) {
             }
             continue;
         }
-        // An upgrade: nobody else reads, and its base is the oldest of all.
+        // An upgrade: there is no other reader, and its base is the oldest of all.
         const std::int64_t base = std::max(born(reads, k), born(keeps, k));
         if (base != 0 && oldest == base && !older(reads, k)) {
             entitle("write/", k);

@@ -39,7 +39,7 @@ struct shared_hold {
     std::vector<std::string> names;
     std::function<bool()> owns;                         ///< What the library says, as all of these.
     std::function<coetcd::lock_mode(std::size_t)> mode; ///< Of each name.
-    std::function<std::vector<coetcd::detail::logic::held_life>()> proof; ///< Likewise.
+    std::function<std::vector<coetcd::detail::logic::held_life>()> proof; ///< As all of these.
     std::function<std::vector<coetcd::detail::logic::held_life>()> keys;  ///< That it is held by.
 
     /// It reads, and no upgrade may still be under way.
@@ -62,19 +62,19 @@ public:
 
     void changed(const etcd::change& c, etcd::cause why);
 
-    /// Somebody wants locks, or changes what he has.
+    /// A client wants locks, or changes what it has.
     void touch(lease_id lease, const std::vector<std::string>& names);
     std::list<shared_hold>::iterator granted(shared_hold h);
     /// It says that it writes now.
     void raised(const shared_hold& h);
     void gives_back(std::list<shared_hold>::iterator h);
-    /// Nobody may hold anything for longer than it wanted.
+    /// No client may hold anything for longer than it wanted.
     void look_at_holds();
 
-    /// Nobody may be entitled to a lock for long, and not take it; and no key may be there for long
-    /// that nobody counts on.
+    /// No attempt may be entitled to a lock for long, and not take it. No key may be there for long
+    /// that no client counts on.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
-    /// Whoever holds what an operator has taken away has to notice that.
+    /// A holder of what an operator has taken away has to notice that.
     /// @param is_late Tells whether it is time, for that long after it happened and that ttl.
     void
     look_for_unnoticed(const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const;
@@ -99,7 +99,7 @@ private:
     std::map<life, nanoseconds> entitled_;                            // since when
     std::map<std::pair<lease_id, std::string>, nanoseconds> touched_; // the last time
     std::set<std::pair<lease_id, std::string>> robbed_;               // by an operator
-    std::map<life, nanoseconds> taken_away_;                          // likewise, lives; when
+    std::map<life, nanoseconds> taken_away_;                          // lives, by an operator; when
     std::list<shared_hold> holds_;
 };
 

@@ -99,7 +99,7 @@ void lock_requests::read_part(json::value t) {
         }
     });
     bool elsewhere = false; // it is about more than locks
-    bool asks = false;      // who is in a queue
+    bool asks = false;      // which keys are in a queue
     bool requests = false;  // that an owner gives its lock back
     std::set<std::pair<std::string, std::string>> entered;
     std::vector<std::string> read;
@@ -316,7 +316,8 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
 // Rates.
 
 void rate_meter::sent(const process& by) {
-    // Where all fails, each of those who try pauses for longer and longer: from 25 ms to a second.
+    // Where all fails, each coroutine that tries pauses for longer and longer: from 25 ms to a
+    // second.
     constexpr std::uint64_t base = 75;
     constexpr std::uint64_t each = 30;
     client& c = clients_[&by];
@@ -430,7 +431,7 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
             return key != e.key && q->name == name && q->line != "keep" && !all_readers &&
                    world_.store.keys.contains(key);
         };
-        // One who is older was behind an earlier life of that key, of whose end nobody told.
+        // An older one was behind an earlier life of that key, whose end was not told.
         const auto confirming =
             std::count_if(what.confirms.begin(), what.confirms.end(), [&](const auto& c) {
                 return asks(c.first) && c.second > lives_[e] &&

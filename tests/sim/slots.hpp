@@ -52,7 +52,7 @@ struct lock_requests {
         std::int64_t epoch; ///< It is compared with; -1 if it is not.
     };
     std::vector<entry> puts;         ///< Of keys of queues of locks.
-    std::vector<std::string> erases; ///< Likewise.
+    std::vector<std::string> erases; ///< Of keys of queues of locks, too.
     std::size_t entries = 0;         ///< Places in queues of all kinds that it takes.
     /// Keys, with the create_revisions of their lives, that it asks etcd to prove the first ones.
     /// Of all kinds of locks, as what follows.
@@ -146,7 +146,7 @@ private:
     std::map<const process*, client> clients_;
 };
 
-/// Who is woken by what: the end of a key wakes the one behind it, and nobody else.
+/// What wakes a waiter: the end of a key wakes the one behind it, and no other.
 class herd_counter {
 public:
     explicit herd_counter(world& w)
@@ -161,7 +161,7 @@ public:
     void changed(const etcd::change& c);
 
     std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
-    std::uint64_t wakes = 0;    ///< Waiters who asked at once because of one.
+    std::uint64_t wakes = 0;    ///< Waiters that asked at once because of one.
     std::uint64_t entries = 0;  ///< Requests for a key in a queue.
     std::uint64_t requests = 0; ///< Of waiters, whatever the cause.
 

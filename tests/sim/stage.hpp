@@ -93,9 +93,9 @@ struct stage {
     bool lingering = false; ///< Locks are held for long.
     bool hasty = false;     ///< They are given back with a renewal, and wanted again at once;
                             ///< or change between reading and writing again and again.
-    bool sluggish = false;  ///< Who has lost a lock is long in letting go of it.
+    bool sluggish = false;  ///< A holder that has lost a lock is long in letting go of it.
     bool lying = false;     ///< Claims are kept for longer than they last.
-    bool busy = false;      ///< Somebody keeps the connection_kind of a client busy.
+    bool busy = false;      ///< Some keep the lane of a client busy.
     bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
     bool claims = false;    ///< Some claim a name for a time, instead of locking it.
     bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
@@ -104,7 +104,7 @@ struct stage {
     bool impatient = false; ///< Several of one session wait, none of them for long.
     /// From when on nothing goes wrong, nor is late for what went wrong before.
     nanoseconds calm_since = nanoseconds::max();
-    /// All who lock the first one wait so long after a holder that has vanished.
+    /// All that lock the first one wait so long after a holder that has vanished.
     std::optional<std::chrono::milliseconds> delay;
     bool reached = false;
     /// Some are cancelled in the moment in which an answer comes.
@@ -115,7 +115,7 @@ struct stage {
     std::uint64_t writes = 0;
     std::uint64_t crashes = 0;
     std::uint64_t tasks = 0; ///< That groups have run.
-    int laggards = 0;        ///< Who watch, and read rarely.
+    int laggards = 0;        ///< Readers that watch, and read rarely.
 };
 
 } // namespace sim

@@ -10,16 +10,16 @@ namespace sim {
 // was.
 
 /// A name whose addresses move and die, while lookups are slow, fail or hang; until nothing goes
-/// wrong any more. Then somebody who connects to it must get there within a bound.
+/// wrong any more. Then an attempt to connect to it must succeed within a bound.
 std::string follow_name(std::uint64_t seed);
 
 /// Clients that keep their objects through a storm. When it has passed each call takes the round
 /// trips that docs/pages/costs.md says, and they go to a member that is near and well.
 std::string count_round_trips(std::uint64_t seed);
 
-/// A client on one executor, those who use it on another one, and those who close and destroy what
-/// these use on a third one, at each step of it. Every call ends, where it was made; and nothing
-/// lives on of what was ended.
+/// A client on one executor, coroutines that use it on another one, and coroutines on a third one
+/// that close and destroy what these use, at each step of it. Every call ends, where it was made;
+/// and nothing lives on of what was ended.
 std::string cross_executors(std::uint64_t seed);
 
 /// Etcd ends the watches of a client, again and again: it has no leader, a token is over, or what

@@ -223,8 +223,8 @@ void tenure_rules::took_over(const std::string& name,
     if (t.fence > fence) {
         return;
     }
-    // Who gives back what an operator has deleted takes its note away; and so does who has no space
-    // for anything else.
+    // A holder that gives back what an operator has deleted takes its note away. So does a holder
+    // that has no space for anything else.
     // A session that is closed gives back what it has: what says so may come after the revocation.
     const bool gave_back =
         (t.given_back && (t.by_operator || world_.count_of(fault::no_space) != 0)) ||
@@ -253,7 +253,7 @@ void tenure_rules::let_go(const std::string& key, std::int64_t fence) {
     }
 }
 
-/// Who notices that its key was deleted takes its note away, before its user knows.
+/// A holder that notices that its key was deleted takes its note away, before its user knows.
 void tenure_rules::let_go_of_note(const std::string& name, const std::string& key) {
     const auto t = tenants_.find(name);
     if (t != tenants_.end() && t->second.key == key) {
@@ -265,7 +265,7 @@ nanoseconds
 tenure_rules::may_wait(const std::string& name, const std::string& key, nanoseconds since) const {
     const auto note = world_.store.keys.find(name + ".own");
     if (note == world_.store.keys.end()) {
-        // A wait may have begun before whoever left the note took it away.
+        // A wait may have begun before the holder that left the note took it away.
         const auto gone = note_gone_.find(name);
         return gone != note_gone_.end() && gone->second > since ? delay * 22 / 21 : nanoseconds(0);
     }
@@ -281,7 +281,7 @@ tenure_rules::may_wait(const std::string& name, const std::string& key, nanoseco
     // the same key.
     const std::int64_t life = world_.store.keys.at(key).create_revision;
     const bool waited = left.value == key && left.mod_revision > life;
-    // One whose attempt was cancelled, and its session closed, was first without anybody knowing.
+    // If an attempt was cancelled, and its session closed, it was first unnoticed.
     const bool needless =
         left.mod_revision == life || (!waited && t != tenants_.end() && leaves(t->second));
     return needless ? nanoseconds(0) : delay * 22 / 21;

@@ -22,7 +22,7 @@ namespace sim {
 /// behind the first slash. Empty: it is none of a lock, a shared lock or a semaphore.
 std::string lock_of(std::string_view key);
 
-/// A name that is claimed for a time, from the moment its user has it until he gives it back.
+/// A name that is claimed for a time, from the moment its user has it until it is given back.
 struct timed_hold {
     std::string name;
     std::string key;
@@ -32,7 +32,7 @@ struct timed_hold {
     bool sound_clock;
 };
 
-/// A holder who listens for requests to give a lock back.
+/// A holder that listens for requests to give a lock back.
 struct listening_holder {
     std::string name;
     std::int64_t token;
@@ -82,12 +82,12 @@ public:
     void keeps(const timed_hold& h) { kept_.insert(h.lease); }
     /// `release` has returned.
     void released(lease_id lease, bool had_ended);
-    /// Whether nobody else may have the name now.
+    /// Whether no other may have the name now.
     bool counts(const timed_hold& h) const { return !excused(h) && h.valid(); }
     /// The key of one that counts; empty if there is none.
     std::string claim_of(const std::string& name) const;
 
-    // A delay after who has vanished, of those who have set it.
+    // A delay after a holder that has vanished, of locks that have set it.
 
     void took_over(const std::string& name,
                    const std::string& key,
@@ -104,9 +104,9 @@ public:
 
     std::list<listening_holder>::iterator listens(listening_holder l);
     void listens_no_more(std::list<listening_holder>::iterator l) { listeners_.erase(l); }
-    /// A holder was told that somebody has asked.
+    /// A holder was told of a request.
     void heard(const listening_holder& l);
-    /// Whoever listens is told soon.
+    /// A holder that listens is told soon.
     void look_for_unheard(nanoseconds healed_at, nanoseconds bound);
 
     // Gates.
@@ -172,7 +172,7 @@ private:
     std::map<std::string, std::uint64_t> ended_;            // keys; the last call before that
     std::deque<std::pair<std::string, std::int64_t>> earlier_;
     std::list<timed_hold> claims_;
-    std::set<lease_id> claiming_;             // leases that nobody may renew
+    std::set<lease_id> claiming_;             // leases that are not to be renewed
     std::map<lease_id, nanoseconds> renewed_; // the last time
     std::map<lease_id, nanoseconds> used_;    // since when a key has it
     std::set<lease_id> kept_;

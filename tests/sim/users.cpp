@@ -260,7 +260,7 @@ asio::awaitable<bool> actor::is_interrupted(std::shared_ptr<operation> o,
 }
 
 /// A login that was refused is not tried again at once: also if something in between refused it, in
-/// etcd's words, and there is nobody else to ask.
+/// etcd's words, and there is no other member to ask.
 bool actor::was_locked_out(const error_code& ec) const {
     return (ec == errc::login_failed && s_.w.count_of(fault::locked_out) != 0) ||
            (ec == coetcd::server_errc::unimplemented && knows_one_ && s_.w.had_foreign_answers());
@@ -287,7 +287,7 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
-            // Nobody else was there to ask.
+            // There was no other member to ask.
             (ec.category() == coetcd::server_category() && s_.w.had_refusals() &&
              !s_.judge.only_refused) ||
             (ec == errc::wrong_cluster && s_.w.had_other_clusters()) ||
@@ -318,7 +318,7 @@ asio::awaitable<void> actor::job(int rounds) {
         asio::awaitable<void> work = one_call(o, std::move(name), how, taste);
         co_await perform(o, std::move(work));
         current_ = nullptr;
-        if (!s_.crowded && taste.one_in(16)) { // a session that nobody uses
+        if (!s_.crowded && taste.one_in(16)) { // a session that is not used
             (void)co_await p_->sleep(taste.skewed(0s, 3 * s_.ttl));
         } else if (!s_.hasty && taste.one_in(2)) { // else at once
             (void)co_await p_->sleep(taste.skewed(0ms, 300ms));
@@ -522,7 +522,7 @@ actor::watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags
     }
 }
 
-/// Somebody who observes, in the referee's books.
+/// An observer, in the referee's books.
 class actor::observer_entry {
 public:
     observer_entry(leader_rules& rules, std::string name)
@@ -772,7 +772,7 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
 }
 
 asio::awaitable<void> actor::wait_together(std::string name, chance& taste) {
-    // Beside those who keep the lane busy an answer takes longer; see `look_at_lane`.
+    // Beside a crowd that keeps the lane busy an answer takes longer; see `look_at_lane`.
     const nanoseconds busy = s_.busy ? 60 * s_.latency : nanoseconds(0);
     const nanoseconds patience = busy + taste.skewed(100ms, 1500ms);
     const nanoseconds apart = taste.one_in(2) ? nanoseconds(0) : taste.skewed(1us, 10ms);
@@ -1471,7 +1471,7 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
     if (s_.sluggish) {
         (void)co_await p_->sleep(taste.skewed(0s, 10s));
         if (!l.owns_lock()) {
-            (void)co_await p_->sleep(150s); // nobody may have to wait for that
+            (void)co_await p_->sleep(150s); // no other may have to wait for that
         }
     }
 }

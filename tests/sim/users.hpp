@@ -73,7 +73,7 @@ public:
 
     /// Watches something, besides, until the end.
     void start_watch();
-    /// Likewise, and now and then takes nothing for long.
+    /// Watches something likewise, and now and then takes nothing for long.
     void start_lagging(std::uint64_t seed);
     /// Observes an election likewise.
     void start_observing();
@@ -86,12 +86,12 @@ public:
     void start_serving(std::uint64_t seed);
     /// Keeps the client's lane busy besides, until then.
     void start_crowding(std::uint64_t seed, nanoseconds until);
-    /// Nobody may wait in it for long. Where nothing goes wrong.
+    /// Checks that nothing waits in it for long. It is called where nothing goes wrong.
     void look_at_lane();
     bool is_guest() const { return is_guest_; }
     /// Asks the holders of the locks to give them back, besides, again and again until the end.
     void start_asking(std::uint64_t seed);
-    /// It is an operator, who ends ownerships by force until then.
+    /// It is an operator, and ends ownerships by force until then.
     void start_operating(nanoseconds until);
 
     /// Crashes at its n-th suspension.
@@ -99,7 +99,7 @@ public:
     /// Cancels what is under way at the n-th suspension of this client.
     void cancel_at(std::uint64_t n);
 
-    /// Likewise, in the moment of an answer to it: of the first one with 1 and 2, and so on.
+    /// Cancels that in the moment of an answer to it: of the first one with 1 and 2, and so on.
     void cancel_with_answer(std::uint64_t n);
 
     /// Ends the session and the client; what is left behind is to be nothing.
@@ -157,7 +157,7 @@ private:
     /// @param seat Where its watcher is.
     asio::awaitable<void>
     watch(std::optional<coetcd::watcher>& seat, std::uint64_t seed, bool lags);
-    /// What one who lags does instead of reading.
+    /// What a reader that lags does instead of reading.
     asio::awaitable<void> sleep_on(watching& v, nanoseconds time);
     asio::awaitable<void> write_steadily(std::uint64_t seed);
     asio::awaitable<void> observe();
@@ -198,7 +198,7 @@ private:
     asio::awaitable<void> pass_gate(const std::string& name, std::int64_t own, chance& taste);
     asio::awaitable<void> work_behind(coetcd::fencing_gate gate, std::int64_t token, chance& taste);
     asio::awaitable<void> ask_for_release(std::string name);
-    /// Of who holds the lock.
+    /// The position is that of the lock's holder.
     asio::awaitable<void>
     look_at_position(const std::string& key, std::int64_t fence, const coetcd::mutex& m);
     asio::awaitable<void> keep_value(chance& taste);
@@ -251,13 +251,13 @@ private:
     asio::awaitable<void>
     change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& taste);
 
-    /// A term as a lock: who leads holds one.
+    /// A term as a lock, which the leader holds.
     class office;
     asio::awaitable<void>
     campaign(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
     asio::awaitable<void>
     serve(visit& v, const coetcd::leadership& l, const std::string& name, chance& taste);
-    /// Tries to go on with a term that somebody else has.
+    /// Tries to go on with a term that another one has.
     asio::awaitable<void> usurp(coetcd::election& e, lease_id own);
     asio::awaitable<void> proclaim(visit& v, const office& l);
 
@@ -280,7 +280,7 @@ private:
     template<class Lock>
     asio::awaitable<void> unlock(visit& v, Lock& l);
 
-    /// A change of several keys, for those who watch.
+    /// A change of several keys, for watches.
     coetcd::txn draw_data(chance& taste);
 
     /// What a lock is for.
@@ -303,12 +303,12 @@ private:
     std::optional<coetcd::value_feed> value_feed_;
     std::optional<coetcd::session_keeper> keeper_;
     std::optional<coetcd::task_group> group_;
-    int watches_ = 0;  ///< Feeds, and who keeps sessions or runs groups, too.
-    int mourners_ = 0; ///< Who wait for the end of a session.
+    int watches_ = 0;  ///< Feeds, and what keeps sessions or runs groups, too.
+    int mourners_ = 0; ///< Coroutines that wait for the end of a session.
     std::shared_ptr<operation> current_;
     std::uint64_t seen_ = 0;
     std::size_t most_waiting_ = 0; ///< In the client's lane, since it was empty.
-    bool backwards_ = false;       ///< The next who wants several locks names them so.
+    bool backwards_ = false;       ///< The next lock of several names has them so.
 };
 
 template<class Feed, class Told>

@@ -18,8 +18,8 @@
 
 namespace sim {
 
-/// What must be true of a value that many write, each of them something else, and of what those are
-/// told who follow it.
+/// What must be true of a value that many write, each of them something else, and of what its
+/// followers are told.
 class value_rules {
 public:
     explicit value_rules(world& w)
@@ -41,7 +41,7 @@ public:
         std::int64_t revision = 0; ///< Of what was told last.
         std::optional<state> last{};
     };
-    /// Somebody who follows it, as long as this exists.
+    /// A follower of it, as long as this exists.
     class entry {
     public:
         explicit entry(value_rules& of)
@@ -67,7 +67,7 @@ public:
     void changed(const std::vector<etcd::change>& changes,
                  const std::function<bool(lease_id)>& has_returned);
 
-    /// Whether somebody was not told the last state yet.
+    /// Whether a follower was not told the last state yet.
     bool owes_states() const;
     void look_for_untold(nanoseconds healed_at, nanoseconds bound) const;
 

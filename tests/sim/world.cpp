@@ -31,8 +31,8 @@ bool is_proposed(rpc what) {
            what == rpc::lease_grant || what == rpc::lease_revoke;
 }
 
-/// Whether a process knows its cluster by two of its members. Who does not, or has only one
-/// endpoint, could not know better than to belong to another one that answers.
+/// Whether a process knows its cluster by two of its members. A process that does not,
+/// or has only one endpoint, could not know better than to belong to another one that answers.
 bool is_settled(const std::set<std::pair<std::size_t, int>>& all, std::size_t number) {
     const auto first = all.lower_bound({number, 0});
     return first != all.end() && first->first == number && std::next(first) != all.end() &&
@@ -102,7 +102,7 @@ coetcd::detail::reply world::receive(const call_request& what, const etcd::answe
     return coetcd::detail::testing::world::receive(what, a);
 }
 
-/// Who has been answered by nobody yet would belong to the cluster that a stream leads to.
+/// A process that no member has answered yet would belong to the cluster that a stream leads to.
 void world::accept(const std::shared_ptr<coetcd::detail::testing::link>& from,
                    const call_request& what) {
     if (from->member == stray_ && !is_settled(settled_, from->by().number())) {
@@ -247,7 +247,7 @@ world::refusal world::draw_refusal(chance& c) {
         no.what = which < 5 ? rpc::lease_keep_alive : rpc::txn;
         no.code = drawn.code;
         no.text = drawn.text;
-        // Whoever has too many requests says so before it proposes one.
+        // A member that has too many requests says so before it proposes one.
         no.applied = which >= 6 && !no.text.ends_with("too many requests");
     }
     return no;
@@ -347,7 +347,7 @@ void world::chaos() {
         return;
     }
     after(100ms, [this] { chaos(); });
-    // Nobody is elected while the old leader may still be heard of, or answer renewals.
+    // No member is elected while the old leader may still be heard of, or answer renewals.
     const auto lead = [this] {
         after(luck.within(etcd::election_timeout, 2s), [this] {
             if (store.leader() < 0) {

@@ -38,9 +38,9 @@ enum class fault : std::size_t {
     request_lost,
     answer_lost,
     doubted,        // etcd answers that it timed out, and has done what it was asked for
-    doubted_late,   // likewise, and does it seconds later
+    doubted_late,   // the same, but it does that seconds later
     duplicated,     // the request arrives twice, and only the second time is there an answer
-    late_duplicate, // likewise, seconds later
+    late_duplicate, // the same, but it arrives seconds later
     very_late,      // a transaction gets no answer, and arrives, maybe again, in the very end
     delayed,        // by up to some seconds
     refused,        // no connection
@@ -65,7 +65,7 @@ enum class fault : std::size_t {
     locked_out, // the user has another password for a while
     no_space,
     operator_delete,
-    silent_delete,    // likewise, and nobody is told
+    silent_delete,    // an operator deletes, and no event tells
     member_refuses,   // for a while what others do
     ttl_overstated,   // by the answers to grants, or by those to renewals
     member_strays,    // for a while its endpoint leads to another cluster
@@ -176,7 +176,7 @@ private:
     std::vector<std::optional<refusal>> refusals_; // by each member
     rpc overstates_ = rpc::lease_grant;            // in the answers to these
     int ill_member_ = -1;
-    etcd other_;     // of no account to anybody here
+    etcd other_;     // of no account here
     int stray_ = -1; // the member whose endpoint leads to that one
     bool went_astray_ = false;
     std::optional<nanoseconds> replaced_at_;

@@ -121,7 +121,7 @@ asio::awaitable<void> actor::transact(chance& taste) {
     }
 }
 
-/// At the lowest level a transaction may count on what is there no more, and nobody's sums need be
+/// At the lowest level a transaction may count on what is there no more, and its sums need not be
 /// right. It sees what was committed all the same, and its own writes, and is applied once.
 asio::awaitable<void> actor::transact_loosely(chance& taste) {
     ledger& book = s_.judge.book;

@@ -83,7 +83,7 @@ etcd_server::etcd_server(std::vector<std::string> extra_arguments, std::optional
         show(tls_->own);
     }
     try {
-        constexpr int attempts = 5; // somebody else may take a port before etcd does
+        constexpr int attempts = 5; // another process may take a port before etcd does
         for (int attempt = 1;; ++attempt) {
             choose_ports();
             launch();

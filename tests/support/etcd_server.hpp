@@ -95,7 +95,8 @@ private:
 };
 
 /// The one server that all tests of this binary may share, started by the first call. Tests leave
-/// no key behind and use names of their own; who stops or pauses a server starts another one.
+/// no key behind and use names of their own; a test that stops or pauses a server starts
+/// another one.
 etcd_server& shared_etcd();
 
 } // namespace support

@@ -35,7 +35,7 @@ struct herd {
 };
 
 /// Five hundred sessions wait for what another one has. When that gives it back, one of them has
-/// it, and etcd tells nobody else.
+/// it, and etcd tells no other.
 template<class Lock, class Held>
 boost::asio::awaitable<void> one_of_a_herd_wakes(const etcd_server& etcd, herd<Lock, Held> all) {
     using namespace std::chrono_literals;

@@ -40,7 +40,7 @@ public:
 
     void add(const nlohmann::json& object) {
         const std::string line = object.dump() + '\n';
-        // At once: nobody else's line comes in between.
+        // At once: no other process's line comes in between.
         if (::write(descriptor_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
             throw std::system_error(errno, std::generic_category(), "a history");
         }

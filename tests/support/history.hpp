@@ -28,7 +28,7 @@ public:
     /// @param process Told apart from the others that write to this file.
     recorder(const std::filesystem::path& where, std::string process);
 
-    /// A call that has begun. Its end is unknown if nobody tells it.
+    /// A call that has begun. Its end is unknown if it is not told.
     class call {
     public:
         std::string id() const { return said_.at("id"); }

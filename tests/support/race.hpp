@@ -36,7 +36,7 @@ inline void hop(boost::asio::io_context& context, int handlers, std::function<vo
     });
 }
 
-/// Tells once when a request was answered: some handlers later whoever waits for it goes on.
+/// Tells once when a request was answered: some handlers later the waiter for it goes on.
 struct answers final : coetcd::observer {
     explicit answers(std::string what)
         : rpc(std::move(what)) {}

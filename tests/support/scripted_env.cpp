@@ -28,7 +28,7 @@ public:
 
 private:
     void shutdown() override {
-        // It may be the last one who knows of it. Newer Asio comes here twice.
+        // This may be the last reference to it. Newer Asio comes here twice.
         scripted_env* const last = std::exchange(tenant, nullptr);
         if (const auto keep = last ? last->weak_from_this().lock() : nullptr) {
             keep->tenancy_ = nullptr;

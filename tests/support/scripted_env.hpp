@@ -37,7 +37,7 @@ public:
     };
     using server_stream = coetcd::detail::testing::link;
 
-    /// `where` is run by nobody else. What waits in it ends with it.
+    /// `where` is run by nothing else. What waits in it ends with it.
     explicit scripted_env(boost::asio::io_context& where);
     ~scripted_env() override;
 
@@ -48,10 +48,10 @@ public:
     // The script.
     /// Serves a request that has arrived: sets status and body. Else the store does.
     std::function<void(const coetcd::detail::call_request&, coetcd::detail::reply&)> on_call;
-    /// Likewise, a stream: its first message is in the request.
+    /// Serves a stream in the same way: its first message is in the request.
     std::function<void(const coetcd::detail::call_request&, std::shared_ptr<server_stream>)>
         on_open;
-    /// Likewise, further messages of a stream.
+    /// Serves further messages of a stream in the same way.
     std::function<void(std::shared_ptr<server_stream>, const std::string&)> on_message;
     /// Decides over a request, before it leaves.
     std::function<fate(const coetcd::detail::call_request&)> decide;

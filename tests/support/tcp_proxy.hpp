@@ -104,7 +104,7 @@ public:
         std::size_t delayed = 0;          ///< Bytes, by `latency` or `bytes_per_second`.
         std::size_t sliced = 0;           ///< Pieces.
         std::size_t passed = 0;           ///< Bytes.
-        std::size_t passed_requests = 0;  ///< Of them, those of requests.
+        std::size_t passed_requests = 0;  ///< Bytes of requests, among these.
         std::size_t received_answers = 0; ///< Bytes, lost ones included.
         std::size_t whole_requests = 0;   ///< Requests passed on, by `whole_requests`.
     };

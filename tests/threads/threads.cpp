@@ -182,7 +182,7 @@ private:
             }
             if (m.owns_lock()) {
                 co_await body();
-                (void)m.unlock(); // takes effect although nobody awaits it
+                (void)m.unlock(); // takes effect although it is not awaited
             } else {
                 co_await coetcd::with_lock(m, body);
             }

@@ -158,7 +158,7 @@ TEST_CASE("What is before -- is read strictly", "[arguments]") {
     CHECK(wrong({"run", "n", "-t3"}) == "no such flag of run: '-t3'");
     CHECK(wrong({"--ttl", "3s", "run", "n"}) == "no such flag: '--ttl', before a subcommand");
     CHECK(wrong({"show", "n", "--ttl", "3s"}) == "no such flag of show: '--ttl'");
-    // One value each, and never a word of somebody else's.
+    // Each flag takes one value, and never a word that belongs to another one.
     CHECK(wrong({"run", "n", "--label"}) == "--label: has no value");
     CHECK(wrong({"run", "n", "--where", "--", "true"}) == "--where: has no value");
     CHECK(wrong({"run", "n", "--label", "--try"}) ==

@@ -80,7 +80,7 @@ inline std::size_t waiting_for(const std::string& name) {
     return who(name)["waiters"].size();
 }
 
-/// Whether a process has ended; nobody may have taken note of it yet.
+/// Whether a process has ended, even if its parent has not waited for it yet.
 inline bool has_ended(int pid) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
     std::string number, program, state;
@@ -96,7 +96,7 @@ inline std::string granted_lease(const std::string& ttl = "3600") {
     return lease;
 }
 
-/// Puts what anybody may put: a place in the queue of a lock.
+/// Puts what any client may put: a place in the queue of a lock.
 inline void put_place(const std::string& name, const std::string& lease, const std::string& label) {
     std::string id = lease;
     id.erase(0, id.find_first_not_of('0'));

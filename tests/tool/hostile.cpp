@@ -198,7 +198,7 @@ TEST_CASE("TAB completes what there is", "[tool][completion]") {
     CHECK(bash.completed("lock --ttl=") == "<lock><--ttl=END>enough");
     CHECK(bash.completed("top --sort=wai") == "<top><--sort=waiters><END>enough");
     CHECK(bash.completed("--user lock sta") == "<--user><lock><status><END>enough");
-    // What bash takes for several words, but nobody else.
+    // Only bash takes these for several words.
     CHECK(bash.completed("--endpoints 127.0.0.1:2379 sta") ==
           "<--endpoints><127.0.0.1:2379><status><END>enough");
     CHECK(bash.completed("--endpoints=a:1,b:2 sta") == "<--endpoints=a:1,b:2><status><END>enough");

@@ -74,7 +74,7 @@ TEST_CASE("a key that is no place is left out", "[queues]") {
     CHECK(told_by({{"n/a-1-0", 7, 0xb}}).empty());      // of another lease than it says
     CHECK(told_by({{"n.a-1-0", 7}}).empty());           // an epoch
     CHECK(told_by({{"n.ask/a-1", 7}}).empty());         // a request to the holder
-    CHECK(told_by({{"n/photo", 7}, {"n", 8}}).empty()); // somebody else's
+    CHECK(told_by({{"n/photo", 7}, {"n", 8}}).empty()); // of something else
     CHECK(told_by({{"/a", 7}, {"a", 8}}).empty());      // no name
     CHECK(told_by({{"n/1700000000000000000", 7}}).empty());
 }
@@ -89,7 +89,7 @@ TEST_CASE("readers have it together, until the next writer", "[queues]") {
           lines{"n: 4 | 5r"});
 }
 
-TEST_CASE("who changes its mode stays one, with its turn", "[queues]") {
+TEST_CASE("an owner that changes its mode stays one owner, and keeps its turn", "[queues]") {
     // A writer that reads now, and one more reader.
     CHECK(told_by({{"n/keep/a-1-0", 4}, {"n/read/b-1-0", 6, 0xb}}) == lines{"n: 4r 6r |"});
     // A reader that writes now; a writer came in between.
@@ -107,7 +107,7 @@ TEST_CASE("permits of one place are added up", "[queues]") {
                    {"n.limit", 2, 0}}) == lines{"n: 4*5 5*32768 | 3"});
     // The one that has it is no more in the queue, though its key may still be there.
     CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/wait/a-1-0", 3}}) == lines{"n: 4*1 |"});
-    // All of it is taken, or none is for anybody.
+    // All of it is taken, or there is none.
     CHECK(told_by({{"n/wait/a-1-0", 3}, {"n/wait/a-1-1", 2}}) == lines{"n: | 2 3"});
     // No permits: locks, whose names are odd.
     for (const std::string name : {"n/hold/ff", "n/hold/-1", "n/hold/10", "n/hold/0F"}) {
@@ -175,7 +175,7 @@ TEST_CASE("since when it is held is believed of this ownership alone", "[queues]
     const std::chrono::system_clock::time_point then(std::chrono::seconds(1000));
     CHECK(seconds_of(tool::since_value(7, then), 0xa) == 1000);
     CHECK(seconds_of(tool::since_value(6, then), 0xa) == -1); // an earlier one's
-    CHECK(seconds_of(tool::since_value(7, then), 0xb) == -1); // somebody else's
+    CHECK(seconds_of(tool::since_value(7, then), 0xb) == -1); // of another lease
     for (const char* odd : {"",
                             "7",
                             "7 ",

@@ -53,7 +53,7 @@ TEST_CASE("A command's end counts, though etcd cannot be told of it", "[tool]") 
     etcd_server away;
     const std::string script = "kill -STOP " + std::to_string(away.pid()) + "; exit 5";
     for (const std::string kind : {"lock", "sem", "elect"}) {
-        // Also if the lease ends before the attempts to give it back do.
+        // The same holds if the lease ends before the attempts to give it back do.
         for (const std::string times : {"--ttl 60s --command-timeout 1s", "--ttl 2s"}) {
             CAPTURE(kind, times);
             const std::string name = unique_name("tool"); // its key may stay
@@ -180,7 +180,7 @@ TEST_CASE("who does not take a lock for another one that is called NAME.since.",
     CHECK(who(name + ".since.x")["holders"][0]["label"] == "other");
 }
 
-TEST_CASE("ask asks nobody who hears no request", "[tool]") {
+TEST_CASE("ask asks no holder of a semaphore, which hears no requests", "[tool]") {
     const std::string name = unique_name("tool");
     auto first = start({"sem", name});
     (void)next_line(first);
@@ -196,7 +196,7 @@ TEST_CASE("ask asks nobody who hears no request", "[tool]") {
     CHECK(asked.output.find(name + ": is a semaphore") != std::string::npos);
 }
 
-TEST_CASE("unlock ends no key that is nobody's place", "[tool]") {
+TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
     const std::string name = unique_name("tool");
     auto& etcd = shared_etcd();
     for (const std::string below : {"/photo", "/write/photo"}) {
@@ -379,7 +379,7 @@ TEST_CASE("A coetcd that stood still past its ttl stops its command when it goes
     p.signal(SIGSTOP);
     const auto other = run({"lock", name, "--timeout", "20s", "--", "echo", "other"});
     CHECK(other.output == "other\n");
-    CHECK(!has_ended(pid)); // nobody could tell it
+    CHECK(!has_ended(pid)); // it could not be told
     p.signal(SIGCONT);
     CHECK(p.wait() == 75);
     CHECK(has_ended(pid));
@@ -471,7 +471,7 @@ TEST_CASE("A standard descriptor that is closed is nothing else's", "[tool]") {
     }
 }
 
-TEST_CASE("A semaphore's limit is not stored by who is refused by it", "[tool]") {
+TEST_CASE("A command that a semaphore's limit refuses does not store the limit", "[tool]") {
     const std::string name = unique_name("tool");
     const auto refused = run_all("sem " + name + " --permits 2 -- true");
     CHECK(refused.exit_code == 69);
@@ -590,7 +590,7 @@ TEST_CASE("top and who tell since when a lock is held, also with --once", "[tool
           std::string::npos); // the whole number
 }
 
-TEST_CASE("elect leads, and tells those who listen", "[tool]") {
+TEST_CASE("elect leads, and elect --listen tells of each leader", "[tool]") {
     const std::string name = unique_name("tool");
     auto news = start({"elect", "--listen", name});
     CHECK(next_line(news) == "nobody");

@@ -226,7 +226,7 @@ TEST_CASE("A command that may not be stopped, and stands still, is not woken", "
     const std::string token = who(name)["holders"][0]["token"].dump();
     CHECK(run({"unlock", name, "--token", token}).exit_code == 0);
     CHECK(p.wait_for(15s) == 76);
-    CHECK(state_of(pid) != 'S'); // it may have ended: nobody can continue it any more
+    CHECK(state_of(pid) != 'S'); // it may have ended: it cannot be continued any more
     ::kill(pid, SIGKILL);
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("Ctrl-Z stops a script with its command, and fg continues both", "[too
         bash.type("\x03");
         return run({"who", name}).exit_code == 1;
     });
-    // Nobody could continue what is alone on its terminal.
+    // A command that is alone on its terminal could not be continued.
     typed_session alone(
         {COETCD_TOOL, "lock", name, "--", "sh", "-c", "echo ready; read x; echo got $x"},
         {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
@@ -325,7 +325,7 @@ TEST_CASE("Several of one job stop once, and go on with one fg", "[tool][termina
         (void)bash.read_until("-4 -- cat");
         until("it goes on", [&] { return state_of(pid) != 'T'; });
     }
-    bash.type("\x03"); // for whoever has the terminal: the shell, should they have stopped again
+    bash.type("\x03"); // for what has the terminal: the shell, should they have stopped again
     bash.type("echo sta\"\"tus $?\n");
     CHECK(bash.read_until("status 130").find("Stopped") == std::string::npos);
     CHECK(has_ended(pid));
@@ -376,7 +376,8 @@ TEST_CASE("A command has the terminal from its start, as coetcd has", "[tool][te
     const std::string name = unique_name("users");
     typed_session bash = interactive_bash();
     const int pid = sleep_under(bash, name);
-    // Also one that never asks for it, as of another user that Ctrl-C has to reach.
+    // A command that never asks for it has it, too, like one of another user that Ctrl-C must
+    // reach.
     until("it has the terminal", [&] { return terminal_group_of(pid) == pid; });
     bash.type("\x03");
     until("it ends", [&] { return has_ended(pid); });
@@ -724,7 +725,7 @@ TEST_CASE("The password is not the command's", "[tool][secrets]") {
 
 namespace {
 
-/// How a signal ends a command that waits for a file, which is a pipe that nobody writes to.
+/// How a signal ends a command that waits for a file, which is a pipe without a writer.
 int ended_while_it_reads(const words& flags) {
     words line{"who", "n"};
     line.insert(line.end(), flags.begin(), flags.end());
@@ -795,7 +796,7 @@ TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
         CHECK(run_all(line + file.path().string()).exit_code == 69); // it asks etcd
     }
     CHECK(run_all(line + "/dev/zero").output.find("is no password") != std::string::npos);
-    const std::string pipe = file.path().string() + ".pipe"; // that nobody writes to
+    const std::string pipe = file.path().string() + ".pipe"; // without a writer
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     CHECK(ended_while_it_reads({"--user", "u", "--password-file", pipe}) == 128 + SIGTERM);
     fs::remove(pipe);

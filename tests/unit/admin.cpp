@@ -106,7 +106,8 @@ TEST_CASE("an enter that arrives after force_unlock() does not put the key again
 }
 
 TEST_CASE("an unlock and a force_unlock() in any order give the lock back once", "[admin]") {
-    // Also where the answer to the request for the lock was lost, so that its end bumps the epoch.
+    // The same holds where the answer to the request for the lock was lost, so that its end bumps
+    // the epoch.
     for (const bool unresolved : {false, true}) {
         for (auto late = 0ms; late < 6ms; ++late) {
             for (auto later = 0ms; later < 6ms; ++later) {
@@ -196,7 +197,7 @@ TEST_CASE("force_unlock() whose answer is lost asks again", "[admin]") {
     }
 }
 
-TEST_CASE("force_unlock() of who is gone with its lease has nothing to do", "[admin]") {
+TEST_CASE("force_unlock() of an owner that is gone with its lease has nothing to do", "[admin]") {
     owner all;
     auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
@@ -283,10 +284,10 @@ TEST_CASE("what names no lock and no ownership is refused", "[admin]") {
     CHECK(w.env->calls.size() == calls);
 }
 
-TEST_CASE("a holder hears that somebody asks for the lock", "[admin][request_release]") {
+TEST_CASE("a holder hears of a request for the lock", "[admin][request_release]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
-    CHECK_FALSE(w.await(coetcd::request_release(two, "m")).has_value()); // nobody has it
+    CHECK_FALSE(w.await(coetcd::request_release(two, "m")).has_value()); // it has no holder
     coetcd::held_lock held = w.await(a.scoped_lock());
     auto listening = w.start(held.release_requested());
     w.env->pass(1s);
@@ -318,14 +319,14 @@ TEST_CASE("a holder hears that somebody asks for the lock", "[admin][request_rel
         w.env->pass(10ms);
         next.get();
     }
-    SECTION("the request goes with the session of who asks") {
+    SECTION("the request goes with the session that made it") {
         w.await(two.close());
         CHECK(w.etcd->under("m.ask/").empty());
         auto next = w.start(held.release_requested());
         w.env->pass(1s);
         CHECK_FALSE(next.ended());
     }
-    SECTION("it blocks nobody") {
+    SECTION("the request blocks no lock") {
         w.await(held.unlock());
         w.await(b.lock());
     }
@@ -432,7 +433,8 @@ TEST_CASE("request_release() of a session that is lost says so", "[admin][reques
     CHECK(closed.code() == errc::session_closed);
 }
 
-TEST_CASE("with_lock() gives way to who asks, some time later", "[admin][request_release]") {
+TEST_CASE("with_lock() gives way to a request for the lock, some time later",
+          "[admin][request_release]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
     auto body = [&]() -> asio::awaitable<void> {
@@ -455,7 +457,8 @@ TEST_CASE("with_lock() gives way to who asks, some time later", "[admin][request
     CHECK(w.etcd->watches() == 0);
 }
 
-TEST_CASE("a body may ignore who asks, end before, or lose the lock", "[admin][request_release]") {
+TEST_CASE("a body may ignore a request for the lock, end before, or lose the lock",
+          "[admin][request_release]") {
     rivals all({6s}, {6s});
     auto& [w, client, one, two, a, b] = all;
     SECTION("ignored") {

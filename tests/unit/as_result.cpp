@@ -45,7 +45,7 @@ TEST_CASE("as_result() gives what an operation returned", "[as_result]") {
     CHECK(number.error().text().empty());
     CHECK_THROWS_AS(number.error().rethrow(), std::logic_error);
     CHECK(w.await(as_result(nothing())).has_value());
-    // Also what cannot be copied, nor made from nothing.
+    // The same holds for what cannot be copied, nor made from nothing.
     auto made = []() -> asio::awaitable<std::unique_ptr<int>> {
         co_return std::make_unique<int>(7);
     };

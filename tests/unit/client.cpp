@@ -60,7 +60,7 @@ bool changes(const std::string& name) {
            name != "lease_leases" && name != "status";
 }
 
-/// etcd has a user, and gives whoever logs in a token.
+/// etcd has a user, and answers each login with a token.
 void grant_logins(world& w) {
     w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
         if (q.what == rpc::authenticate) {
@@ -125,7 +125,7 @@ TEST_CASE("leases are granted under an id of our choice, so that a grant can be 
     REQUIRE(w.etcd->leases() == 1);
     auto taken = w.start(client.lease_grant(5s, granted.id));
     w.env->pass(10ms);
-    REQUIRE(taken.code() == server_errc::failed_precondition); // that one is somebody's
+    REQUIRE(taken.code() == server_errc::failed_precondition); // that one is taken
     REQUIRE(w.await(client.lease_keep_alive_once(granted.id)).value().ttl == 5s);
     REQUIRE(w.await(client.lease_time_to_live(granted.id)).value().granted_ttl == 5s);
     REQUIRE(w.await(client.lease_revoke(granted.id)));
@@ -347,7 +347,7 @@ TEST_CASE("credentials that cannot be right are told at once", "[client][auth]")
     CHECK_THROWS_AS(w.client(o), std::invalid_argument);
 }
 
-TEST_CASE("a login that ends by a lack of memory keeps nobody waiting", "[client][auth]") {
+TEST_CASE("a login that ends by a lack of memory keeps no call waiting", "[client][auth]") {
     world w;
     coetcd::client_options o;
     o.insecure_plain_text_credentials = true;
@@ -361,7 +361,7 @@ TEST_CASE("a login that ends by a lack of memory keeps nobody waiting", "[client
     grant_logins(w);
     const coetcd::client client = w.client(o);
     auto putting = w.start(client.put("k", "v"));
-    CHECK_THROWS_AS(w.env->pass(0s), std::bad_alloc); // whoever runs the event loop is told
+    CHECK_THROWS_AS(w.env->pass(0s), std::bad_alloc); // it comes out of the event loop
     w.env->pass(10s);
     REQUIRE(putting.ended());
     (void)putting.get();

@@ -34,7 +34,7 @@ bool tells(support::background<T>& b) {
 
 } // namespace
 
-TEST_CASE("who wants to change something is told of the alarm at once", "[corrupt]") {
+TEST_CASE("a call that wants to change something is told of the alarm at once", "[corrupt]") {
     for (const bool all : {false, true}) {
         world w;
         const coetcd::client client =

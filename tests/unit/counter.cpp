@@ -46,7 +46,7 @@ struct tally {
 
 } // namespace
 
-TEST_CASE("a counter costs one round trip while nobody else writes it", "[counter]") {
+TEST_CASE("a counter costs one round trip while nothing else writes it", "[counter]") {
     tally t;
     CHECK(t.w.await(t.counter.get()) == 0);
     t.w.env->calls.clear();

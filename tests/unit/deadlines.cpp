@@ -223,7 +223,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         cancel(w, getting);
         most = o.attempt_timeout;
     }
-    SECTION("a login for a transaction that nobody wants any more") {
+    SECTION("a login for a transaction that is not wanted any more") {
         o.credentials = coetcd::credentials("root", "secret");
         o.insecure_plain_text_credentials = true;
         bool valid = true;
@@ -256,7 +256,7 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         (void)w.await(client.get("k"));
         most = o.attempt_timeout;
     }
-    SECTION("the refresh of members, by whoever answers") {
+    SECTION("the refresh of members, whichever of them answers") {
         o.member_refresh = 10s;
         const coetcd::client client = w.client(o);
         w.env->pass(2s);
@@ -343,10 +343,11 @@ TEST_CASE("once all handles are gone nothing goes on for long, whatever request_
         lose_all(w);
     }
     w.env->pass(most + 100ms);
-    CHECK(w.env.use_count() == 1); // nobody else uses it
+    CHECK(w.env.use_count() == 1); // nothing else uses it
 }
 
-TEST_CASE("who shares a request with others ends by its own deadline", "[deadlines][mutex]") {
+TEST_CASE("a call that shares a request with others ends by its own deadline",
+          "[deadlines][mutex]") {
     world w;
     const coetcd::client client = w.client();
     const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
@@ -391,7 +392,7 @@ TEST_CASE("a lease whose grant cannot be told has one outcome", "[deadlines]") {
     }
 }
 
-TEST_CASE("who is denied a lock is told what its user needs", "[deadlines][mutex]") {
+TEST_CASE("an attempt that is denied a lock is told what its user needs", "[deadlines][mutex]") {
     world w;
     const coetcd::client client = w.client();
     const coetcd::session session = w.await(coetcd::session::open(client, {60s}));
@@ -408,7 +409,8 @@ TEST_CASE("who is denied a lock is told what its user needs", "[deadlines][mutex
     check_denied(locking, "orders/42");
 }
 
-TEST_CASE("who is denied what it has is told what its user needs, too", "[deadlines][mutex]") {
+TEST_CASE("a holder that is denied its own lock is told what its user needs, too",
+          "[deadlines][mutex]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session session = w.await(coetcd::session::open(client, {60s}));

@@ -122,7 +122,7 @@ std::string value_of(std::optional<coetcd::leader> l) {
 
 } // namespace
 
-TEST_CASE("campaign() leads in one round trip if nobody does, resign() ends that in one",
+TEST_CASE("campaign() leads in one round trip if there is no leader, resign() ends that in one",
           "[election]") {
     candidate w;
     const std::size_t before = w.env->calls.size();
@@ -217,7 +217,7 @@ TEST_CASE("an election and a mutex of one name exclude each other", "[election]"
     REQUIRE(waiting.get().leads());
 }
 
-TEST_CASE("try_campaign() leads if nobody does, and leaves nothing if somebody does",
+TEST_CASE("try_campaign() leads if there is no leader, and leaves nothing if there is one",
           "[election]") {
     candidates w;
     std::optional<leadership> mine = w.await(w.a.try_campaign("a"));
@@ -339,7 +339,7 @@ TEST_CASE("everything may be destroyed while campaign() is under way", "[electio
     }
 }
 
-TEST_CASE("the whole world may end while somebody leads", "[election]") {
+TEST_CASE("the whole world may end while there is a leader", "[election]") {
     for (auto when = 0ms; when < 12ms; ++when) {
         world w;
         const coetcd::client client = w.client();
@@ -361,7 +361,7 @@ TEST_CASE("a leader whose key is deleted by hand is told at once", "[election]")
     const std::int64_t term = mine.term();
     const coetcd::compare is_leader = mine.is_leader();
     auto waiting = w.start(mine.wait_lost());
-    auto early = 0ms; // right after the grant, nobody watches yet
+    auto early = 0ms; // right after the grant, it is not watched yet
     SECTION("while it is watched") {
         early = 100ms;
     }
@@ -634,7 +634,7 @@ TEST_CASE("proclaim() ends with its session", "[election]") {
     REQUIRE(next.code() == expected);
 }
 
-TEST_CASE("what somebody else writes into the leader's key does not hold it up", "[election]") {
+TEST_CASE("what others write into the leader's key does not hold it up", "[election]") {
     candidate w;
     leadership mine = w.await(w.own.campaign("a"));
     w.env->pass(100ms);
@@ -745,7 +745,7 @@ TEST_CASE("proclaim() that is refused only the second time tells if the first on
     REQUIRE(told(w).back() == "c");
 }
 
-TEST_CASE("proclaim() of which nobody can tell what became says so", "[election]") {
+TEST_CASE("proclaim() says so if what became of it cannot be told", "[election]") {
     candidate w;
     leadership mine = w.await(w.own.campaign("a"));
     w.env->pass(100ms);
@@ -920,7 +920,7 @@ TEST_CASE("leader() and leader_of() tell who leads", "[election]") {
     REQUIRE(waiting.code() == errc::session_closed);
 }
 
-TEST_CASE("observe() tells who leads, and nobody, too", "[election][observe]") {
+TEST_CASE("observe() tells who leads, and also that there is no leader", "[election][observe]") {
     candidates w;
     coetcd::leader_feed news = coetcd::observe(w.owner, "e");
     REQUIRE(news.get_executor() == w.owner.get_executor());
@@ -1163,7 +1163,7 @@ TEST_CASE("resume() of a term takes nothing that is not its", "[election][resume
     election own(heir, "e");
     REQUIRE_FALSE(w.await(own.resume(behind, since)));
     REQUIRE(w.etcd->keys.contains(behind)); // and goes on waiting
-    // Our own, which somebody has.
+    // Our own, which an object has already.
     const std::size_t before = w.env->calls.size();
     REQUIRE_FALSE(w.await(w.a.resume(theirs.key(), theirs.term())));
     REQUIRE(w.env->calls.size() == before);

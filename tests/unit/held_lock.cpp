@@ -470,7 +470,7 @@ TEST_CASE("a watched lock whose key is deleted is lost at once", "[held_lock][wa
     lock_options options;
     options.watch_while_held = true;
     coetcd::mutex watched(session, "m", options);
-    // Also while the watch is not in force yet, and where its event is lost.
+    // The same holds while the watch is not in force yet, and where its event is lost.
     for (auto when = 0ms; when < 20ms; ++when) {
         INFO("after " << when.count() << " ms");
         w.await(watched.lock());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What becomes of a write that etcd refuses for the lack of the session's lease, while nobody tells
-// whether that lives.
+// What becomes of a write that etcd refuses for the lack of the session's lease, while it is not
+// known whether that lives.
 #include <coetcd/admin.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>

@@ -88,7 +88,8 @@ TEST_CASE("within a session a lock with a delay is handed over", "[delay]") {
     CHECK(one.state() == coetcd::session_state::active);
 }
 
-TEST_CASE("whoever takes over in the request of one without a delay leaves a note", "[delay]") {
+TEST_CASE("a waiter that takes over in the request of one without a delay leaves a note",
+          "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;
     coetcd::mutex plain(one, "m");
@@ -140,7 +141,7 @@ TEST_CASE("after a holder that has vanished the next one waits", "[delay]") {
     CHECK_FALSE(w.etcd->keys.contains("m.own"));
 }
 
-TEST_CASE("a holder that notices the end of its key takes its note away, and nobody waits for it",
+TEST_CASE("a holder that notices the end of its key takes its note away, so that none waits for it",
           "[delay]") {
     for (const bool watches : {false, true}) {
         for (const bool forced : {false, true}) {
@@ -212,7 +213,7 @@ TEST_CASE("a holder that notices the end of its key as it gives it back takes it
     }
 }
 
-TEST_CASE("the note of who has vanished counts for those who come later", "[delay]") {
+TEST_CASE("the note of a holder that has vanished counts for those that come later", "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
@@ -357,8 +358,7 @@ TEST_CASE("cancelled at any moment, a wait for a delayed lock leaves the note as
     }
 }
 
-TEST_CASE("who gives up waiting for the owner that it was itself leaves that one's note",
-          "[delay]") {
+TEST_CASE("a waiter that gives up leaves the note of an earlier life of its own key", "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;
     w.await(b.lock());
@@ -392,7 +392,7 @@ TEST_CASE("a request to replace a note that comes late replaces nothing", "[dela
     CHECK_FALSE(w.etcd->keys.contains("m.own"));
 }
 
-TEST_CASE("who has not set a delay neither leaves a note nor heeds it", "[delay]") {
+TEST_CASE("a lock without a delay neither leaves a note nor heeds one", "[delay]") {
     delayed all;
     auto& [w, client, one, two, a, b] = all;
     coetcd::mutex hasty(two, "m");

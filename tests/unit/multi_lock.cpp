@@ -165,7 +165,7 @@ TEST_CASE("what no multi_lock can be is refused before anything is sent", "[mult
     REQUIRE_THROWS_AS(none.get_executor(), std::logic_error);
 }
 
-TEST_CASE("32 names fit into one request, whoever is in their queues", "[multi_lock]") {
+TEST_CASE("32 names fit into one request, whatever is in their queues", "[multi_lock]") {
     neighbours r(60s);
     parts many;
     for (int i = 0; i != 32; ++i) {
@@ -265,7 +265,7 @@ TEST_CASE("try_lock() takes all of them or none", "[multi_lock]") {
     REQUIRE(patient.get());
 }
 
-TEST_CASE("it excludes whoever wants one of its names, whatever that uses", "[multi_lock]") {
+TEST_CASE("it excludes any lock of one of its names, whatever kind that is", "[multi_lock]") {
     neighbours r;
     multi_lock other(r.two, {shared("b"), shared("d")});
     r.w.await(r.all.lock());
@@ -432,7 +432,7 @@ TEST_CASE("what cannot be had is an error that names the locks", "[multi_lock]")
     }
 }
 
-TEST_CASE("whoever holds several locks loses all with any of their keys, and the rest goes",
+TEST_CASE("a holder of several locks loses all with any of their keys, and the rest goes",
           "[multi_lock]") {
     for (const char* which : {"a/write/", "a/keep/", "b/read/", "c/write/", "c/keep/"}) {
         INFO(which);
@@ -458,7 +458,7 @@ TEST_CASE("whoever holds several locks loses all with any of their keys, and the
     }
 }
 
-TEST_CASE("whoever waits for several locks fails with any of its keys, and the rest goes",
+TEST_CASE("a waiter for several locks fails with any of its keys, and the rest goes",
           "[multi_lock]") {
     for (const char* which : {"a/write/", "a/keep/", "b/read/", "c/write/", "c/keep/"}) {
         INFO(which);

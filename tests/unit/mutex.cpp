@@ -246,7 +246,7 @@ TEST_CASE("try_lock() is not refused because of what the session itself gives up
         REQUIRE(w.etcd->under("m/").size() == 1);
         REQUIRE(w.await(a.try_lock()));
     }
-    SECTION("and is, if somebody else has it as well") {
+    SECTION("and is refused if another session has it as well") {
         auto waiting = w.start(a.lock());
         w.env->pass(50ms);
         waiting.get();
@@ -302,7 +302,7 @@ TEST_CASE("try_lock_for() waits as long as it is told, and leaves the queue", "[
     REQUIRE(patient.get());
 }
 
-TEST_CASE("try_lock_for() is false only if somebody has the lock", "[mutex]") {
+TEST_CASE("try_lock_for() is false only if the lock is taken", "[mutex]") {
     owner all(60s);
     auto& [w, client, session, mutex] = all;
     const auto fails_so = [&](errc expected) {
@@ -488,7 +488,7 @@ TEST_CASE("a watch that etcd ends is begun anew with the next look", "[mutex]") 
         R"({"result":{"header":{"cluster_id":"14841639068965178418"},"watch_id":"1","canceled":true,"cancel_reason":)"
         R"("etcdserver: permission denied"}})");
     w.env->pass(100ms);
-    REQUIRE(begun == before); // nobody insists on it
+    REQUIRE(begun == before); // nothing insists on it
     w.env->pass(200ms);
     REQUIRE(begun == before + 2); // with the one of its own key, to which belongs a look
     REQUIRE_FALSE(waiting.ended());
@@ -518,7 +518,8 @@ TEST_CASE("behind a proxy that completes requests a lock is handed over by its w
     }
 }
 
-TEST_CASE("a waiter whose lease is revoked fails at once, whoever holds the lock", "[mutex]") {
+TEST_CASE("a waiter whose lease is revoked fails at once, while another holds the lock",
+          "[mutex]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
@@ -568,7 +569,7 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
-TEST_CASE("what is held is looked after with each renewal, whoever asks for it", "[mutex]") {
+TEST_CASE("what is held is looked after with each renewal, whatever asks for that", "[mutex]") {
     owner all(coetcd::session_options(60s));
     auto& [w, client, session, mutex] = all;
     w.await(mutex.lock());
@@ -685,8 +686,7 @@ TEST_CASE("lock() on a session that has ended says so, and why", "[mutex]") {
     }
 }
 
-TEST_CASE("whoever waits for a lock is told that its own program has closed the session",
-          "[mutex]") {
+TEST_CASE("a waiter for a lock is told that its own program has closed the session", "[mutex]") {
     rivals all;
     auto& [w, client, one, two, a, b] = all;
     w.await(a.lock());
@@ -701,7 +701,7 @@ TEST_CASE("whoever waits for a lock is told that its own program has closed the 
 }
 
 TEST_CASE("cancelled at any moment, lock() ends once and leaves no key", "[mutex][cancellation]") {
-    // Also where the request that puts the key arrives long after the cancellation.
+    // The same holds where the request that puts the key arrives long after the cancellation.
     for (const auto late : {0ms, 7ms, 700ms}) {
         for (const bool busy : {false, true}) {
             for (auto when = 0ms; when < 30ms; ++when) {
@@ -1464,7 +1464,7 @@ TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
     working.cancel();
     w.env->pass(50ms);
     REQUIRE_FALSE(working.ended());
-    REQUIRE(w.etcd->under("m/").size() == 1); // the body is not done: nobody else may start
+    REQUIRE(w.etcd->under("m/").size() == 1); // the body is not done: no other may start
     w.env->pass(100ms);
     REQUIRE(tidied);
     REQUIRE(working.get() == 3); // it was done after all
@@ -1732,7 +1732,8 @@ TEST_CASE("sec.blame: one member's word that the lease is gone ends no session",
     }
 }
 
-TEST_CASE("a lease that is gone ends the session of who locks, after one renewal", "[mutex]") {
+TEST_CASE("a lease that is gone ends the session of an attempt to lock, after one renewal",
+          "[mutex]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session session = w.await(coetcd::session::open(client, {60s}));
@@ -1821,7 +1822,8 @@ TEST_CASE("a lock that was refused among others, and has no time left, leaves no
     CHECK(session.state() == coetcd::session_state::active);
 }
 
-TEST_CASE("who may not lock may not clean up, either, and keeps its session", "[mutex]") {
+TEST_CASE("an attempt that may not lock may not clean up, either, and keeps its session",
+          "[mutex]") {
     owner all;
     auto& [w, client, session, mutex] = all;
     w.env->on_call = [serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {

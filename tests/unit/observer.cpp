@@ -252,7 +252,7 @@ TEST_CASE("an observer is told of a lock that is given up with its mutex", "[obs
     }
     REQUIRE(w.seen->holds.size() == 1);
     CHECK_FALSE(w.seen->holds[0].lost);
-    // A process that stands still for too long has lost it, even if nobody noticed.
+    // A process that stands still for too long has lost it, even if that was not noticed.
     {
         coetcd::mutex a(s, "a");
         w.await(a.lock());

@@ -203,7 +203,7 @@ TEST_CASE("a cluster that was replaced is taken for the new one", "[other_cluste
         CHECK(e.code() == errc::revision_regressed);
         CAPTURE(e.what());
         CHECK(mentions(e.what(), "cluster cdf818194e3a8c32 was replaced by cluster 1267"));
-        w.env->pass(12s); // the lease, should it be there, is renewed by nobody
+        w.env->pass(12s); // the lease, should it be there, is not renewed
 
         const coetcd::session second = w.await(coetcd::session::open(client, {10s}));
         coetcd::mutex again(second, "m");
@@ -352,7 +352,7 @@ TEST_CASE("a session opens while its cluster is replaced", "[other_cluster][sess
     CHECK(w.etcd->leases() == 0);
 }
 
-TEST_CASE("a lease whose end nobody can confirm may be there", "[other_cluster][lease]") {
+TEST_CASE("a lease whose end no member can confirm may be there", "[other_cluster][lease]") {
     two_clusters c;
     world& w = c.w;
     const coetcd::client client = c.make_client();
@@ -372,7 +372,7 @@ TEST_CASE("a lease whose end nobody can confirm may be there", "[other_cluster][
     CHECK(e.code() != coetcd::server_errc::not_found);
 }
 
-TEST_CASE("a cluster that wants a new token before it says who it is gets one",
+TEST_CASE("a cluster that wants a new token before it tells its identity gets one",
           "[other_cluster][auth]") {
     two_clusters c;
     world& w = c.w;

@@ -135,7 +135,7 @@ TEST_CASE("patiences of one session that end close together all say that others 
     }
 }
 
-TEST_CASE("patiences that end in the order in which nobody came all say so", "[patience]") {
+TEST_CASE("patiences that end in another order than they began all say so", "[patience]") {
     for (const kind what : all_kinds) {
         contended all(what);
         for (const nanoseconds patience : {504ms, 503ms, 501ms, 500ms, 502ms, 0ms, 100ms}) {

@@ -261,7 +261,7 @@ TEST_CASE("acquire() waits for room, and costs what it says", "[semaphore]") {
     REQUIRE(w.etcd->watches() == 0); // of what concerns others
 }
 
-TEST_CASE("nobody is let past one who waits, even if there is room", "[semaphore]") {
+TEST_CASE("no attempt is let past one that waits, even if there is room", "[semaphore]") {
     users all(3);
     world& w = all.w;
     const coetcd::session three = w.await(coetcd::session::open(all.client));
@@ -457,7 +457,7 @@ TEST_CASE("more than the limit is refused at once, and leaves nothing", "[semaph
     w.env->pass(50ms);
     const coetcd::session three = w.await(coetcd::session::open(all.client));
     semaphore c(three, "s", 3);
-    auto behind = w.start(c.acquire(4)); // nor that somebody waits
+    auto behind = w.start(c.acquire(4)); // nor that another one waits
     w.env->pass(50ms);
     REQUIRE(behind.code() == errc::exceeds_limit);
     try {
@@ -592,7 +592,7 @@ TEST_CASE("of two that take the last permit at once one waits", "[semaphore]") {
     REQUIRE(waits.get().owns());
 }
 
-TEST_CASE("whoever takes too many gives them up before anybody else is judged by them",
+TEST_CASE("an attempt that takes too many gives them up before others are judged by them",
           "[semaphore]") {
     users all(4);
     world& w = all.w;
@@ -702,7 +702,7 @@ TEST_CASE("a request that arrives after its permit was given back does not come 
 }
 
 TEST_CASE("a late take that is applied all the same is found, and counts", "[semaphore]") {
-    // Somebody waits when the copy that is answered arrives, and nobody when the late one does.
+    // An attempt waits when the copy that is answered arrives, and none when the late one does.
     users all(2);
     world& w = all.w;
     permit held = w.await(all.a.acquire(2));
@@ -721,7 +721,7 @@ TEST_CASE("a late take that is applied all the same is found, and counts", "[sem
     };
     auto taking = w.start(all.b.acquire(1));
     w.env->pass(100ms);
-    REQUIRE(support::count(w, is_permit_enter) == 2); // with that of the one who waits
+    REQUIRE(support::count(w, is_permit_enter) == 2); // with that of the waiter
     impatient.cancel();
     REQUIRE(w.await(held.release()));
     w.env->pass(100ms);
@@ -1335,7 +1335,7 @@ TEST_CASE("a late set_limit() does not undo a later one", "[semaphore][limit]") 
     REQUIRE(w.etcd->keys.at("s.limit").value == "3");
 }
 
-TEST_CASE("many who adjust a limit at once do not lose a change", "[semaphore][limit]") {
+TEST_CASE("many adjustments of a limit at once lose no change", "[semaphore][limit]") {
     users all(0);
     world& w = all.w;
     std::vector<background<std::int64_t>> changing;

@@ -82,7 +82,7 @@ TEST_CASE("a number whose answer is lost is read from the history", "[sequence]"
     CHECK(*seen.rbegin() == 31);
 }
 
-TEST_CASE("many who draw at the same time get each number once", "[sequence]") {
+TEST_CASE("many calls at the same time get each number once", "[sequence]") {
     numbers n;
     const bool is_new = GENERATE(false, true);
     if (!is_new) {

@@ -102,7 +102,7 @@ TEST_CASE("what is no sequencer verifies as false, and is not sent", "[sequencer
         CHECK_THROWS_AS(coetcd::guard("m", text), std::invalid_argument);
     }
     CHECK(w.env->calls.size() == calls);
-    // One that somebody has made up deletes nothing, whether it is true or not.
+    // A sequencer that is made up deletes nothing, whether it is true or not.
     const auto life = std::to_string(w.etcd->keys.at("m/x").create_revision);
     CHECK(w.await(coetcd::verify(client, "coetcd1:exclusive:" + life + ":bS94"))); // m/x
     CHECK_FALSE(w.await(coetcd::verify(client, "coetcd1:exclusive:1:bS94")));

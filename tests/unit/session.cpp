@@ -431,7 +431,7 @@ TEST_CASE("close() takes effect at the call, whatever becomes of its result", "[
     world w;
     const coetcd::client client = w.client();
     coetcd::session s = w.await(coetcd::session::open(client));
-    (void)s.close(); // nobody awaits it
+    (void)s.close(); // it is not awaited
     REQUIRE(s.reason() == session_end::closed);
     w.env->pass(2ms);
     REQUIRE(w.etcd->leases() == 0);
@@ -494,7 +494,7 @@ TEST_CASE("close() ends by a lack of memory in the midst", "[session]") {
         return {};
     };
     auto closing = w.start(s.close());
-    CHECK_THROWS_AS(w.env->pass(10ms), std::bad_alloc); // whoever runs the event loop is told
+    CHECK_THROWS_AS(w.env->pass(10ms), std::bad_alloc); // it comes out of the event loop
     w.env->pass(10ms);
     CHECK(closing.code() == errc::outcome_unknown);
     w.env->decide = nullptr;
@@ -638,7 +638,7 @@ TEST_CASE("destroying a session revokes its lease in the background", "[session]
     REQUIRE(moved.state() == session_state::active);
 }
 
-TEST_CASE("whoever waits for a loss is told of the session's end", "[session]") {
+TEST_CASE("a waiter for a loss is told of the session's end", "[session]") {
     world w;
     const coetcd::client client = w.client();
     std::optional<coetcd::session> s = w.await(coetcd::session::open(client));
@@ -696,7 +696,7 @@ TEST_CASE("adopt() || timer leaves the lease to another if the timer wins",
             w.env->pass(8s);
             REQUIRE(w.etcd->leases() == 1);
             w.env->pass(8s);
-            REQUIRE(w.etcd->leases() == (adopted ? 1 : 0)); // nobody renews it
+            REQUIRE(w.etcd->leases() == (adopted ? 1 : 0)); // it is not renewed
         }
         CHECK((lost > 0) == elsewhere); // at home, what was told is there already
         CHECK(lost < most_hops);
@@ -761,7 +761,7 @@ TEST_CASE("a grant that a proxy repeats by itself is made anew", "[session]") {
     auto opening = w.start(coetcd::session::open(client, {5s}));
     w.env->pass(3s);
     REQUIRE(opening.code() == coetcd::server_errc::failed_precondition);
-    // An id that the caller chose may be somebody else's.
+    // An id that the caller chose may be taken.
     REQUIRE_THROWS_WITH(w.await(client.lease_grant(5s, 7)), support::contains("already exists"));
 }
 
@@ -775,11 +775,11 @@ TEST_CASE("sec.random: two sessions never share a lease, even if chance is broke
     w.env->pass(3s);
     REQUIRE(second.code() == coetcd::server_errc::failed_precondition);
     w.env->pass(60s);
-    REQUIRE(first.state() == session_state::active); // nobody has revoked it
+    REQUIRE(first.state() == session_state::active); // it was not revoked
     REQUIRE(w.etcd->leases() == 1);
 }
 
-TEST_CASE("a lease of an id that somebody else has is not granted", "[lease]") {
+TEST_CASE("a lease of an id that is taken is not granted", "[lease]") {
     world w;
     const coetcd::client client = w.client();
     (void)w.await(client.lease_grant(60s, 7));

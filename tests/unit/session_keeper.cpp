@@ -46,7 +46,7 @@ struct kept {
     session_keeper keeper;
 };
 
-/// Nobody can reach etcd.
+/// etcd cannot be reached.
 void go_away(world& w) {
     w.env->decide = [](const call_request&) {
         scripted_env::fate f;
@@ -363,7 +363,7 @@ TEST_CASE("wait_changed() tells of each change that lasts", "[session_keeper]") 
     REQUIRE(then);
     REQUIRE(then == keeper.current());
 
-    // One who has slept is told at once, and once.
+    // A waiter that has slept is told at once, and once.
     REQUIRE(w.await(keeper.wait_changed(now)) == keeper.current());
     REQUIRE(w.await(keeper.wait_changed(nullptr)) == keeper.current());
 }
@@ -435,7 +435,7 @@ TEST_CASE("close() ends a keeper in every phase", "[session_keeper]") {
     SECTION("by itself, the call is enough") {
         kept all;
         all.w.env->pass(5s);
-        (void)all.keeper.close(); // nobody awaits it
+        (void)all.keeper.close(); // it is not awaited
         REQUIRE_FALSE(all.keeper.current());
         all.w.env->pass(10ms);
         REQUIRE(all.w.etcd->leases() == 0);

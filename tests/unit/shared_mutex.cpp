@@ -203,7 +203,7 @@ TEST_CASE("the order is that of arrival, whether one reads or writes", "[shared_
     w.await(a.lock_shared());
     auto writing = w.start(b.lock());
     w.env->pass(20ms);
-    // Who reads does not overtake the writer, though it could.
+    // A reader does not overtake the writer, though it could.
     auto reading = w.start(c.lock_shared());
     auto also = w.start(d.lock_shared());
     w.env->pass(500ms);
@@ -233,7 +233,7 @@ TEST_CASE("the readers of one session hold the lock together, each by a key of i
         reader.get();
     }
     REQUIRE(all.reads() == 20);
-    // One that tries is not turned away by those who are still entering.
+    // An attempt that only tries is not turned away by readers that are still entering.
     auto more = w.start(a.lock_shared());
     auto tries = w.start(a.try_lock_shared());
     w.env->pass(50ms);
@@ -293,7 +293,7 @@ TEST_CASE("unlock_shared() gives back what is lost, before what others may still
     w.env->pass(3s);
     REQUIRE(all.reads() == 2);
     auto writing = w.start(b.lock());
-    REQUIRE_FALSE(w.await(a.unlock_shared())); // the lost one, whoever says so
+    REQUIRE_FALSE(w.await(a.unlock_shared())); // the lost one, whichever call ends it
     REQUIRE(all.reads() == 2);
     REQUIRE(a.owns_lock_shared());
     REQUIRE(w.await(a.unlock_shared()));
@@ -356,7 +356,8 @@ TEST_CASE("a repeated request to read does not put its key in another life", "[s
         REQUIRE(all.keys() == 0);
         REQUIRE(w.etcd->under("s.").size() == 1); // the epoch
     }
-    // Likewise where the name was free the last time, so that it is taken rather than entered.
+    // The same holds where the name was free the last time, so that it is taken rather than
+    // entered.
     three all;
     auto& [w, client, one, two, three_, a, b, c] = all;
     w.await(a.lock_shared());
@@ -439,7 +440,7 @@ TEST_CASE("cancelled at any moment, a request to share ends once and leaves no k
     }
 }
 
-TEST_CASE("whoever writes loses the lock with either of its keys, and the other one goes",
+TEST_CASE("a writer loses the lock with either of its keys, and the other one goes",
           "[shared_mutex]") {
     for (const char* which : {"s/write/", "s/keep/"}) {
         three all(6s);
@@ -450,7 +451,7 @@ TEST_CASE("whoever writes loses the lock with either of its keys, and the other 
         w.env->pass(2500ms);
         REQUIRE_FALSE(held.owns_lock());
         REQUIRE(one.state() == coetcd::session_state::active);
-        REQUIRE(all.keys() == 0); // nobody waits for the rest of it
+        REQUIRE(all.keys() == 0); // nothing waits for the rest of it
         REQUIRE_FALSE(w.await(held.unlock()));
         // Noticed by the release alone, it is told, too.
         held = w.await(a.scoped_lock());
@@ -461,7 +462,7 @@ TEST_CASE("whoever writes loses the lock with either of its keys, and the other 
     }
 }
 
-TEST_CASE("whoever waits to write fails with either of its keys", "[shared_mutex]") {
+TEST_CASE("a waiting writer fails with either of its keys", "[shared_mutex]") {
     for (const char* which : {"s/write/", "s/keep/"}) {
         three all;
         auto& [w, client, one, two, three_, a, b, c] = all;
@@ -495,7 +496,7 @@ TEST_CASE("the lock of a session that ends is free, whatever it was", "[shared_m
     }
 }
 
-TEST_CASE("the last reader of many hands over, and who waits is woken no more often than one goes",
+TEST_CASE("the last reader of many hands over, and a waiter wakes at most once for each that goes",
           "[shared_mutex]") {
     constexpr int crowd = 200;
     for (const bool in_order : {true, false}) {
@@ -554,7 +555,7 @@ TEST_CASE("downgrade() goes on reading with its place, in one round trip", "[sha
     REQUIRE(held.key() == w.etcd->under("s/keep/").front());
     REQUIRE_FALSE(holds(all, wrote));
     REQUIRE(holds(all, held.is_owner()));
-    // The writer who waits comes first, whoever would read with us.
+    // The writer that waits comes first, even if others would read with us.
     w.env->pass(100ms);
     REQUIRE_FALSE(writing.ended());
     REQUIRE_FALSE(reading.ended());
@@ -758,7 +759,7 @@ TEST_CASE("given back or destroyed at any moment of a downgrade, nothing of the 
 
 // Upgrade.
 
-TEST_CASE("try_upgrade() writes if nobody is in the way, in one round trip", "[shared_mutex]") {
+TEST_CASE("try_upgrade() writes if nothing is in the way, in one round trip", "[shared_mutex]") {
     for (const bool lowered : {false, true}) { // it has written before
         three all;
         auto& [w, client, one, two, three_, a, b, c] = all;
@@ -801,8 +802,7 @@ TEST_CASE("try_upgrade() writes if nobody is in the way, in one round trip", "[s
     }
 }
 
-TEST_CASE("try_upgrade() is refused by any other reader, and by who was here before",
-          "[shared_mutex]") {
+TEST_CASE("try_upgrade() is refused by any other reader, and by an older owner", "[shared_mutex]") {
     three all;
     auto& [w, client, one, two, three_, a, b, c] = all;
     // A reader, older or younger; of the same session, too.
@@ -899,7 +899,7 @@ TEST_CASE("whatever happens to the request, try_upgrade() tells the truth", "[sh
                     REQUIRE(holds(all, held.is_owner()));
                     w.await(held.downgrade());
                 }
-                // What arrives late raises nobody.
+                // What arrives late raises no reader.
                 w.env->pass(30s);
                 REQUIRE(all.writes() == 0);
                 REQUIRE(held.owns_lock());
@@ -1063,7 +1063,7 @@ TEST_CASE("two upgrades at a time end as one", "[shared_mutex]") {
 }
 
 TEST_CASE("an upgrade and a reader of the same client never share a request", "[shared_mutex]") {
-    // They would get one create_revision, and the reader would not see who writes.
+    // They would get one create_revision, and the reader would not see the writer.
     for (const bool reader_first : {false, true}) {
         three all;
         auto& [w, client, one, two, three_, a, b, c] = all;
@@ -1190,7 +1190,7 @@ TEST_CASE("with_lock runs a body under either mode, and cancels it on a loss", "
     REQUIRE(read.code() == errc::lock_lost);
 }
 
-TEST_CASE("a shared_mutex that is destroyed gives back what nobody else answers for",
+TEST_CASE("a shared_mutex that is destroyed gives back what nothing else answers for",
           "[shared_mutex]") {
     three all;
     auto& [w, client, one, two, three_, a, b, c] = all;
@@ -1207,7 +1207,7 @@ TEST_CASE("a shared_mutex that is destroyed gives back what nobody else answers 
     REQUIRE_FALSE(waiting.ended());
     REQUIRE(w.await(held.unlock()));
     w.env->pass(20ms);
-    waiting.get(); // and given back, since nobody has it
+    waiting.get(); // and given back, since it has no owner
     w.env->pass(20ms);
     REQUIRE(all.keys() == 0);
 }

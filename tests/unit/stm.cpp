@@ -67,7 +67,7 @@ struct bank {
                 return r.what != rpc::lease_keep_alive;
             }));
     }
-    /// Somebody else moves an amount from `a` to `b`.
+    /// Another writer moves an amount from `a` to `b`.
     void others_move(int amount_moved) {
         const int left = amount("a") - amount_moved;
         const int right = amount("b") + amount_moved;
@@ -630,7 +630,7 @@ TEST_CASE("a session that ends with a commit under way leaves it in doubt", "[st
     b.w.etcd->revoke(b.session.lease());
     b.w.env->pass(1s);
     CHECK(running.code() == errc::outcome_unknown);
-    CHECK(running.code() != coetcd::condition::ownership_lost); // who begins again would pay twice
+    CHECK(running.code() != coetcd::condition::ownership_lost); // to begin again would pay twice
 }
 
 TEST_CASE("an etcd that does not answer ends a transaction in time", "[stm]") {

@@ -178,7 +178,7 @@ TEST_CASE("shutdown() that is cancelled leaves the tasks alone", "[task_group][c
         w.env->pass(0s);
         REQUIRE(ending.code() == asio::error::operation_aborted);
     }
-    (void)group.shutdown(0s); // nor does one that nobody awaits
+    (void)group.shutdown(0s); // nor does one that is not awaited
     w.env->pass(2s);
     REQUIRE_FALSE(told->aborted);
     REQUIRE_FALSE(group.spawn(all.here(), work(w.env, 1s, told)));
@@ -232,7 +232,8 @@ TEST_CASE("a task group that is destroyed cancels its tasks, and does not wait",
     }
 }
 
-TEST_CASE("the failure of a task goes to who runs the executor, and is its end", "[task_group]") {
+TEST_CASE("the failure of a task goes to what runs the executor, and ends the task",
+          "[task_group]") {
     group_of_tasks all;
     auto& [w, group] = all;
     auto failing = []() -> asio::awaitable<void> {

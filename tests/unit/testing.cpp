@@ -457,7 +457,7 @@ TEST_CASE("code that waits for a timer of Asio never ends, and is told why") {
     CHECK_THAT(why, support::contains("`sleep`"));
 }
 
-TEST_CASE("an exception that nobody catches comes out of pass") {
+TEST_CASE("an exception that is not caught comes out of pass") {
     cluster etcd;
     const coetcd::client c = etcd.make_client();
     asio::post(c.get_executor(), [] { throw std::runtime_error("out of paper"); });
@@ -545,7 +545,7 @@ TEST_CASE("each fault of a request does to a write what it says") {
 
     const writes broken = writes_with(always(&fault_options::connection_broken));
     CHECK(broken.codes == unknown);
-    CHECK(broken.longest <= 2ms); // and nobody waits for the deadline
+    CHECK(broken.longest <= 2ms); // and nothing waits for the deadline
     CHECK(broken.done_later > 0);
     CHECK(broken.done_later < most_writes);
 

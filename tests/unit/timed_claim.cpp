@@ -64,7 +64,7 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
         CHECK_FALSE(claim->valid());
         CHECK(claim->left() == 0s);
     }
-    SECTION("it ends by itself, since nobody renews it") {
+    SECTION("it ends by itself, since it is not renewed") {
         pass(w, 12s);
         CHECK(w.etcd->keys.empty());
         CHECK(w.etcd->leases() == 0);

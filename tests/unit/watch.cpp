@@ -96,7 +96,7 @@ public:
         stream_->push(std::move(r));
         world_.env->pass(10ms);
     }
-    /// The same, without letting anybody run.
+    /// The same, without letting others run.
     void events_now(std::int64_t id, const revisions& of) {
         coetcd::detail::reply r;
         r.status = 200;
@@ -680,7 +680,7 @@ TEST_CASE("a watch that has told of more than there is ends, and does not wait f
         REQUIRE(reads == 1);
         REQUIRE_FALSE(reading.ended());
     }
-    SECTION("nobody can say so") {
+    SECTION("no member can say so") {
         w.etcd->revision = 3;
         w.env->break_streams();
         bool answers = false;
@@ -887,7 +887,7 @@ TEST_CASE("a piece without events is no progress", "[watch]") {
     CHECK(now(w, seen).revision == 50);
 }
 
-TEST_CASE("nobody asks etcd for fragments", "[watch]") {
+TEST_CASE("no watch asks etcd for fragments", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     std::string asked;
@@ -950,7 +950,7 @@ TEST_CASE("a batch tells from where on another watch can take over", "[watch]") 
     CHECK(values(now(w, second).events) == strings{"2"});
 }
 
-TEST_CASE("progress is told to those who want to know, and kept for all", "[watch]") {
+TEST_CASE("progress is told to the watchers that want to know, and kept for all", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::watch_options options;
@@ -984,7 +984,7 @@ TEST_CASE("progress is told to those who want to know, and kept for all", "[watc
     CHECK(both.revision == w.etcd->revision);
 }
 
-TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows nobody", "[watch]") {
+TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows no other", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::watch_options small;
@@ -1032,7 +1032,7 @@ TEST_CASE("sec.limits: a slow reader holds little, misses nothing, and slows nob
     CHECK(w.env->opened.size() == 3);
 }
 
-TEST_CASE("a stream is kept for a reader who is away for a moment", "[watch]") {
+TEST_CASE("a stream is kept for a reader that is away for a moment", "[watch]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::watch_options small;
@@ -1297,7 +1297,7 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     etcd.events(2, 99, {14});
     CHECK(revisions_of(now(w, good).events) == revisions{12, 14});
 
-    // One that has ended meanwhile ends nobody else.
+    // A watch that has ended meanwhile ends no other.
     etcd.fail(
         errc::too_large,
         R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"watch_id":"1","events":[{)");
@@ -1311,7 +1311,7 @@ TEST_CASE("sec.limits: a message that is too large ends the watch that it is for
     etcd.events(2, 99, {16});
     CHECK(revisions_of(now(w, good).events) == revisions{16});
 
-    // If nobody knows whose it is, then it is everybody's.
+    // If it is not known which watch it is for, then it ends all of them.
     etcd.fail(
         errc::too_large,
         R"({"result":{"header":{"cluster_id":"14841639068965178418","revision":"9"},"events":[{)");
@@ -1561,7 +1561,7 @@ TEST_CASE("a stream that goes on does not excuse a member whose calls fail", "[w
     REQUIRE(failing.ended());
     near_works = true;
     (void)w.await(client.get("a"));
-    w.env->pass(6s); // nobody is shunned any more
+    w.env->pass(6s); // no endpoint is shunned any more
     w.etcd->write("k", "0");
     w.env->pass(10ms);
     // It does not answer a request that is not made elsewhere, and its stream goes on.
@@ -1606,7 +1606,8 @@ TEST_CASE("where nothing is etcd a watch is not in force in time", "[watch][prox
     }
 }
 
-TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
+TEST_CASE("a stream on which no question can be sent is asked about by other requests",
+          "[watch][proxy]") {
     world w;
     w.env->duplex = way::buffered;
     const coetcd::client client = w.client();
@@ -1629,7 +1630,7 @@ TEST_CASE("a stream on which nobody can ask is asked for", "[watch][proxy]") {
     CHECK(values(reading.get().events) == strings{"1"});
 }
 
-TEST_CASE("a stream on which nobody can ask is resumed if etcd has fallen silent",
+TEST_CASE("a stream on which no question can be sent is resumed if etcd has fallen silent",
           "[watch][proxy]") {
     world w;
     w.env->duplex = way::buffered;

@@ -178,7 +178,7 @@ func leader(c call) (string, error) {
 	return fmt.Sprintf("%s %s %d", kv.Value, kv.Key, kv.CreateRevision), nil
 }
 
-// resume goes on with a leadership that somebody else has taken.
+// resume goes on with a leadership that another client has taken.
 func resume(c call) (string, error) {
 	elections.put(c.object(), concurrency.ResumeElection(
 		c.session(), c.name()+"/", c.Get("key"), c.number("revision")))
@@ -202,8 +202,8 @@ func endWrite(c call) (string, error) { return "", c.shared().Unlock() }
 func read(c call) (string, error)     { return entered(c, c.shared().RLock()) }
 func endRead(c call) (string, error)  { return "", c.shared().RUnlock() }
 
-// enter adds the own create_revision to a list, several times, each time under the lock: whoever is
-// not alone loses what another one adds.
+// enter adds the own create_revision to a list, several times, each time under the lock: if two are
+// inside at a time, what one of them adds gets lost.
 func enter(take, give func(call) (string, error)) func(call) (string, error) {
 	return func(c call) (string, error) {
 		for range c.number("times") {

@@ -225,7 +225,7 @@ TEST_CASE("what is made at home ends there, or with it", "[home]") {
     CHECK(ended == 3);
 }
 
-TEST_CASE("on its way home to its end nobody gets hold of an object any more", "[home]") {
+TEST_CASE("an object on its way home to its end gives out no reference any more", "[home]") {
     struct owned : std::enable_shared_from_this<owned> {};
     places p;
     auto made = make_at_home<owned>(p.world);

@@ -37,7 +37,7 @@ private:
 
 } // namespace
 
-TEST_CASE("a loss is told to all who listen, in order", "[loss]") {
+TEST_CASE("a loss is told to all listeners, in order", "[loss]") {
     loss_source source;
     std::vector<int> told;
     listener first(source, 1, told);
@@ -48,7 +48,7 @@ TEST_CASE("a loss is told to all who listen, in order", "[loss]") {
     CHECK(told == std::vector<int>{1, 2});
 }
 
-TEST_CASE("who listens no longer is not told", "[loss]") {
+TEST_CASE("a listener that listens no longer is not told", "[loss]") {
     loss_source source;
     std::vector<int> told;
     listener first(source, 1, told);
@@ -59,7 +59,7 @@ TEST_CASE("who listens no longer is not told", "[loss]") {
     CHECK(told == std::vector<int>{1, 3});
 }
 
-TEST_CASE("who is told of a loss may end others, too", "[loss]") {
+TEST_CASE("a listener that is told of a loss may end others, too", "[loss]") {
     struct ender final : loss_listener {
         explicit ender(loss_source& source)
             : own(source, *this) {}
@@ -79,7 +79,7 @@ TEST_CASE("who is told of a loss may end others, too", "[loss]") {
     CHECK(told == std::vector<int>{1, 4});
 }
 
-TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
+TEST_CASE("a listener that is told of a loss may stop listening", "[loss]") {
     loss_source source;
     std::vector<int> told;
     listener first(source, 1, told, true);
@@ -89,7 +89,8 @@ TEST_CASE("who is told of a loss may stop to listen", "[loss]") {
     CHECK(told == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("who could not be told for lack of memory is told by the next call", "[loss]") {
+TEST_CASE("a listener that could not be told for lack of memory is told by the next call",
+          "[loss]") {
     struct scarce final : loss_listener {
         explicit scarce(loss_source& source)
             : own(source, *this) {}

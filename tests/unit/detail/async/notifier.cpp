@@ -27,7 +27,7 @@ namespace {
 class notifier_fixture {
 public:
     ~notifier_fixture() {
-        changed.notify_all(); // so that nobody waits for what is no more
+        changed.notify_all(); // so that none waits for what is no more
         idle();
     }
 
@@ -66,19 +66,20 @@ using entries = std::vector<std::string>;
 
 } // namespace
 
-TEST_CASE("a notification wakes all who wait", "[notifier]") {
+TEST_CASE("a notification wakes all waiters", "[notifier]") {
     notifier_fixture f;
     f.start("a");
     f.start("b");
     f.idle();
     CHECK(f.log.empty());
     f.changed.notify_all();
-    CHECK(f.log.empty()); // nobody runs inside of notify_all
+    CHECK(f.log.empty()); // no waiter runs inside of notify_all
     f.idle();
     CHECK(f.log == entries{"a told", "b told"});
 }
 
-TEST_CASE("a notification wakes those in order who have waited longest", "[notifier]") {
+TEST_CASE("notifications wake the waiters in order, the one that has waited longest first",
+          "[notifier]") {
     notifier_fixture f;
     f.start("a");
     f.start("b");
@@ -94,7 +95,7 @@ TEST_CASE("a notification wakes those in order who have waited longest", "[notif
     CHECK(f.log == entries{"a told", "b told", "c told"});
 }
 
-TEST_CASE("a notification is for those who wait now", "[notifier]") {
+TEST_CASE("a notification is for the coroutines that wait now", "[notifier]") {
     notifier_fixture f;
     f.changed.notify_one();
     f.changed.notify_all();
@@ -119,14 +120,14 @@ TEST_CASE("a wait ends at its deadline, and not before", "[notifier]") {
     CHECK(f.log == entries{"past late", "a late", "b told"});
 }
 
-TEST_CASE("a notification is not lost to one who is late already", "[notifier]") {
+TEST_CASE("a notification is not lost to a waiter that is late already", "[notifier]") {
     notifier_fixture f;
     f.start("a", f.env->now() + 1s);
     f.start("b");
     f.env->at(f.env->now() + 500ms, [&] { f.env->stall(1s); }); // both are due
     f.env->at(f.env->now() + 1s, [&] { f.changed.notify_one(); });
     f.env->pass(3s);
-    // Whoever was told first, nobody was told in vain.
+    // Whichever waiter was told first, no notification was in vain.
     CHECK(f.log.size() == (f.log.front() == "a told" ? 1 : 2));
     f.changed.notify_all();
     f.idle();
@@ -150,7 +151,8 @@ TEST_CASE("a wait that is cancelled throws", "[notifier][cancellation]") {
     CHECK(f.log == entries{"a aborted", "b told"});
 }
 
-TEST_CASE("who was told and cancelled knows that he was told", "[notifier][cancellation]") {
+TEST_CASE("a waiter that was told and then cancelled knows that it was told",
+          "[notifier][cancellation]") {
     notifier_fixture f;
     auto& stop = f.start("a");
     f.start("b");
@@ -161,7 +163,8 @@ TEST_CASE("who was told and cancelled knows that he was told", "[notifier][cance
     CHECK(f.log == entries{"a told"});
 }
 
-TEST_CASE("who is cancelled before he waits is not waited for", "[notifier][cancellation]") {
+TEST_CASE("a waiter that is cancelled before it waits takes no notification",
+          "[notifier][cancellation]") {
     notifier_fixture f;
     auto& stop = f.start("a");
     f.start("b");

@@ -93,7 +93,7 @@ TEST_CASE("background work that is about to end may destroy the signal that canc
     CHECK_FALSE(stop);
 }
 
-TEST_CASE("a defect of background work reaches who runs the executor", "[spawn]") {
+TEST_CASE("a defect of background work is thrown to what runs the executor", "[spawn]") {
     world w;
     spawn(*w.env, fail_otherwise());
     CHECK_THROWS_AS(w.run(), std::logic_error);

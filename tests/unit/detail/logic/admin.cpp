@@ -137,7 +137,7 @@ TEST_CASE("force erases all keys of a slot, whatever their ages", "[logic][admin
     CHECK(put(*reader) == strings{"s.1a-3-0 1a"});
 }
 
-TEST_CASE("force puts no epoch for those who compare none", "[logic][admin]") {
+TEST_CASE("force puts no epoch for owners that compare none", "[logic][admin]") {
     const auto of_go = force("m", 50, {kv("m/1a", 50)});
     REQUIRE(of_go);
     CHECK(erased(*of_go) == strings{"m/1a"});

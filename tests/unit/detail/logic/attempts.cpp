@@ -282,13 +282,13 @@ TEST_CASE("a token that is refused is replaced once", "[logic][attempts]") {
             check(r, does, true, 1);
         }
     }
-    // There is nobody to log in.
+    // There is no user to log in.
     tries t(impact::none, start + 5s, false);
     CHECK((t.ended(no_token(), "http://h:1", 1, 1) == step::give_up));
     CHECK(t.text() == "why, on http://h:1; etcd wants a user: set client_options::credentials");
 }
 
-TEST_CASE("that nothing was done is the word of who refuses a token", "[logic][attempts]") {
+TEST_CASE("a member that refuses a token says that nothing was done", "[logic][attempts]") {
     tries late(impact::idempotent, start + 5s, true);
     CHECK((late.begin(start, {}, "") == step::go));
     CHECK((late.ended(no_token(), "http://h:1", 1, 1) == step::log_in));
@@ -450,7 +450,8 @@ TEST_CASE("that an attempt was refused is told, however the call ends", "[logic]
     }
 }
 
-TEST_CASE("who refuses what others do is to blame, and nobody if all do", "[logic][attempts]") {
+TEST_CASE("a member that refuses what others do is to blame; if all refuse, none is",
+          "[logic][attempts]") {
     tries t(impact::none, start + 5s, false);
     (void)t.ended(refused_by_one(), "http://h:1", 2, 2);
     tries alone = t;

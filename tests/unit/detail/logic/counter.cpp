@@ -70,7 +70,8 @@ TEST_CASE("a sum that does not fit is none", "[logic][counter]") {
     }
 }
 
-TEST_CASE("a count is written if nobody has, and else read", "[logic][counter]") {
+TEST_CASE("a count is written if the key has not changed; else the key is read",
+          "[logic][counter]") {
     const txn t = count("n", {4, 9}, 5);
     REQUIRE(t.compares.size() == 1);
     CHECK(t.compares[0].what == compare::target::mod);

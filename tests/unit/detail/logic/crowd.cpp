@@ -23,7 +23,7 @@ TEST_CASE("a few go together", "[logic][crowd]") {
 TEST_CASE("a crowd is remembered for a while", "[logic][crowd]") {
     crowd c;
     CHECK(c.share(64) == 32);
-    CHECK(c.share(16) == 28); // those who were answered are on their way back
+    CHECK(c.share(16) == 28); // those that were answered are on their way back
     CHECK(c.share(64) == 32);
     std::size_t share = 0;
     for (int i = 0; i != 30; ++i) {

@@ -79,7 +79,7 @@ TEST_CASE("a note is beside the queue, and covered by what a user of the lock ma
     CHECK(exclusive_keys("m", 0x1a, 3, 2, 7).note_key.empty());
 }
 
-TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][delay]") {
+TEST_CASE("an attempt that is the first one leaves a note, if there is none", "[logic][delay]") {
     const txn e = enter(with_note, "");
     REQUIRE(e.success.size() == 3);
     const txn& entering = inner(e.success.back());
@@ -115,7 +115,7 @@ TEST_CASE("whoever is the first one leaves a note, if there is none", "[logic][d
     CHECK(std::get<put_request>(t.success.back()).key == "m.own");
 }
 
-TEST_CASE("whoever leaves takes its own note away, and no other", "[logic][delay]") {
+TEST_CASE("an attempt that leaves takes its own note away, and no other", "[logic][delay]") {
     const name_keys& c = with_note.by_name.front();
     for (const txn& t : {end(c, 0x1a), erase_only(c)}) {
         const txn& note = inner(t.success.back());
@@ -167,7 +167,7 @@ TEST_CASE("an owner that has vanished is told from oneself", "[logic][delay]") {
     CHECK(entered.note == 30);
     CHECK(after_enter(answer(true, {none, put, left()}), with_note).at == where::owner);
     CHECK(after_enter(answer(true, {none, put, there({})}), with_note).at == where::queued);
-    // Whoever is behind somebody does not care.
+    // An attempt behind another one does not care about the note.
     const op_response ahead = found({kv("m/f", 30)});
     CHECK(after_enter(answer(true, {ahead, put, there({kv("m.own", 20, 30, "m/f")})}), with_note)
               .at == where::behind);

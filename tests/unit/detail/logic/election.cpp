@@ -118,7 +118,7 @@ TEST_CASE("what a change in the queue makes of who leads", "[logic][election]") 
     }
 }
 
-TEST_CASE("who observes watches the queue, puts and erases", "[logic][election]") {
+TEST_CASE("an observer watches the queue, puts and erases", "[logic][election]") {
     const question<std::optional<leader>> q = who_leads("e\n");
     CHECK(q.title == "election \"e \", observe");
     CHECK(q.read.range.key == "e\n/");

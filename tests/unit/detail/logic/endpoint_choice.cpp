@@ -191,7 +191,7 @@ TEST_CASE("a client moves to an endpoint that is much nearer", "[logic][endpoint
     CHECK(c.pick(start) == 1);
     c.succeeded(1);
     for (int i = 0; i != 10; ++i) {
-        c.measured(0, 500us); // nearer by now, but who would notice?
+        c.measured(0, 500us); // nearer by now, but not by enough to matter
     }
     CHECK(c.pick(start) == 1);
     // Less than half as far, and by more than a millisecond.

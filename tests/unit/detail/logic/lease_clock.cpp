@@ -87,7 +87,7 @@ TEST_CASE("after events that were false a waiter takes a pause that grows up to 
     }
 }
 
-TEST_CASE("who waits looks by himself within half a ttl, and every ten seconds",
+TEST_CASE("a waiter looks by itself within half a ttl, and every ten seconds",
           "[logic][lease_clock]") {
     for (const seconds ttl : ttls) {
         CAPTURE(ttl.count());
@@ -147,7 +147,7 @@ TEST_CASE("no single answer makes a lease last longer", "[logic][lease_clock]") 
         CHECK(ttl.at_first() == row.first);
         CHECK(ttl.renewed(row.said) == row.renewed);
     }
-    const trusted_ttl other = trusted_ttl::of_granted(3600s); // somebody else has asked
+    const trusted_ttl other = trusted_ttl::of_granted(3600s); // another client has asked for it
     CHECK(other.at_first() == 3600s);
     CHECK(other.renewed(3600s) == 3600s);
     CHECK(other.renewed(3601s) == 3600s);

@@ -54,7 +54,7 @@ TEST_CASE("sec.token.single_flight: only the token in use can be rejected", "[lo
     CHECK(s.token() == "two");
 }
 
-TEST_CASE("sec.token.granter: who granted a token that was never accepted is told of once",
+TEST_CASE("sec.token.granter: a granter whose token was never accepted is told of once",
           "[logic][login]") {
     state s(true);
     s.begin();
@@ -110,7 +110,7 @@ TEST_CASE("sec.token.backoff: a refusal is told until it is time to ask again", 
     CHECK(s.next(start + 1s) == step::wait); // the refusal is forgotten
 }
 
-TEST_CASE("that nobody answered is no refusal", "[logic][login]") {
+TEST_CASE("a login that no member answered was not refused", "[logic][login]") {
     state s(true);
     s.begin();
     s.failed(true, errc::login_failed, "no", start, 0);
@@ -121,7 +121,8 @@ TEST_CASE("that nobody answered is no refusal", "[logic][login]") {
     CHECK(s.next(s.not_before()) == step::log_in);
 }
 
-TEST_CASE("who cannot wait for a login is told what has become of it so far", "[logic][login]") {
+TEST_CASE("a call that cannot wait for a login is told what has become of it so far",
+          "[logic][login]") {
     state s(true);
     s.begin();
     CHECK_FALSE(s.failure());

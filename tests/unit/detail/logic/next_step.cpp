@@ -68,7 +68,7 @@ TEST_CASE("one that does not wait leaves what others have", "[next_step]") {
         CAPTURE(static_cast<int>(at));
         CHECK(next_try_step(at, false) == next);
         seen.insert(at);
-        // What the session is giving up is no other's, where somebody is told to be there.
+        // Where the answer tells of another key, that may be one that the session is giving up.
         const bool waits = at == where::behind || at == where::taken || at == where::no_room ||
                            at == where::too_many;
         CHECK(next_try_step(at, true) == (waits ? try_step::wait_own : next));
@@ -76,7 +76,7 @@ TEST_CASE("one that does not wait leaves what others have", "[next_step]") {
     CHECK(seen.size() == all.size());
 }
 
-TEST_CASE("nothing but the proof that nobody is before it makes an owner", "[next_step]") {
+TEST_CASE("only the proof that no key is before it makes an attempt an owner", "[next_step]") {
     for (const where at : all) {
         CAPTURE(static_cast<int>(at));
         CHECK((next_step(at) == step::own) == (at == where::owner));

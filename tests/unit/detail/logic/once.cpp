@@ -98,7 +98,7 @@ TEST_CASE("a marker is used again for the same name, the last one first", "[logi
     CHECK(third != key_b);
 }
 
-TEST_CASE("markers that nobody uses are erased, the oldest first", "[logic][once]") {
+TEST_CASE("markers that are not in use are erased, the oldest first", "[logic][once]") {
     marker_table all;
     std::vector<std::string> keys;
     for (std::size_t i = 0; i != marker_table::most_idle; ++i) {
@@ -201,14 +201,14 @@ TEST_CASE("an answer tells whether a write was applied, and by which copy", "[lo
         std::string before, now;
         fate how;
     } const rows[] = {
-        {"", "", fate::refused},      // nobody has written; a condition does not hold
+        {"", "", fate::refused},      // nothing was written; a condition does not hold
         {"", "2", fate::told},        // an earlier copy of this one
-        {"", "2+", fate::told},       // likewise
+        {"", "2+", fate::told},       // an earlier copy of this one, too
         {"", "1", fate::overtaken},   // one that was given up
         {"1", "1", fate::refused},    // a condition does not hold
         {"1", "2-", fate::told},      // an earlier copy
-        {"1", "", fate::vanished},    // the lease has ended, or somebody has erased it
-        {"1-", "1", fate::overtaken}, // somebody else's doing
+        {"1", "", fate::vanished},    // the lease has ended, or it was erased
+        {"1-", "1", fate::overtaken}, // of something else
         {"1", "rubbish", fate::overtaken},
     };
     for (const auto& row : rows) {

@@ -8,7 +8,7 @@
 using namespace coetcd::detail::logic;
 using namespace std::chrono_literals;
 
-TEST_CASE("who stands back goes first once it is overdue", "[logic][overdue]") {
+TEST_CASE("a part that stands back goes first once it is overdue", "[logic][overdue]") {
     struct {
         oldest patient;
         oldest pressing;

@@ -165,7 +165,7 @@ struct attempt {
         }
         return out;
     }
-    /// In the queue, since 40, where nobody is before it and there is no room.
+    /// In the queue, since 40, where no key is before it and there is no room.
     attempt& waits() {
         REQUIRE(rule.after_enter(yes(40, responses{none, put} + tells(4, 6)), keys).at ==
                 where::no_room);
@@ -210,7 +210,7 @@ TEST_CASE("a permit has a key for each bit of its weight", "[logic][permit_rule]
     CHECK(attempt(most_permits).others().size() == permit_bits);
 }
 
-TEST_CASE("to take is to put a permit where nobody waits, and to count it",
+TEST_CASE("to take is to put a permit where no key waits, and to count it",
           "[logic][permit_rule]") {
     attempt a;
     CHECK(text(a.rule.take(a.keys, "who")) ==

@@ -130,7 +130,8 @@ TEST_CASE("a key that is not in the queue it waits for is compared, too", "[logi
           "get(s/read/i) get(s.i)");
 }
 
-TEST_CASE("to confirm is to erase what is not there, and to read who is older", "[logic][places]") {
+TEST_CASE("to confirm is to erase what is not there, and to read the older keys",
+          "[logic][places]") {
     CHECK(text(confirm(one, 50)) == "c(m/1a-3-2)=50 ? erase(m.1a-3-void) newest([m/,m0) to 49) :");
     CHECK(text(confirm(pair, 50)) ==
           "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s.void) newest([s/,s0) to 49) :");
@@ -317,7 +318,7 @@ TEST_CASE("a refusal to enter or to take tells what is there of us, and which ep
     }
 }
 
-TEST_CASE("the answer to confirm tells who is before us", "[logic][places]") {
+TEST_CASE("the answer to confirm tells which keys are ahead", "[logic][places]") {
     const op_response older = found({kv("m/f", 40)});
     struct {
         const char* what;

@@ -76,7 +76,7 @@ TEST_CASE("what was read before a change is read before it again", "[logic][read
     }
 }
 
-TEST_CASE("an erase whose keys nobody wants is counted", "[logic][read_again]") {
+TEST_CASE("an erase that does not ask for its keys is only counted", "[logic][read_again]") {
     erase_options tells;
     tells.prev_kv = true;
     range_options lazy;

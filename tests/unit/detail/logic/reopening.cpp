@@ -50,7 +50,7 @@ TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening
         {server_errc::permission_denied, false},
         {server_errc::unauthenticated, false},
         {server_errc::invalid_argument, false},
-        {server_errc::resource_exhausted, false}, // no space: somebody has to act
+        {server_errc::resource_exhausted, false}, // no space: an operator has to act
         {server_errc::unimplemented, false},
         {errc::tls_failed, false},
         {errc::login_failed, false},
@@ -65,8 +65,8 @@ TEST_CASE("what a waiter is told is why there is no session", "[logic][reopening
         const error told = r.told();
         CHECK(told.code() == (row.may_pass ? error_code(errc::timed_out) : row.failure));
         CHECK_THAT(told.what(), support::contains("this is why"));
-        // Once what is to be done, and not of what may have been applied: that was a lease, and
-        // nobody has it.
+        // It says once what is to be done, and nothing of what may have been applied: that was a
+        // lease, and no session has it.
         const std::string what = told.what();
         const std::size_t advice = what.find(told.code().message());
         CHECK(advice != what.npos);

@@ -99,7 +99,7 @@ TEST_CASE("to end what was resumed is to erase its life, and to make void what m
             const auto& put = std::get<coetcd::put_request>(t.success[1]);
             CHECK(put.key == "m.abc-1-0");
             CHECK(put.options.lease == lease);
-            // Also if the key is gone: a copy may come later.
+            // The same holds if the key is gone: a copy may come later.
             CHECK(t.compares[0].how == coetcd::compare::result::less);
             CHECK(std::get<std::int64_t>(t.compares[0].operand) == 4);
         } else {

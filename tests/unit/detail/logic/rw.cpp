@@ -74,7 +74,7 @@ TEST_CASE("a reader waits for writers, a writer for everybody, and a mutex is a 
     }
 }
 
-TEST_CASE("who only reads is known by the key that it began with", "[logic][rw]") {
+TEST_CASE("an owner that only reads is known by the key that it began with", "[logic][rw]") {
     name_keys c = writer;
     just_reads(c);
     CHECK(c.keys == std::vector<std::string>{"s/keep/1a-3-2"});
@@ -108,7 +108,7 @@ TEST_CASE("to lower is to give up the write key alone", "[logic][rw]") {
     }
 }
 
-TEST_CASE("to upgrade is to put the write key where nobody else reads, and nobody is older",
+TEST_CASE("to upgrade is to put the write key if there is no other reader, and no older key",
           "[logic][rw]") {
     CHECK(text(upgrade(reader, 0x1a, "who", 50)) ==
           "m(s.1a-3-2)=7 c(s/write/1a-3-2)=0 c(s/read/1a-3-2)=50 c([s/,s0))>49 "

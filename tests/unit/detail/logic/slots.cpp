@@ -86,7 +86,8 @@ TEST_CASE("all slots are free when none is in use or being given up", "[logic][s
     CHECK(table.all_free());
 }
 
-TEST_CASE("who has just taken a slot can tell whether it is the only one", "[logic][slots]") {
+TEST_CASE("an attempt that has just taken a slot can tell whether it is the only one",
+          "[logic][slots]") {
     slot_table table;
     const auto slots = take(table, 2);
     CHECK(table.any_other());

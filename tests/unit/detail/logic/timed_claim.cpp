@@ -36,7 +36,7 @@ txn_response answer(bool succeeded, std::vector<op_response> responses) {
 
 } // namespace
 
-TEST_CASE("a claim is put where nobody is, and its epoch neither", "[logic][claims]") {
+TEST_CASE("a claim is put if neither another key nor its own epoch is there", "[logic][claims]") {
     const txn t = take_for_a_time("m", 0x1a);
     REQUIRE(t.compares.size() == 2);
     for (const compare& c : t.compares) {
@@ -80,7 +80,7 @@ TEST_CASE("the answer tells whose the name is", "[logic][claims]") {
     REQUIRE(theirs.ahead);
     CHECK(theirs.ahead->key == "m/9");
     CHECK(theirs.ahead->create_revision == 40);
-    // forced out before: nobody is there
+    // forced out before: no key is there
     const claiming nobody =
         after_taking_for_a_time(answer(false, {found({}), found({})}), "m", 0x1a);
     CHECK(nobody.token == 0);
@@ -93,7 +93,7 @@ TEST_CASE("the answer tells whose the name is", "[logic][claims]") {
     CHECK_THROWS_AS(after_taking_for_a_time(without, "m", 0x1a), coetcd::error);
 }
 
-TEST_CASE("those who have waited do not come at once", "[logic][claims]") {
+TEST_CASE("claims that have waited are not all tried again at once", "[logic][claims]") {
     using namespace std::chrono_literals;
     CHECK(before_a_try(0) == 0ns);
     CHECK(before_a_try(50'000'000) == 50ms);

@@ -265,7 +265,7 @@ TEST_CASE("a stream is asked whether it is alive, and given up if it is not",
     }
 }
 
-TEST_CASE("a stream that nobody reads is not asked, and has time again when it is read",
+TEST_CASE("a stream that is not read is not asked, and has time again when it is read",
           "[logic][watch_stream]") {
     for (const bool ways : {two_way, !two_way}) {
         for (const bool unanswered : {false, true}) {
@@ -307,7 +307,7 @@ TEST_CASE("etcd answers in order, and a refusal names no watch", "[logic][watch_
     CHECK(s.next_answer() == 7);
     s.created(5);
     CHECK(s.next_answer() == 7);
-    s.created(99); // nobody asked
+    s.created(99); // not asked for
     s.created(7);
     CHECK_FALSE(s.next_answer());
 }

@@ -196,7 +196,7 @@ private:
     std::shared_ptr<state> state_;
 };
 
-/// A server's queue that is full: who connects waits for ever.
+/// A server's queue that is full: an attempt to connect waits for ever.
 class deaf {
 public:
     deaf(const asio::any_io_executor& ex, const tcp::endpoint& where)
@@ -376,7 +376,7 @@ TEST_CASE("a connection that the server closed while idle is not used", "[net][d
             co_await old->answer("{}");
             co_await first.done();
             CHECK_FALSE(first.take().ec);
-            if (talks) { // what nobody asked for
+            if (talks) { // what was not asked for
                 co_await old->send("HTTP/1.1 408 Request Timeout\r\n\r\n");
             } else {
                 old->close();
@@ -549,7 +549,7 @@ TEST_CASE("what a request waits for others of ours is not the endpoint's time",
     });
 }
 
-TEST_CASE("who is queued behind an endpoint that stands still leaves unsent, and blames it",
+TEST_CASE("a call queued behind an endpoint that stands still leaves unsent, and blames it",
           "[net][default_env]") {
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
@@ -634,8 +634,9 @@ asio::awaitable<reply> call_with_all_filters_open(std::shared_ptr<default_env> e
 
 } // namespace
 
-TEST_CASE("sec.smuggling: who lets weaker cancellations through leaves no connection behind",
-          "[net][default_env][cancellation]") {
+TEST_CASE(
+    "sec.smuggling: a call that lets weaker cancellations through leaves no connection behind",
+    "[net][default_env][cancellation]") {
     // Whatever part of a request was sent, it is never left on a connection that is used again.
     const auto how = GENERATE(asio::cancellation_type::total, asio::cancellation_type::partial);
     const bool writing = GENERATE(true, false);

@@ -174,7 +174,7 @@ TEST_CASE("the failure that tells most is told", "[net][dialer]") {
     CHECK(d.connect() == make_error_code(errc::tls_failed).message());
 }
 
-TEST_CASE("who connects can be cancelled, with all that is under way",
+TEST_CASE("an attempt to connect can be cancelled, with all that is under way",
           "[net][dialer][cancellation]") {
     for (const auto time : {0ms, 50ms, 300ms, 600ms}) {
         CAPTURE(time.count());
@@ -195,7 +195,7 @@ TEST_CASE("who connects can be cancelled, with all that is under way",
     }
 }
 
-TEST_CASE("a lack of our own is nobody's fault", "[net][dialer]") {
+TEST_CASE("a lack of our own is no address's fault", "[net][dialer]") {
     dialing d({"10.0.0.1", "10.0.0.2"});
     const error_code none = asio::error::no_descriptors;
     d.fates["10.0.0.1"].ec = d.fates["10.0.0.2"].ec = none;
@@ -214,7 +214,7 @@ TEST_CASE("a name that leads elsewhere is followed once its address fails", "[ne
     d.env->pass(2s);
     d.fates["10.0.0.1"] = hangs ? black_hole : fate{0s, refused, {}};
     d.listed = {"10.0.0.2"};
-    CHECK(d.connect() != "10.0.0.2"); // nobody knows yet
+    CHECK(d.connect() != "10.0.0.2"); // it is not known yet
     CHECK(d.connect() == "10.0.0.2");
     CHECK(d.attempts() == "2 at 30; "); // the old one is not tried again
     CHECK(d.lookups == 2);

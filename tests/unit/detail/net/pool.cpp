@@ -35,7 +35,7 @@ struct fake {
     bool alive = true;
 };
 
-/// Those who take from a pool of two places, by name.
+/// Coroutines that take from a pool of two places, by name.
 class pool_fixture {
 public:
     ~pool_fixture() {
@@ -79,7 +79,7 @@ public:
     std::shared_ptr<scripted_env> env = std::make_shared<scripted_env>(context);
     pool<fake> all{*env};
     std::map<std::string, pool<fake>::loan> held;
-    std::vector<std::string> log; ///< Who got a place, and who did not.
+    std::vector<std::string> log; ///< Which ones got a place, and which did not.
     int made = 0;
 
 private:
@@ -191,7 +191,7 @@ TEST_CASE("sec.limits: there are no more places than the cap, for each key", "[n
     CHECK(f.held.at("c").connection->number == 1);
 }
 
-TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
+TEST_CASE("a waiter for a place waits until its deadline", "[net][pool]") {
     pool_fixture f;
     f.take_now("a");
     f.take_now("b");
@@ -205,7 +205,7 @@ TEST_CASE("who waits for a place waits until his deadline", "[net][pool]") {
     CHECK(f.take_now("d").number == 1); // nothing is left of c
 }
 
-TEST_CASE("who waits leaves as soon as nothing has come back for a while", "[net][pool]") {
+TEST_CASE("a waiter leaves as soon as nothing has come back for a while", "[net][pool]") {
     pool_fixture f;
     f.take_now("a");
     f.take_now("b");
@@ -223,7 +223,7 @@ TEST_CASE("who waits leaves as soon as nothing has come back for a while", "[net
         CHECK(f.log == entries{"waits late", "later late"});
     }
     SECTION("and not while others are served") {
-        for (int i = 0; i != 30; ++i) { // each time somebody was there before
+        for (int i = 0; i != 30; ++i) { // each time another was there before
             f.start("other " + std::to_string(i), time_point::max(), "k", 2);
         }
         f.give_back("a");
@@ -290,14 +290,14 @@ TEST_CASE("places are given in order of arrival", "[net][pool]") {
     CHECK(f.log == entries{"c", "d", "e"});
 }
 
-TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
+TEST_CASE("no newcomer gets in before the waiters", "[net][pool]") {
     pool_fixture f;
     f.take_now("a", "k", 1);
     f.start("waits", time_point::max(), "k", 1);
     f.env->pass(0s);
     f.log.clear();
     f.env->at(f.env->now(), [&] {
-        f.start("hurry", time_point::max(), "k", 1); // runs before the one who is woken
+        f.start("hurry", time_point::max(), "k", 1); // runs before the waiter that is woken
         f.give_back("a");
     });
     f.env->pass(0s);
@@ -308,14 +308,14 @@ TEST_CASE("nobody gets in before those who wait", "[net][pool]") {
     CHECK(f.held.at("hurry").connection->number == 1);
 }
 
-TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][pool][cancellation]") {
+TEST_CASE("a place is not lost with a waiter that is cancelled", "[net][pool][cancellation]") {
     pool_fixture f;
     f.take_now("a", "k", 1);
     auto& stop = f.start("b", time_point::max(), "k", 1);
     f.start("c", time_point::max(), "k", 1);
     f.env->pass(0s);
     f.log.clear();
-    SECTION("before he has it") {
+    SECTION("before the place is given back") {
         stop.emit(asio::cancellation_type::terminal);
         f.env->pass(0s);
         CHECK(f.log == entries{"b aborted"});
@@ -323,11 +323,11 @@ TEST_CASE("a place is not lost with who is cancelled while he waits", "[net][poo
         f.env->pass(0s);
         CHECK(f.log == entries{"b aborted", "c"});
     }
-    SECTION("when it is on its way to him") {
+    SECTION("when the place is on its way to the waiter") {
         f.give_back("a");
         stop.emit(asio::cancellation_type::terminal);
         f.env->pass(0s);
-        f.give_back("b"); // he may have it, or not
+        f.give_back("b"); // it may have it, or not
         f.env->pass(0s);
         CHECK(f.log.back() == "c");
     }

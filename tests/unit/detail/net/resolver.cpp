@@ -117,7 +117,7 @@ TEST_CASE("a lookup that takes too long goes on for others", "[net][resolver]") 
     CHECK(is_loopback(patient.get(), 7));
 }
 
-TEST_CASE("who waits for a lookup can be cancelled", "[net][resolver][cancellation]") {
+TEST_CASE("a waiter for a lookup can be cancelled", "[net][resolver][cancellation]") {
     slow_names w;
     auto first = w.look(time_point::max());
     auto second = w.look(time_point::max());
@@ -246,7 +246,7 @@ TEST_CASE("a name that does not exist is an error, and is looked up again", "[ne
     run_test([]() -> asio::awaitable<void> {
         const auto ex = co_await asio::this_coro::executor;
         const auto w = std::make_shared<real_world>(ex);
-        std::string host(64, 'a'); // no label is that long: nobody is asked
+        std::string host(64, 'a'); // no label is that long: no server is asked
         for (int i = 0; i != 2; ++i) {
             const resolver::result found = co_await w->names.lookup(host, 7, w->soon());
             CHECK(found.ec);

@@ -152,7 +152,7 @@ TEST_CASE("a slow reader is told the newest answer, and no other", "[feed]") {
         f.env->pass(1min);
         const std::size_t before = f.looks();
         CHECK(f.told() == "99");
-        CHECK(f.looks() == before + 1); // nobody has waited for longer than it trusts events
+        CHECK(f.looks() == before + 1); // no reader has waited for longer than it trusts events
     }
 }
 
@@ -202,7 +202,7 @@ TEST_CASE("what a broken stream has missed is looked for", "[feed]") {
     auto next = f.next();
     f.env->pass(100ms);
     f.env->break_streams();
-    f.put("b"); // nobody tells
+    f.put("b"); // it is not told of this
     f.env->pass(500ms);
     CHECK(next.get() == "b");
     CHECK(f.looks() == 2);
@@ -221,14 +221,14 @@ TEST_CASE("what etcd has forgotten to tell is found within ten seconds", "[feed]
     CHECK(next.get() == "b");
 }
 
-TEST_CASE("a feed that nobody has asked for a while looks before it answers", "[feed]") {
+TEST_CASE("a feed that has not been asked for a while looks before it answers", "[feed]") {
     feed_fixture f;
     f.put("a");
     CHECK(f.told() == "a");
     f.etcd->tells = false;
     f.put("b");
     f.env->pass(1min);
-    CHECK(f.looks() == 1); // nobody waits
+    CHECK(f.looks() == 1); // no reader waits
     CHECK(f.told() == "b");
     CHECK(f.looks() == 2);
 }
@@ -512,7 +512,7 @@ TEST_CASE("a cancellation loses nothing", "[feed][cancellation]") {
     }
 }
 
-TEST_CASE("a feed that is ended tells who waits, and leaves no watch", "[feed]") {
+TEST_CASE("a feed that is ended tells its waiter, and leaves no watch", "[feed]") {
     for (auto when = 0us; when < 12ms; when += 500us) {
         INFO("after " << when.count() << " us");
         feed_fixture f;
@@ -579,7 +579,7 @@ TEST_CASE("behind a proxy that completes requests the first answer comes at once
     CHECK(next.get() == "b");
 }
 
-TEST_CASE("the whole world may end while somebody waits for news", "[feed]") {
+TEST_CASE("the whole world may end while a coroutine waits for news", "[feed]") {
     for (auto when = 0ms; when < 8ms; ++when) {
         world w;
         const coetcd::client client = w.client();

@@ -259,7 +259,7 @@ TEST_CASE("a refusal is not made final when the session has ended", "[once]") {
     CHECK_THROWS_WITH(writing.get(), support::contains("closed"));
 }
 
-TEST_CASE("a write without an answer in time is in doubt; nobody else's is", "[once]") {
+TEST_CASE("a write without an answer in time is in doubt; the next one is not", "[once]") {
     for (const bool arrives : {true, false}) {
         desk d;
         std::vector<fate> all(20, arrives ? unanswered() : lost());
@@ -375,7 +375,7 @@ TEST_CASE("a write whose lease ends while its answer is lost is in doubt", "[onc
     }
 }
 
-TEST_CASE("somebody else's lease that is gone does not end the session", "[once]") {
+TEST_CASE("another lease that is gone does not end the session", "[once]") {
     desk d;
     coetcd::put_options leased;
     leased.lease = 12345;

@@ -229,10 +229,10 @@ TEST_CASE("resume() tells that the lease does not hold the lock", "[resume]") {
     coetcd::mutex own(heir, "m");
 
     w.env->calls.clear();
-    REQUIRE_FALSE(w.await(own.resume())); // nobody is there
+    REQUIRE_FALSE(w.await(own.resume())); // no key is there
     REQUIRE(w.env->calls.size() == 1);
     w.await(theirs.lock());
-    REQUIRE_FALSE(w.await(own.resume())); // somebody else is
+    REQUIRE_FALSE(w.await(own.resume())); // another owner is there
     REQUIRE(theirs.owns_lock());
 
     // The lease's earlier owner has waited, and has left something.
@@ -247,7 +247,7 @@ TEST_CASE("resume() tells that the lease does not hold the lock", "[resume]") {
     w.env->pass(20ms);
     waiting.get();
 
-    // What the session itself holds is not taken from who has it.
+    // What the session itself holds is not taken from its owner.
     coetcd::mutex other(heir, "m");
     REQUIRE_FALSE(w.await(other.resume()));
     w.env->pass(1s);

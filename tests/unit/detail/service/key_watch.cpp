@@ -139,7 +139,7 @@ TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_
     CHECK(watch->erased());
     CHECK(f.told == 2);
 
-    // as told by a member that lags: who waits knows of a later life already
+    // as told by a member that lags: the waiter knows of a later life already
     const auto third = f.put("k");
     const auto known = f.now();
     watch->attach(f.wake, third + 10, known);
@@ -147,7 +147,7 @@ TEST_CASE("the end of an earlier life says nothing of this one", "[service][key_
     f.erase("k");
     CHECK_FALSE(watch->erased());
     CHECK(f.told == 2);
-    // It was told before anybody waited for it.
+    // It was told before it was waited for.
     CHECK(watch->attach(f.wake, third, known));
     CHECK(watch->erased());
 }
@@ -171,7 +171,7 @@ TEST_CASE("an event is false if a later answer says that the life goes on",
     CHECK(watch->erased());
 }
 
-TEST_CASE("a watch is blind from its creation until somebody looks", "[service][key_watch]") {
+TEST_CASE("a watch is blind from its creation until a look is taken", "[service][key_watch]") {
     key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch("k");
@@ -211,14 +211,14 @@ TEST_CASE("after its stream broke a watch is blind", "[service][key_watch]") {
     const auto watch = f.watch_in_force("k");
     watch->attach(f.wake, life, f.now());
     f.w.env->break_streams();
-    f.w.etcd->erase("k"); // nobody tells
+    f.w.etcd->erase("k"); // it is not told of this
     f.pass(1s);
     CHECK_FALSE(watch->erased());
     CHECK(watch->blind());
     CHECK(f.told == 1);
     watch->look_taken();
     CHECK_FALSE(watch->blind());
-    // also for who knew of the life before the stream was there again
+    // also for a waiter that knew of the life before the stream was there again
     watch->attach(f.wake, life, f.now() - 1s);
     CHECK(watch->blind());
 }
@@ -236,7 +236,7 @@ TEST_CASE("what a watch was told before etcd was restored says nothing of later 
     f.w.etcd->revision = 2;
     f.w.env->break_streams();
     f.pass(1s);
-    CHECK(watch->blind()); // who was told and has not looked yet is not left waiting
+    CHECK(watch->blind()); // a waiter that was told and has not looked yet is not left waiting
     CHECK(f.told == 2);
     watch->look_taken();
     const auto restored = f.put("k");
@@ -259,7 +259,7 @@ TEST_CASE("a watch that etcd has ended begins anew with the next look", "[servic
     f.end_watch(1);
     CHECK_FALSE(watch->blind());
     f.pass(1s);
-    CHECK_FALSE(watch->blind()); // nobody insists on it
+    CHECK_FALSE(watch->blind()); // nothing insists on it
     watch->attach(f.wake, life, f.now() - 1h);
     CHECK_FALSE(watch->blind()); // not in force
     CHECK(f.told == 0);
@@ -285,7 +285,7 @@ TEST_CASE("a watch ends in etcd with its object, once", "[service][key_watch]") 
     f.pass();
 }
 
-TEST_CASE("a watch of which nobody is told any more goes on", "[service][key_watch]") {
+TEST_CASE("a watch that tells no waiter any more goes on", "[service][key_watch]") {
     key_watch_fixture f;
     const auto life = f.put("k");
     const auto watch = f.watch_in_force("k");
@@ -311,7 +311,7 @@ TEST_CASE("a watch that was kept is taken again, in force as it is", "[service][
     kept.keep(std::move(watch));
     CHECK(f.w.etcd->watches() == 1);
     f.erase("k");
-    CHECK(f.told == told); // nobody is told
+    CHECK(f.told == told); // no waiter is told
     const auto next = f.put("k");
 
     auto other = kept.take("l");
@@ -351,13 +351,13 @@ TEST_CASE("watches are kept for ten seconds", "[service][key_watch]") {
     CHECK(f.w.etcd->watches() == 2);
     f.pass(1ms);
     std::size_t left = 1;
-    SECTION("by whoever looks") {
+    SECTION("a call drops the old ones") {
         kept.drop_old();
     }
-    SECTION("by whoever takes one") {
+    SECTION("taking one drops the old ones") {
         kept.keep(kept.take("b"));
     }
-    SECTION("by whoever keeps one") {
+    SECTION("keeping one drops the old ones") {
         kept.keep(f.watch("c"));
         left = 2;
     }
@@ -445,7 +445,7 @@ TEST_CASE("at the end of the session no watch is kept any more", "[service][key_
     kept.keep(std::move(used));
     f.pass();
     CHECK(f.w.etcd->watches() == 0);
-    auto late = kept.take("late"); // who still waits may take one
+    auto late = kept.take("late"); // a waiter may still take one
     f.pass();
     CHECK(f.w.etcd->watches() == 1);
     late = nullptr;

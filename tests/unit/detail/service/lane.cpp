@@ -258,7 +258,7 @@ TEST_CASE("those that come back one after the other leave together", "[service][
         }
     };
     f.submit({put_new("a"), put_new("b")});
-    submit_next(1, 8, submit_next); // those who come later still do not hold up the others
+    submit_next(1, 8, submit_next); // parts that come later still do not hold up the others
     f.go();
     CHECK(f.requests().at(0) == "a b k1 k2");
     CHECK(f.requests().at(1) == "k3"); // alone: at once
@@ -285,7 +285,7 @@ TEST_CASE("no two transactions that put into one queue share a request", "[servi
     CHECK(f.requests() == strings{"m1 n1 free", "m2", "m3", "m4"});
 }
 
-TEST_CASE("whoever leaves makes room for the next one in the same request", "[service][lane]") {
+TEST_CASE("a part that leaves makes room for the next one in the same request", "[service][lane]") {
     lane_fixture f;
     const logic::attempt_keys first{0, {logic::exclusive_keys("m", 1, 1, 0, 0)}};
     const logic::attempt_keys second{0, {logic::exclusive_keys("m", 1, 1, 1, 0)}};
@@ -327,7 +327,7 @@ TEST_CASE("a condition that does not hold costs the others one request, and says
     }
 }
 
-TEST_CASE("a refusal that nobody asked the reason of leaves a doubt", "[service][lane]") {
+TEST_CASE("a refusal whose reason was not asked for leaves a doubt", "[service][lane]") {
     // An earlier copy, made by the network, may have been applied.
     const bool with_others = GENERATE(true, false);
     const bool has_reason = GENERATE(true, false);
@@ -644,7 +644,7 @@ TEST_CASE("what is withdrawn under way goes on, and so do the others", "[service
     check_done(parts[1], true);
 }
 
-TEST_CASE("those who are told may submit and withdraw others", "[service][lane]") {
+TEST_CASE("a part that is told may submit and withdraw others", "[service][lane]") {
     lane_fixture f;
     f.w.etcd->write("b", "");
     const auto parts = put_all({"a", "b"});
@@ -664,7 +664,7 @@ TEST_CASE("those who are told may submit and withdraw others", "[service][lane]"
     check_done(next, true);
 }
 
-TEST_CASE("whoever is told that there is no time left may withdraw others", "[service][lane]") {
+TEST_CASE("a part that is told that there is no time left may withdraw others", "[service][lane]") {
     lane_fixture f;
     f.occupy();
     const part_ptr late = put_new("late");
@@ -787,7 +787,7 @@ TEST_CASE("what is withdrawn under way is not sent again", "[service][lane]") {
     check_done(parts[2], true);
 }
 
-TEST_CASE("what is withdrawn under way is repeated only for those who share its request",
+TEST_CASE("what is withdrawn under way is repeated only for parts that share its request",
           "[service][lane]") {
     const bool shared = GENERATE(false, true);
     lane_fixture f;
@@ -808,7 +808,7 @@ TEST_CASE("what is withdrawn under way is repeated only for those who share its 
     CHECK(a->left == effect::unresolved);
 }
 
-TEST_CASE("who shares a request with what something before etcd refuses is not refused with it",
+TEST_CASE("a part that something before etcd refuses does not take others of its request along",
           "[service][lane]") {
     lane_fixture f;
     const auto serve = f.w.env->on_call;
@@ -852,7 +852,7 @@ TEST_CASE("a page in the place of etcd's answers passes", "[service][lane]") {
     CHECK_FALSE(one->ec);
 }
 
-TEST_CASE("where nobody is patient, those in a hurry have all the room", "[service][lane]") {
+TEST_CASE("where no part is patient, those in a hurry have all the room", "[service][lane]") {
     lane_fixture f;
     f.occupy();
     for (int i = 1; i <= 120; ++i) {
@@ -862,7 +862,7 @@ TEST_CASE("where nobody is patient, those in a hurry have all the room", "[servi
     CHECK(f.requests() == strings{numbered("k", 1, 60), numbered("k", 61, 120)});
 }
 
-TEST_CASE("one who finds no place lets so many pass, and no more", "[service][lane]") {
+TEST_CASE("a part that finds no place lets so many pass, and no more", "[service][lane]") {
     for (const int others : {200, 300}) {
         lane_fixture f;
         f.occupy();
@@ -907,7 +907,7 @@ TEST_CASE("a lack of memory in the midst ends what was under way, and nothing el
     f.w.env->decide = [](const call_request&) -> scripted_env::fate { throw std::bad_alloc(); };
     const std::vector<part_ptr> some = put_all({"a", "b"});
     f.submit(some);
-    CHECK_THROWS_AS(f.go(), std::bad_alloc); // whoever runs the event loop is told
+    CHECK_THROWS_AS(f.go(), std::bad_alloc); // it comes out of the event loop
     for (const part_ptr& part : some) {
         CHECK(part->over);
         CHECK_FALSE(part->in_flight);
@@ -980,7 +980,7 @@ private:
 
 } // namespace
 
-TEST_CASE("one who stands back does so for a few requests, or a while", "[service][lane]") {
+TEST_CASE("a part that stands back does so for a few requests, or a while", "[service][lane]") {
     for (const std::chrono::milliseconds round_trip : {2ms, 50ms, 400ms}) {
         CAPTURE(round_trip.count());
         lane_fixture f;
@@ -999,7 +999,7 @@ TEST_CASE("one who stands back does so for a few requests, or a while", "[servic
     }
 }
 
-TEST_CASE("one who stands back and has to go alone does so in time", "[service][lane]") {
+TEST_CASE("a part that stands back and has to go alone does so in time", "[service][lane]") {
     lane_fixture f;
     f.w.etcd->forbidden = {"n/1"};
     crowd busy(f, 8, 1);
@@ -1013,7 +1013,7 @@ TEST_CASE("one who stands back and has to go alone does so in time", "[service][
     CHECK_FALSE(look->ec);
 }
 
-TEST_CASE("many who stand back take turns with those in a hurry", "[service][lane]") {
+TEST_CASE("many parts that stand back take turns with those in a hurry", "[service][lane]") {
     lane_fixture f;
     crowd busy(f, 4, 100);
     f.w.env->pass(10ms);

@@ -17,7 +17,7 @@ using names = std::vector<std::string>;
 
 int seconds_now = 0; ///< Seconds.
 
-/// Somebody in line; counts what he is told.
+/// A waiter in line; counts what it is told.
 class waiter final : public turn_taker {
 public:
     waiter(local_queues& of, const names& wanted, const std::vector<bool>& shares = {}) {
@@ -91,11 +91,11 @@ TEST_CASE("turns come in order of arrival", "[service][lines]") {
     CHECK_FALSE(third.has_come());
     second.leave();
     CHECK(third.told == 1);
-    CHECK(first.told == 0); // whose turn has come at once sees that for himself
+    CHECK(first.told == 0); // a waiter whose turn comes at once sees that by itself
     CHECK(other.told == 0);
 }
 
-TEST_CASE("who leaves the middle of a line is nobody's turn", "[service][lines]") {
+TEST_CASE("when a waiter leaves the middle of a line, no turn has come", "[service][lines]") {
     local_queues all;
     waiter first(all, {"a"});
     waiter second(all, {"a"});
@@ -121,7 +121,7 @@ TEST_CASE("a line remembers when etcd has last told one of it how things are", "
     first.was_told(); // that it has no place yet, say
     seconds_now = 3;
     CHECK(second.told_at() == 2);
-    CHECK(first.told_at() == -1); // before it nobody is
+    CHECK(first.told_at() == -1); // nothing is before it
     CHECK(other.told_at() == -1);
     first.known = true; // as long as it stands there it is known how things are
     CHECK(second.told_at() == 3);
@@ -132,7 +132,7 @@ TEST_CASE("a line remembers when etcd has last told one of it how things are", "
     CHECK(second.told_at() == 5);
     waiter last(all, {"b"});
     CHECK(last.told_at() == -1);
-    second.leave(); // of whom nothing is known
+    second.leave(); // of which nothing is known
     CHECK(last.told_at() == -1);
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("a turn in several lines has come when it is the first of all", "[serv
     CHECK(c.told == 0);
 }
 
-TEST_CASE("who leaves several lines gives way in each of them", "[service][lines]") {
+TEST_CASE("a waiter that leaves several lines gives way in each of them", "[service][lines]") {
     local_queues all;
     waiter abc(all, {"a", "b", "c"});
     waiter a(all, {"a"});
@@ -174,7 +174,8 @@ TEST_CASE("who leaves several lines gives way in each of them", "[service][lines
     CHECK(all.is_free_here("c"));
 }
 
-TEST_CASE("who shares a name lets the next one go on before it leaves", "[service][lines]") {
+TEST_CASE("a waiter that shares a name lets the next one go on before it leaves",
+          "[service][lines]") {
     local_queues all;
     waiter first(all, {"a"}, {true});
     waiter second(all, {"a"}, {true});
@@ -223,7 +224,7 @@ TEST_CASE("of several names only those are passed on that are shared", "[service
     CHECK(ab.has_come());
 }
 
-TEST_CASE("who has passed a turn on is nobody's predecessor", "[service][lines]") {
+TEST_CASE("a waiter that has passed its turn on is no predecessor any more", "[service][lines]") {
     local_queues all;
     waiter first(all, {"a"}, {true});
     first.known = true;
@@ -238,7 +239,7 @@ TEST_CASE("who has passed a turn on is nobody's predecessor", "[service][lines]"
     CHECK(third.is_behind_known());
 }
 
-TEST_CASE("a name is free to be shared while only those are in its line who share it",
+TEST_CASE("a name is free to be shared while all waiters in its line share it",
           "[service][lines]") {
     local_queues all;
     waiter other(all, {"b"}, {true});
@@ -254,7 +255,7 @@ TEST_CASE("a name is free to be shared while only those are in its line who shar
     CHECK(all.is_free_here("a"));
 }
 
-TEST_CASE("a name is not forgotten while somebody lasts who has passed it on, or a slot of it",
+TEST_CASE("a name is not forgotten while a waiter that passed it on lasts, or a slot of it",
           "[service][lines]") {
     for (const bool slot_first : {true, false}) {
         local_queues all;
@@ -279,7 +280,7 @@ TEST_CASE("a name is not forgotten while somebody lasts who has passed it on, or
     }
 }
 
-TEST_CASE("a slot that is free again is told to the first, while it is his turn",
+TEST_CASE("a slot that is free again is told to the first waiter, while it has its turn",
           "[service][lines]") {
     local_queues all;
     waiter first(all, {"a"});
@@ -287,16 +288,16 @@ TEST_CASE("a slot that is free again is told to the first, while it is his turn"
     all.slot_freed("a");
     CHECK(first.told == 1);
     CHECK(second.told == 0);
-    all.slot_freed("b"); // he is the first there, and his turn has not come
+    all.slot_freed("b"); // the waiter is the first there, and its turn has not come
     CHECK(second.told == 0);
-    all.slot_freed("c"); // nobody wants that
+    all.slot_freed("c"); // no waiter wants that
     first.leave();
     CHECK(second.told == 1);
     all.slot_freed("b");
     CHECK(second.told == 2);
 }
 
-TEST_CASE("a name is free here while nobody is in its line", "[service][lines]") {
+TEST_CASE("a name is free here while no waiter is in its line", "[service][lines]") {
     local_queues all;
     CHECK(all.is_free_here("a"));
     waiter first(all, {"a"});
@@ -327,7 +328,7 @@ TEST_CASE("what is known of a name is kept for the next one", "[service][lines]"
     CHECK(second.at(0).was_free);
 }
 
-TEST_CASE("of the names that nobody wants the last 1024 are remembered", "[service][lines]") {
+TEST_CASE("of the names that no waiter wants the last 1024 are remembered", "[service][lines]") {
     local_queues all;
     set_epoch(all, "first", 7);
     set_epoch(all, "second", 8);
@@ -340,7 +341,7 @@ TEST_CASE("of the names that nobody wants the last 1024 are remembered", "[servi
     CHECK(epoch(all, "first") == 0);
 }
 
-TEST_CASE("a name that somebody wants is not forgotten", "[service][lines]") {
+TEST_CASE("a name that a waiter wants is not forgotten", "[service][lines]") {
     local_queues all;
     set_epoch(all, "a", 7);
     waiter one(all, {"a"});
@@ -366,7 +367,7 @@ TEST_CASE("a name is not forgotten before its slots are free", "[service][lines]
     }
 }
 
-TEST_CASE("a name that nobody wants is remembered once, however often it is told of",
+TEST_CASE("a name that no waiter wants is remembered once, however often it is told of",
           "[service][lines]") {
     local_queues all;
     set_epoch(all, "a", 7);

@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t full = logic::most_renewals_together;
 
-/// Leases 1, 2, 3 ... of 10 seconds, and somebody who renews them.
+/// Leases 1, 2, 3 ... of 10 seconds, and what renews them.
 class renewals_fixture {
 public:
     explicit renewals_fixture(std::size_t count = 3)
@@ -218,7 +218,7 @@ TEST_CASE("a request that is held up holds up the others for a moment only", "[r
     CHECK_FALSE(all[0].get().ec);
 }
 
-TEST_CASE("who finds as many under way as there may be goes when one of them has ended",
+TEST_CASE("a renewal that finds as many under way as there may be goes when one has ended",
           "[renewals]") {
     renewals_fixture f(4);
     f.script = {late(300ms), late(500ms)};
@@ -259,7 +259,7 @@ TEST_CASE("each waits until its own deadline, sent or not", "[renewals]") {
     const renewals::result unanswered = second.get();
     CHECK(unanswered.ec == errc::timed_out);
     CHECK((unanswered.left == effect::unresolved));
-    // Nobody waits for what has given up.
+    // No request waits for what has given up.
     REQUIRE(f.env->calls.size() == 3);
     CHECK(f.asked(2) == std::vector<lease_id>{4});
     CHECK_FALSE(fourth.get().ec);
@@ -353,7 +353,7 @@ TEST_CASE("a lease that is gone is told as such, and the others are renewed", "[
     }
 }
 
-TEST_CASE("who is not answered has failed, and the others have not", "[renewals]") {
+TEST_CASE("a renewal that is not answered has failed, and the others have not", "[renewals]") {
     struct {
         const char* what;
         std::function<void(std::string&)> spoil;
@@ -476,7 +476,7 @@ TEST_CASE("one lease that two renew is renewed for both", "[renewals]") {
     CHECK_FALSE(third.get().ec);
 }
 
-TEST_CASE("who is cancelled does not cut off the others", "[renewals][cancellation]") {
+TEST_CASE("a renewal that is cancelled does not cut off the others", "[renewals][cancellation]") {
     for (const auto moment : {0ms, 1ms, 2ms, 3ms}) {
         CAPTURE(moment.count());
         renewals_fixture f(4);
@@ -495,7 +495,7 @@ TEST_CASE("who is cancelled does not cut off the others", "[renewals][cancellati
         const std::vector<lease_id> without{2, 4};
         CHECK(f.asked(1) == (sent ? std::vector<lease_id>{2, 3, 4} : without));
     }
-    // Even the one for whom the request was made.
+    // Even the one for which the request was made.
     renewals_fixture f(2);
     f.script = {late(100ms)};
     auto first = f.start(1);
@@ -525,7 +525,7 @@ TEST_CASE("the owner may go while renewals are under way", "[renewals]") {
     for (auto& each : all) {
         CHECK_FALSE(each.get().ec);
     }
-    // So may those who wait: the request lasts until it is answered.
+    // So may the callers that wait: the request lasts until it is answered.
     renewals_fixture one(1);
     const std::weak_ptr<renewals> left = one.renewing;
     auto only = one.start(1);

@@ -573,7 +573,7 @@ TEST_CASE("an answer over the limit is asked for once more, elsewhere", "[router
     }
 }
 
-TEST_CASE("who alone gives a large answer is at fault", "[router]") {
+TEST_CASE("an endpoint that alone gives a large answer is at fault", "[router]") {
     router_fixture f;
     f.may_be_large = true;
     int bad = 0;
@@ -620,7 +620,7 @@ TEST_CASE("a large answer to what has no large one is not etcd's", "[router]") {
     CHECK(f.endpoints_asked() == size);
 }
 
-TEST_CASE("who answers a look around at great length does not work", "[router]") {
+TEST_CASE("an endpoint that answers a look around at great length does not work", "[router]") {
     router_fixture f;
     int bad = 0;
     f.env->on_call = [&](const call_request& q, reply& r) {
@@ -1049,7 +1049,7 @@ TEST_CASE("a user is no trouble where authentication is off, and logs in when it
     CHECK(f.count(rpc::authenticate) == 2);
 }
 
-TEST_CASE("who waits for a login can be cancelled, and the login goes on for the others",
+TEST_CASE("a call that waits for a login can be cancelled; the login goes on for the others",
           "[router][auth][cancellation]") {
     auth_fixture f;
     auto first = f.start();
@@ -1078,7 +1078,7 @@ TEST_CASE("sec.canary.callback: a callback that throws fails the calls, without 
     CHECK_FALSE(f.call().ec);
 }
 
-TEST_CASE("who has no user is told to have one", "[router][auth]") {
+TEST_CASE("a client without a user is told to have one", "[router][auth]") {
     router_fixture f;
     f.fail_with(400, R"({"code":3,"message":"etcdserver: user name is empty"})");
     const answer a = f.call(idempotent, changes);
@@ -1168,7 +1168,7 @@ TEST_CASE("a member that is too busy, or refuses what others do, is not asked ag
             CHECK(std::count(asked.begin(), asked.end(), bad) <= 1);
         }
     }
-    // All refuse it: nobody is to blame, and each is asked once.
+    // All refuse it: none is to blame, and each is asked once.
     router_fixture f;
     const int first = f.cluster_router().pick().port;
     f.fail_with(403, denied);

@@ -163,8 +163,7 @@ TEST_CASE("sec.members: a bad list does not take a client over for good", "[rout
     CHECK(f.looked_at() == ports{1, 2});
 }
 
-TEST_CASE("sec.members: a client with a password takes lists from who was named, and from nobody "
-          "else",
+TEST_CASE("sec.members: a client with a password takes lists only from endpoints that were named",
           "[router][security]") {
     for (const bool trusts : {false, true}) {
         CAPTURE(trusts);

@@ -321,7 +321,7 @@ TEST_CASE("sec.smuggling: an idle connection is used again only if it is in orde
              CHECK(SSL_new_session_ticket(p.native()) == 1);
              return p.flush();
          },
-         false}, // though harmless: who reads them may have to read without end
+         false}, // though harmless: to read them may have no end
         {"another key, and the wish for one",
          [](peer& p) -> awaitable<void> {
              CHECK(SSL_key_update(p.native(), SSL_KEY_UPDATE_REQUESTED) == 1);

@@ -430,8 +430,8 @@ TEST_CASE("a member tells how it is", "[wire][decode]") {
     CHECK(r.raft_index == 12);
     CHECK_FALSE(r.is_learner);
     CHECK(r.errors == std::vector<std::string>{"memberID:7 alarm:NOSPACE "});
-    CHECK_FALSE(
-        decode<member_status>(R"({"header":{"cluster_id":"5"}})").is_leader()); // nobody leads
+    CHECK_FALSE(decode<member_status>(R"({"header":{"cluster_id":"5"}})")
+                    .is_leader()); // it knows no leader
     CHECK_FALSE(
         decode<member_status>(R"({"header":{"cluster_id":"5","member_id":"7"},"leader":"8"})")
             .is_leader());

@@ -48,7 +48,7 @@ TEST_CASE("sec.server_text: printable text shows all of it, in one direction and
                              "\xe2\xa0\x81",        // a Braille pattern with a dot
                              "\xef\xbf\xbd",        // the replacement character
                              "\xf3\x9f\xbf\xbd",    // next to the tags
-                             "\xf3\xa1\x80\x80",    // likewise
+                             "\xf3\xa1\x80\x80",    // next to the tags, too
                              "\xd7\x90\xd7\x91"}) { // Hebrew letters
         CHECK(printable(good) == good);
     }
