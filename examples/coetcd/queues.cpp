@@ -236,39 +236,49 @@ page larger(page p) {
     return p;
 }
 
+namespace {
+
+/// @returns Nothing if the page is too large, and can be smaller.
+boost::asio::awaitable<std::optional<coetcd::range_response>>
+read_page(coetcd::client c, coetcd::key_range range, page how, std::int64_t revision) {
+    coetcd::range_options options;
+    options.limit = how.keys;
+    options.keys_only = how.without_values;
+    options.revision = revision;
+    std::optional<coetcd::range_response> found;
+    try {
+        found = co_await c.range(range, options);
+    } catch (const coetcd::error& e) {
+        if (e.code() != coetcd::errc::too_large || !smaller(how)) {
+            throw;
+        }
+    }
+    co_return found;
+}
+
+} // namespace
+
 boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range) {
     all_keys_read all;
     page next;
-    coetcd::range_options options;
     for (bool more = true; more;) {
-        options.limit = next.keys;
-        options.keys_only = next.without_values;
-        options.revision = all.revision;
-        coetcd::range_response found;
-        std::optional<page> less;
-        try {
-            found = co_await c.range(range, options);
-        } catch (const coetcd::error& e) {
-            less = e.code() == coetcd::errc::too_large ? smaller(next) : std::nullopt;
-            if (!less) {
-                throw;
-            }
-        }
-        if (less) {
-            next = *less;
+        std::optional<coetcd::range_response> found =
+            co_await read_page(c, range, next, all.revision);
+        if (!found) {
+            next = *smaller(next);
             continue;
         }
         next = larger(next);
-        all.revision = all.revision == 0 ? found.header.revision : all.revision;
-        more = found.more && !found.kvs.empty();
-        if (more && found.kvs.back().key < range.key) { // it would have no end
+        all.revision = all.revision == 0 ? found->header.revision : all.revision;
+        more = found->more && !found->kvs.empty();
+        if (more && found->kvs.back().key < range.key) { // it would have no end
             throw coetcd::error(coetcd::errc::protocol_error,
                                 "range: the keys of one answer do not follow those of the last");
         }
         if (more) {
-            range.key = found.kvs.back().key + '\0';
+            range.key = found->kvs.back().key + '\0';
         }
-        for (coetcd::key_value& kv : found.kvs) {
+        for (coetcd::key_value& kv : found->kvs) {
             std::string key = kv.key;
             all.keys.emplace(std::move(key), std::move(kv));
         }
