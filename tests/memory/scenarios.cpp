@@ -191,11 +191,18 @@ std::vector<scenario> make() {
                            s, s.start([&] { return coetcd::with_lock(*s.mutex, &nothing); }));
                    },
                    no_check});
-    all.push_back(
-        {"close",
-         take,
-         [](stage& s) { return until_ended(s, s.start([&] { return s.session->close(); })); },
-         no_check});
+    all.push_back({"close",
+                   take,
+                   [](stage& s) {
+                       more.running = s.start([&] { return s.session->close(); });
+                       return until_ended(s, more.running);
+                   },
+                   [](stage& s) {
+                       const bool failed = bool(more.running->failure);
+                       return failed || !s.world.etcd->has_lease(s.session->lease())
+                                  ? verdict()
+                                  : "close() says that it has ended the lease, and it lives";
+                   }});
     all.push_back({"acquire",
                    [](stage& s) { more.semaphore.emplace(*s.session, "permits", 2); },
                    [](stage& s) {

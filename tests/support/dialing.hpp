@@ -43,6 +43,7 @@ public:
         std::chrono::nanoseconds takes{0};
         coetcd::error_code ec;
         std::optional<std::chrono::nanoseconds> answered; ///< Before that, it is told so.
+        bool dropped = false; ///< It never ends: Asio destroys it, as it does for lack of memory.
     };
     /// An attempt has begun.
     struct attempt {
@@ -72,6 +73,10 @@ public:
         const counted until_the_end{known->under_way};
         const fate how = decide_(address.address());
         const time_point end = after(env_.now(), how.takes);
+        if (how.dropped) {
+            co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>, void()>(
+                [](auto&&) {}, boost::asio::use_awaitable);
+        }
         if (how.answered) {
             notifier half(env_);
             (void)co_await half.wait(after(env_.now(), *how.answered));

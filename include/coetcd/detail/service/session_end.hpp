@@ -36,6 +36,8 @@ struct session_impl::revoking {
 inline void session_impl::begin_to_revoke() {
     const bool there = gives_lease_up() && reason_ != session_end::expired;
     if (there && (revocation_ == revocation::none || revocation_ == revocation::failed)) {
+        revocation_ = revocation::failed; // unless it begins
+        trouble_.ec = errc::outcome_unknown;
         auto ends = std::make_unique<revoking>(shared_from_this());
         spawn(world, revoke(std::move(ends)));
     }
