@@ -2,13 +2,16 @@
 #
 # A name there is anybody's text: it is compared and offered as it is, and never expanded. Only names
 # of letters, digits and ._/- are offered, which mean the same to a shell with quotes and without.
+# No command of these may fail: that would end a shell with `set -e`.
 
 # Adds those of the words that begin with what was typed.
 _coetcd_offer() {
     local typed=$1 word
     shift
     for word; do
-        [[ $word == "$typed"* ]] && COMPREPLY+=("$word")
+        if [[ $word == "$typed"* ]]; then
+            COMPREPLY+=("$word")
+        fi
     done
 }
 
@@ -16,13 +19,16 @@ _coetcd_offer() {
 _coetcd_names() {
     local typed=$1 name
     local -a limit=()
-    type -P timeout >/dev/null && limit=(timeout 1)
+    if type -P timeout >/dev/null; then
+        limit=(timeout 1)
+    fi
     local LC_ALL=C # else a-z has more letters than these
-    [[ $typed =~ ^[A-Za-z0-9._/]?[A-Za-z0-9._/-]*$ ]] || return
+    [[ $typed =~ ^[A-Za-z0-9._/]?[A-Za-z0-9._/-]*$ ]] || return 0
     # A quote inside of a text has a backslash in front of it.
     while IFS= read -r name; do
-        [[ $name =~ ^[A-Za-z0-9._/][A-Za-z0-9._/-]*$ && $name == "$typed"* ]] &&
+        if [[ $name =~ ^[A-Za-z0-9._/][A-Za-z0-9._/-]{0,511}$ && $name == "$typed"* ]]; then
             COMPREPLY+=("$name")
+        fi
     done < <("${limit[@]}" coetcd top --json --command-timeout 1s -- "$typed" 2>/dev/null </dev/null |
         sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p')
 }
@@ -54,14 +60,16 @@ _coetcd() {
         word=${words[i]}
         flag=
         if [[ $plain || $word != -* ]]; then
-            [[ $sub ]] && ((operands++))
+            operands=$((operands + (${#sub} > 0)))
             sub=${sub:-$word}
         elif [[ $word == -- && $sub == @(lock|elect|sem) ]]; then
             for ((i = 1; i <= COMP_CWORD; i++)); do
                 [[ ${COMP_WORDS[i]} == -- ]] && break
             done
-            declare -F _command_offset >/dev/null && _command_offset "$((i + 1))" 2>/dev/null
-            return
+            if declare -F _command_offset >/dev/null; then
+                _command_offset "$((i + 1))" 2>/dev/null
+            fi
+            return 0
         elif [[ $word == -- ]]; then
             plain=yes
         elif [[ $valued == *" $word "* ]]; then # its value is the next word
@@ -76,16 +84,20 @@ _coetcd() {
     fi
     if [[ $flag ]]; then
         case $flag in
-        --password-file | --cacert | --cert | --key) compopt -o default 2>/dev/null ;; # files
+        --password-file | --cacert | --cert | --key) compopt -o default 2>/dev/null || true ;; # files
         --sort) _coetcd_offer "${current#=}" name waiters token ;;
         esac
-        return
+        return 0
     fi
     if [[ $sub && $sub != status && ($plain || $current != -*) ]] && ((operands == 0)); then
-        [[ ${words[last]} == "$current" ]] && _coetcd_names "$current"
-        return
+        if [[ ${words[last]} == "$current" ]]; then
+            _coetcd_names "$current"
+        fi
+        return 0
     fi
-    [[ $plain ]] && return
+    if [[ $plain ]]; then
+        return 0
+    fi
     case $sub in
     '') flags+=("${subs[@]}") ;;
     lock) flags+=("${holding[@]}" --label --try --timeout --shared --max-hold) ;;
