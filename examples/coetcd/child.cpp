@@ -121,7 +121,7 @@ become(const std::vector<std::string>& command, const child::variables& changes,
     words.push_back(nullptr);
     ::execvp(words.front(), words.data());
     const int why = errno;
-    note(coetcd::printable(command.front()) + ": " + std::strerror(why));
+    note_in_fork(coetcd::printable(command.front()) + ": " + std::strerror(why));
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
@@ -422,7 +422,8 @@ asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
     escaped_ = !left.empty();
     if (escaped_) {
         note("gives up on COMMAND: " + list_of(left) +
-             " still runs, without the lock; stop it by hand");
+             (left.size() == 1 ? " still runs" : " still run") +
+             ", without the lock; stop it by hand");
     }
     co_return status;
 }

@@ -26,9 +26,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -125,9 +127,22 @@ awaitable<int> use(client c,
         limit.expires_after(milliseconds(how.max_hold));
     }
     if (how.command.empty()) {
-        say(what.key);
+        auto saying = say_aside(what.key);
+        auto either = asio::experimental::make_parallel_group(
+            asio::co_spawn(executor, std::move(saying), asio::deferred),
+            limit.async_wait(asio::deferred));
+        const auto how_it_went =
+            co_await either.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+        const auto& [first, unsaid, limited] = how_it_went;
+        if (first[0] == 0 && unsaid) {
+            std::rethrow_exception(unsaid);
+        }
+        const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
+        if (stop.cancelled() != asio::cancellation_type::none) {
+            co_return well; // a signal, or a loss
+        }
         const auto [unlimited] = co_await limit.async_wait(asio::as_tuple(asio::use_awaitable));
-        co_return unlimited ? well : over(how.name); // a signal, or a loss
+        co_return unlimited ? well : over(how.name);
     }
     child::variables more{{"COETCD_LOCK_KEY", what.key},
                           {"COETCD_FENCING_TOKEN", std::to_string(what.token)},
@@ -156,17 +171,21 @@ awaitable<int> use(client c,
 class troubles final : public coetcd::observer {
 public:
     void on_connection(const coetcd::connection_report& r) override {
+        std::set<std::string>& told = told_[std::string(r.endpoint)];
         if (r.what == coetcd::connection_report::opened) {
-            told_.erase(std::string(r.endpoint));
-        } else if (r.what == coetcd::connection_report::failed &&
-                   told_.insert(std::string(r.endpoint)).second) {
+            told.clear();
+        } else if (r.what == coetcd::connection_report::failed) {
             const std::string more = r.text.empty() ? "" : ": " + std::string(r.text);
-            note(coetcd::printable(r.endpoint) + ": " + in_flags(r.reason.message() + more));
+            std::string why = in_flags(r.reason.message() + more);
+            if (told.size() < most_told && told.insert(why).second) {
+                note(coetcd::printable(r.endpoint) + ": " + why);
+            }
         }
     }
 
 private:
-    std::set<std::string> told_;
+    static constexpr std::size_t most_told = 10; ///< Of each endpoint, until it can be reached.
+    std::map<std::string, std::set<std::string>> told_;
 };
 
 /// Tells who is before us, if that can be known.
@@ -246,8 +265,8 @@ int outcome(const hold_options& how, const std::optional<int>& status) {
 
 } // namespace
 
-std::shared_ptr<coetcd::observer> troubles_for(const hold_options& how) {
-    return how.verbose ? std::make_shared<troubles>() : nullptr;
+std::shared_ptr<coetcd::observer> troubles_if(bool told) {
+    return told ? std::make_shared<troubles>() : nullptr;
 }
 
 awaitable<int> lock(client c, lock_flags how) {

@@ -41,9 +41,9 @@ struct semaphore_flags : hold_options {
     std::int64_t permits = 1;
 };
 
-/// With --verbose: says once of each endpoint why it cannot be connected to, until it can.
-/// @returns What is to observe the client; null without --verbose.
-std::shared_ptr<coetcd::observer> troubles_for(const hold_options& how);
+/// Says of each endpoint why it cannot be connected to: each reason once, until it can.
+/// @returns What is to observe the client; null if nothing is to be told.
+std::shared_ptr<coetcd::observer> troubles_if(bool told);
 
 /// Each takes something, runs the command, and gives it back.
 /// @returns The exit status.

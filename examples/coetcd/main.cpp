@@ -164,8 +164,9 @@ private:
         append(s.options, command_flags(lock_));
         s.command = &lock_.command;
         s.check = [this] { settle_patience(lock_, tries_); };
-        add(std::move(s),
-            [this](auto on) { return lock(where_.connect(on, troubles_for(lock_)), lock_); });
+        add(std::move(s), [this](auto on) {
+            return lock(where_.connect(on, troubles_if(lock_.verbose)), lock_);
+        });
     }
 
     void add_elect() {
@@ -190,8 +191,8 @@ private:
             elect_.value = value_.value_or("");
         };
         add(std::move(s), [this](auto on) {
-            return listens_ ? listen(where_.connect(on), elect_.name, in_json_)
-                            : elect(where_.connect(on, troubles_for(elect_)), elect_);
+            return listens_ ? listen(where_.connect(on, troubles_if(true)), elect_.name, in_json_)
+                            : elect(where_.connect(on, troubles_if(elect_.verbose)), elect_);
         });
     }
 
@@ -218,15 +219,16 @@ private:
             if (new_limit_ && !sem_.command.empty()) {
                 throw usage_error("sem: --set-limit takes no COMMAND");
             }
-            if (new_limit_ && (sem_.limit != 1 || sem_.permits != 1 || tries_ || sem_.timeout)) {
-                throw usage_error("sem: --set-limit takes nothing: no --limit, --permits, --try "
-                                  "or --timeout");
+            if (new_limit_ && (sem_.limit != 1 || sem_.permits != 1 || tries_ || sem_.timeout ||
+                               sem_.verbose || !sem_.label.empty())) {
+                throw usage_error("sem: --set-limit takes nothing: no --limit, --permits, --try, "
+                                  "--timeout, --label or --verbose");
             }
             settle_patience(sem_, tries_);
         };
         add(std::move(s), [this](auto on) {
             return new_limit_ ? set_limit(where_.connect(on), sem_.name, *new_limit_)
-                              : take_permits(where_.connect(on, troubles_for(sem_)), sem_);
+                              : take_permits(where_.connect(on, troubles_if(sem_.verbose)), sem_);
         });
     }
 
@@ -323,6 +325,7 @@ void die_of(int number, pid_t whom = ::getpid()) {
 /// @returns The exit status, for the others.
 int end_by(int number, pid_t whom = ::getpid()) {
     if (number == SIGINT) {
+        finish_notes();
         die_of(SIGINT, whom);
     }
     return 128 + number;
@@ -418,12 +421,7 @@ void fill_closed_descriptors() {
     }
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
-    fill_closed_descriptors();
-    child::keep_signals();
-    std::signal(SIGPIPE, SIG_IGN); // a write tells it
+int run_line(int argc, char** argv) {
     try {
         coetcd_line all;
         const std::optional<job> work = all.read(words(argv + std::min(argc, 1), argv + argc));
@@ -443,4 +441,15 @@ int main(int argc, char** argv) {
         note(e.what());
         return failed;
     }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    fill_closed_descriptors();
+    child::keep_signals();
+    std::signal(SIGPIPE, SIG_IGN); // a write tells it
+    const int status = run_line(argc, argv);
+    finish_notes();
+    return status;
 }

@@ -3,21 +3,142 @@
 
 #include <coetcd/printable.hpp>
 
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <iomanip>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <poll.h>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <utility>
 
 namespace tool {
 
+namespace {
+
+namespace asio = boost::asio;
+
+/// @returns 0, or why it failed.
+int write_all(int to, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(to, text.data(), text.size());
+        if (written >= 0) {
+            text.remove_prefix(static_cast<std::size_t>(written));
+        } else if (errno == EAGAIN) {
+            pollfd room{to, POLLOUT, 0};
+            (void)::poll(&room, 1, -1);
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+std::string noted(std::string_view line) {
+    return "coetcd: " + std::string(line) + '\n';
+}
+
+/// Writes in a thread of its own: a pipe may be full, and a terminal may stand still, for as long
+/// as its reader likes. It lasts to the end of the process.
+class scribe {
+public:
+    static scribe& one() {
+        static scribe& all = *new scribe;
+        return all;
+    }
+
+    /// @param then Told in that thread what `write_all` has returned.
+    void write(int to, std::string text, std::function<void(int)> then = nullptr) {
+        {
+            const std::lock_guard alone(access_);
+            if (!then && to_come_.size() >= most_to_come) {
+                return; // nobody has read for long
+            }
+            if (is_running_ || start()) {
+                to_come_.push_back({to, std::move(text), std::move(then)});
+                changed_.notify_all();
+                return;
+            }
+        }
+        const int why = write_all(to, text); // there may be no more threads
+        if (then) {
+            then(why);
+        }
+    }
+    void finish() {
+        std::unique_lock alone(access_);
+        changed_.wait_for(alone, longest_end, [this] { return to_come_.empty(); });
+    }
+
+private:
+    static constexpr std::size_t most_to_come = 1000;
+    static constexpr std::chrono::seconds longest_end{2};
+
+    struct job {
+        int to;
+        std::string text;
+        std::function<void(int)> then;
+    };
+
+    /// Signals are for the other thread.
+    bool start() {
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+            std::thread([this] { run(); }).detach();
+            is_running_ = true;
+        } catch (const std::system_error&) {
+        }
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return is_running_;
+    }
+    [[noreturn]] void run() {
+        std::unique_lock alone(access_);
+        for (;;) {
+            changed_.wait(alone, [this] { return !to_come_.empty(); });
+            const job& now = to_come_.front(); // others are added behind it
+            alone.unlock();
+            const int why = write_all(now.to, now.text);
+            if (now.then) {
+                now.then(why);
+            }
+            alone.lock();
+            to_come_.pop_front();
+            changed_.notify_all();
+        }
+    }
+
+    std::mutex access_;
+    std::condition_variable changed_;
+    std::list<job> to_come_; // the first one is being written
+    bool is_running_ = false;
+};
+
+} // namespace
+
 void say(std::string_view line) {
+    finish_notes(); // which came first
     const bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
                          std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
     if (!written) {
@@ -25,8 +146,33 @@ void say(std::string_view line) {
     }
 }
 
+asio::awaitable<void> say_aside(std::string line) {
+    const auto executor = co_await asio::this_coro::executor;
+    const auto done = std::make_shared<asio::steady_timer>(executor);
+    const auto failure = std::make_shared<int>(0);
+    done->expires_at(asio::steady_timer::time_point::max());
+    scribe::one().write(STDOUT_FILENO, std::move(line) + '\n', [executor, done, failure](int why) {
+        asio::post(executor, [done, failure, why] {
+            *failure = why;
+            done->expires_at(asio::steady_timer::time_point::min());
+        });
+    });
+    (void)co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+    if (*failure != 0) {
+        throw output_error(std::string("standard output: ") + std::strerror(*failure));
+    }
+}
+
 void note(std::string_view line) {
-    std::fprintf(stderr, "coetcd: %.*s\n", static_cast<int>(line.size()), line.data());
+    scribe::one().write(STDERR_FILENO, noted(line));
+}
+
+void note_in_fork(std::string_view line) {
+    (void)write_all(STDERR_FILENO, noted(line));
+}
+
+void finish_notes() {
+    scribe::one().finish();
 }
 
 std::string printed(std::string_view untrusted) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -31,9 +32,16 @@ public:
 /// Writes a line at once.
 /// @throws output_error
 void say(std::string_view line);
+/// The same, and does not keep others waiting if nobody reads it: a lock is renewed meanwhile.
+/// @throws output_error
+boost::asio::awaitable<void> say_aside(std::string line);
 
-/// A line for people, on the standard error.
+/// A line for people, on the standard error. Waits for nobody to read it.
 void note(std::string_view line);
+/// The same in a new process, which has one thread.
+void note_in_fork(std::string_view line);
+/// Waits a while, if need be, until what was noted is written.
+void finish_notes();
 
 /// Text of others, fit for a terminal, as `coetcd::printable` makes it, and all of it.
 std::string printed(std::string_view untrusted);

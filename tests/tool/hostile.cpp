@@ -9,12 +9,15 @@
 #include <boost/asio/write.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -23,6 +26,7 @@
 #include "support/catch.hpp"
 #include "support/etcd_server.hpp"
 #include "support/process.hpp"
+#include "support/temporary_file.hpp"
 #include "tool/common.hpp"
 #include "tool/typed_session.hpp"
 
@@ -32,6 +36,7 @@ using namespace support;
 using namespace tool_tests;
 namespace asio = boost::asio;
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using asio::ip::tcp;
 
 namespace {
@@ -332,6 +337,74 @@ TEST_CASE("lock -v goes on if it cannot read who has it", "[tool][large]") {
         CHECK(r.output.find(name + ": who has it is not known: ") == 8); // behind coetcd:
         CHECK(r.output.ends_with("\nran\n"));
     }
+}
+
+/// A pipe with a name that is full, and that nobody reads.
+class full_pipe {
+public:
+    full_pipe()
+        : path_(place_.path().string() + ".pipe") {
+        REQUIRE(::mkfifo(path_.c_str(), 0600) == 0);
+        fd_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+        REQUIRE(fd_ >= 0);
+        const std::string filling(4096, 'x');
+        for (std::size_t size = filling.size(); size != 0; size /= 2) {
+            while (::write(fd_, filling.data(), size) > 0) {
+            }
+        }
+    }
+    ~full_pipe() {
+        ::close(fd_);
+        ::unlink(path_.c_str());
+    }
+    full_pipe(const full_pipe&) = delete;
+    full_pipe& operator=(const full_pipe&) = delete;
+
+    /// Runs the command, and has it write there.
+    support::background_process
+    start(const std::string& output, const words& arguments, const support::etcd_server& etcd) {
+        words all{"sh", "-c", "exec \"$@\" " + output + ">\"$0\"", path_};
+        const words line = command(arguments);
+        all.insert(all.end(), line.begin(), line.end());
+        return support::background_process(all, with_etcd(etcd));
+    }
+
+private:
+    const temporary_file place_{"coetcd-tool"};
+    const std::string path_;
+    int fd_ = -1;
+};
+
+TEST_CASE("A loss stops the command although nobody reads the standard error", "[tool]") {
+    support::etcd_server etcd;
+    full_pipe unread;
+    auto p = unread.start("2",
+                          {"lock",
+                           unique_name("unread"),
+                           "-v",
+                           "--ttl",
+                           "2s",
+                           "--grace",
+                           "500ms",
+                           "--",
+                           "sh",
+                           "-c",
+                           "echo $$; exec sleep 300"},
+                          etcd);
+    const int pid = std::stoi(next_line(p));
+    etcd.kill(); // it wants to say so
+    CHECK(p.wait_for(20s) == 75);
+    CHECK(has_ended(pid));
+}
+
+TEST_CASE("A loss is noticed although nobody reads the standard output", "[tool]") {
+    const std::string name = unique_name("unread");
+    full_pipe unread;
+    auto p = unread.start("", {"lock", name}, support::shared_etcd());
+    until("it has the lock", [&] { return run({"who", name}).exit_code == 0; });
+    const std::string token = who(name)["holders"][0]["token"].dump();
+    CHECK(run({"unlock", name, "--token", token, "--yes"}).exit_code == 0);
+    CHECK(p.wait_for(20s) == 75);
 }
 
 TEST_CASE("status cuts no number", "[tool][large]") {
