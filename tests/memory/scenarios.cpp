@@ -35,6 +35,21 @@ struct extras {
 };
 extras more;
 
+/// What is called while it lasts is not called at home, if so.
+class elsewhere {
+public:
+    elsewhere(stage& s, bool away)
+        : s_(s) {
+        s_.world.env->away = away;
+    }
+    ~elsewhere() { s_.world.env->away = false; }
+    elsewhere(const elsewhere&) = delete;
+    elsewhere& operator=(const elsewhere&) = delete;
+
+private:
+    stage& s_;
+};
+
 asio::awaitable<void> lock(coetcd::mutex* m) {
     co_await m->lock();
 }
@@ -191,18 +206,24 @@ std::vector<scenario> make() {
                            s, s.start([&] { return coetcd::with_lock(*s.mutex, &nothing); }));
                    },
                    no_check});
-    all.push_back({"close",
-                   take,
-                   [](stage& s) {
-                       more.running = s.start([&] { return s.session->close(); });
-                       return until_ended(s, more.running);
-                   },
-                   [](stage& s) {
-                       const bool failed = bool(more.running->failure);
-                       return failed || !s.world.etcd->has_lease(s.session->lease())
-                                  ? verdict()
-                                  : "close() says that it has ended the lease, and it lives";
-                   }});
+    for (const bool away : {false, true}) { // from elsewhere it begins later
+        all.push_back({away ? "close_away" : "close",
+                       take,
+                       [away](stage& s) {
+                           more.running = s.start([&s, away] {
+                               const elsewhere there(s, away);
+                               return s.session->close();
+                           });
+                           return until_ended(s, more.running);
+                       },
+                       [](stage& s) {
+                           const bool failed = bool(more.running->failure);
+                           more.running.reset();
+                           return failed || !s.world.etcd->has_lease(s.session->lease())
+                                      ? verdict()
+                                      : "close() says that the lease has ended, and it lives";
+                       }});
+    }
     all.push_back({"acquire",
                    [](stage& s) { more.semaphore.emplace(*s.session, "permits", 2); },
                    [](stage& s) {

@@ -197,12 +197,13 @@ public:
     /// Ends the session, and has etcd end the lease, at the call; await it to know that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
         self->lose(session_end::closed);
-        const auto joins = std::make_shared<bool>(false);
-        at_home(self->world, [self, joins] {
-            *joins = self->revocation_ == revocation::under_way;
+        const auto how = std::make_shared<closing>();
+        at_home(self->world, [self, how] {
+            const closing::begun_at_end in_any_case{*self, *how};
+            how->joins = self->revocation_ == revocation::under_way;
             self->begin_to_revoke();
         });
-        return self->owner->home(until_revoked(self, joins));
+        return self->owner->home(until_revoked(self, how));
     }
 
     /// Whether it has ended so that all keys with its lease are to go, or have gone: nobody renews
@@ -278,8 +279,21 @@ private:
     struct revoking;
     static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
     /// @param joins Whether an earlier revocation is under way: if it fails, ask once more.
+    /// A call of `close`.
+    struct closing {
+        bool begun = false; ///< At home.
+        bool joins = false; ///< It found a revocation under way.
+        struct begun_at_end {
+            session_impl& of;
+            closing& what;
+            ~begun_at_end() {
+                what.begun = true;
+                of.changed_.notify_all();
+            }
+        };
+    };
     static asio::awaitable<void> until_revoked(std::shared_ptr<session_impl> self,
-                                               std::shared_ptr<const bool> joins);
+                                               std::shared_ptr<const closing> how);
 
     /// How far our request to end the lease has got.
     enum class revocation { none, under_way, done, failed };

@@ -51,11 +51,12 @@ inline asio::awaitable<void> session_impl::revoke(std::unique_ptr<revoking> ends
 }
 
 inline asio::awaitable<void> session_impl::until_revoked(std::shared_ptr<session_impl> self,
-                                                         std::shared_ptr<const bool> joins) {
-    bool once_more = *joins;
-    while (self->revocation_ == revocation::under_way) {
+                                                         std::shared_ptr<const closing> how) {
+    bool is_second = false;
+    while (!how->begun || self->revocation_ == revocation::under_way) {
         (void)co_await self->changed_.wait();
-        if (self->revocation_ == revocation::failed && std::exchange(once_more, false)) {
+        if (how->joins && self->revocation_ == revocation::failed &&
+            !std::exchange(is_second, true)) {
             self->begin_to_revoke();
         }
     }
