@@ -2,8 +2,8 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
-#include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/rpc.hpp>
+#include <coetcd/detail/service/lane.hpp>
 #include <coetcd/session.hpp>
 
 #include <chrono>
