@@ -160,13 +160,15 @@ public:
             }
         }
         const auto all = std::make_shared<race>(env_, found.addresses.size(), deadline);
-        const race::watching while_here{*all};
+        // Attempts end by themselves at the deadline, but for one that Asio drops without a word,
+        // for lack of memory.
+        const time_point late = after(deadline, std::chrono::milliseconds(100));
         try {
-            while (!all->best.connected && !all->order.is_over(env_.now())) {
+            while (!all->best.connected && !all->order.is_over(env_.now()) && env_.now() < late) {
                 if (const auto next = all->order.begin(env_.now())) {
                     begin(all, to, found.addresses[*next], deadline);
                 } else {
-                    (void)co_await all->changed.wait(all->order.until());
+                    (void)co_await all->changed.wait(std::min(all->order.until(), late));
                 }
             }
         } catch (...) {
@@ -219,11 +221,6 @@ private:
                 order.answered(clock->now());
             }
         }
-        /// Whoever began it may be destroyed in the middle.
-        struct watching {
-            race& what;
-            ~watching() { what.clock = nullptr; }
-        };
         void stop() {
             clock = nullptr;
             for (const auto& each : attempts) {
@@ -245,34 +242,26 @@ private:
                time_point deadline) {
         const auto stop = std::make_shared<asio::cancellation_signal>();
         in->attempts.push_back(stop);
-        auto own = std::make_unique<attempt>(in, address);
-        asio::awaitable<void> trying = run(std::move(own), connector_, to, deadline);
-        auto at_end = [stop](std::exception_ptr) {};
+        auto at_end = [in, stop, by = address.address()](std::exception_ptr failure) {
+            if (failure) {
+                connect_result none;
+                none.ec = asio::error::no_memory;
+                in->ended(by, std::move(none));
+            }
+        };
+        asio::awaitable<void> trying = attempt(in, connector_, address, to, deadline);
         spawn(env_.executor(), std::move(trying), stop->slot(), std::move(at_end));
     }
 
-    /// Tells its end in any case: Asio may also drop it, for lack of memory.
-    struct attempt {
-        attempt(std::shared_ptr<race> r, tcp::endpoint a)
-            : in(std::move(r))
-            , address(std::move(a)) {
-            made.ec = asio::error::no_memory; // unless it gets further
-        }
-        ~attempt() { in->ended(address.address(), std::move(made)); }
-        attempt(const attempt&) = delete;
-        attempt& operator=(const attempt&) = delete;
-        const std::shared_ptr<race> in;
-        const tcp::endpoint address;
-        connect_result made;
-    };
-    static asio::awaitable<void> run(std::unique_ptr<attempt> own,
-                                     std::shared_ptr<const connector> how,
-                                     logic::endpoint to,
-                                     time_point deadline) {
-        std::function<void()> answered = [in = own->in] { in->answered(); };
-        auto connecting = how->connect(own->address, std::move(to), deadline, std::move(answered));
+    static asio::awaitable<void> attempt(std::shared_ptr<race> in,
+                                         std::shared_ptr<const connector> how,
+                                         tcp::endpoint address,
+                                         logic::endpoint to,
+                                         time_point deadline) {
+        std::function<void()> answered = [in] { in->answered(); };
+        auto connecting = how->connect(address, std::move(to), deadline, std::move(answered));
         connect_result made = co_await std::move(connecting);
-        own->made = std::move(made);
+        in->ended(address.address(), std::move(made));
     }
 
     env& env_;
