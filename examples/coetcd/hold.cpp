@@ -211,6 +211,7 @@ awaitable<void> tell_queue(client c, const std::string& whole_name) {
 /// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
 /// out that etcd does not answer.
 awaitable<session> begin(client c, const hold_options& how) {
+    note_aside();
     if (!how.verbose) {
         co_return co_await open(c, how.ttl, how.label);
     }

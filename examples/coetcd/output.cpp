@@ -54,6 +54,8 @@ int write_all(int to, std::string_view text) {
     return 0;
 }
 
+bool notes_aside = false;
+
 std::string noted(std::string_view line) {
     return "coetcd: " + std::string(line) + '\n';
 }
@@ -91,7 +93,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t most_to_come = 1000;
+    static constexpr std::size_t most_to_come = 10'000;
     static constexpr std::chrono::seconds longest_end{2};
 
     struct job {
@@ -164,7 +166,15 @@ asio::awaitable<void> say_aside(std::string line) {
 }
 
 void note(std::string_view line) {
-    scribe::one().write(STDERR_FILENO, noted(line));
+    if (notes_aside) {
+        scribe::one().write(STDERR_FILENO, noted(line));
+    } else {
+        (void)write_all(STDERR_FILENO, noted(line));
+    }
+}
+
+void note_aside() {
+    notes_aside = true;
 }
 
 void note_in_fork(std::string_view line) {

@@ -36,9 +36,11 @@ void say(std::string_view line);
 /// @throws output_error
 boost::asio::awaitable<void> say_aside(std::string line);
 
-/// A line for people, on the standard error. Waits for nobody to read it.
+/// A line for people, on the standard error.
 void note(std::string_view line);
-/// The same in a new process, which has one thread.
+/// From now on `note` waits for nobody to read it: something is held, or wanted.
+void note_aside();
+/// As `note`, in a new process, which has one thread.
 void note_in_fork(std::string_view line);
 /// Waits a while, if need be, until what was noted is written.
 void finish_notes();
