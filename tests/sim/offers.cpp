@@ -366,9 +366,10 @@ asio::awaitable<void> actor::follow_value() {
         const coetcd::value shared(*client_, "value/0");
         value_feed_.emplace(shared.changes());
         const value_rules::entry seen(s_.judge.values);
-        co_await follow(value_feed_, taste, [&](const std::optional<coetcd::key_value>& next) {
+        const auto told = [&](const std::optional<coetcd::key_value>& next) {
             s_.judge.values.told(*seen, next);
-        });
+        };
+        co_await follow(value_feed_, taste, told);
     }
 }
 

@@ -544,9 +544,10 @@ asio::awaitable<void> actor::observe() {
         std::string name = name_of(taste.between(0, s_.locks - 1));
         feed_.emplace(coetcd::observe(*client_, name));
         const observer_entry seen(s_.judge.leaders, std::move(name));
-        co_await follow(feed_, taste, [&](const std::optional<coetcd::leader>& next) {
+        const auto told = [&](const std::optional<coetcd::leader>& next) {
             s_.judge.leaders.told(*seen, next);
-        });
+        };
+        co_await follow(feed_, taste, told);
     }
 }
 
