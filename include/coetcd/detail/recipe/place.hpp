@@ -202,7 +202,8 @@ private:
         over,   // we want nothing any more
     };
 
-    /// What an orphaned lease holds is for whoever adopts it, except what was given back before.
+    /// The session that adopts an orphaned lease gets what it holds, except what was given back
+    /// before.
     bool is_for_heir() const { return session->reason() == session_end::orphaned; }
 
     // As an attempt.
