@@ -19,12 +19,22 @@
 using namespace std::chrono_literals;
 using coetcd::detail::vigil;
 
-TEST_CASE("a watch of our own key that was kept, and told of its end, ends the wait when it counts",
-          "[vigil]") {
+namespace {
+
+struct one_session {
     support::world w;
     coetcd::client client = w.client();
     coetcd::session session = w.await(coetcd::session::open(client));
-    const auto impl = coetcd::detail::access::impl(session);
+    const std::shared_ptr<coetcd::detail::session_impl> impl =
+        coetcd::detail::access::impl(session);
+};
+
+} // namespace
+
+TEST_CASE("a watch of our own key that was kept, and told of its end, ends the wait when it counts",
+          "[vigil]") {
+    one_session all;
+    auto& [w, client, session, impl] = all;
     w.etcd->write("ahead", "");
     w.etcd->write("own", "");
     const std::int64_t life = w.etcd->keys.at("own").create_revision;
@@ -54,10 +64,8 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
 
 TEST_CASE("a watch of our own key that was kept, and may have missed its end, asks for a look",
           "[vigil]") {
-    support::world w;
-    coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    const auto impl = coetcd::detail::access::impl(session);
+    one_session all;
+    auto& [w, client, session, impl] = all;
     w.etcd->write("ahead", "");
     w.etcd->write("own", "");
     const std::int64_t life = w.etcd->keys.at("own").create_revision;
@@ -90,10 +98,8 @@ TEST_CASE("a watch of our own key that was kept, and may have missed its end, as
 }
 
 TEST_CASE("a look that was not sent when an event tells the end is not sent any more", "[vigil]") {
-    support::world w;
-    coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    const auto impl = coetcd::detail::access::impl(session);
+    one_session all;
+    auto& [w, client, session, impl] = all;
     w.etcd->write("ahead", "");
     w.env->round_trip = 1s; // two requests under way: there is no room for another one
     for (int i = 0; i != 2; ++i) {
@@ -126,10 +132,8 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
 TEST_CASE("a vigil over what is held looks only when it may have missed the end, and goes on if a "
           "look fails",
           "[vigil]") {
-    support::world w;
-    coetcd::client client = w.client();
-    coetcd::session session = w.await(coetcd::session::open(client));
-    const auto impl = coetcd::detail::access::impl(session);
+    one_session all;
+    auto& [w, client, session, impl] = all;
     w.etcd->write("held", "");
     bool denies = false;
     w.env->on_call = [&, serve = w.env->on_call](const coetcd::detail::call_request& q,
