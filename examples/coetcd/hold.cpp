@@ -134,12 +134,12 @@ awaitable<int> use(client c,
         const auto how_it_went =
             co_await either.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
         const auto& [first, unsaid, limited] = how_it_went;
-        if (first[0] == 0 && unsaid) {
-            std::rethrow_exception(unsaid);
-        }
         const asio::cancellation_state stop = co_await asio::this_coro::cancellation_state;
         if (stop.cancelled() != asio::cancellation_type::none) {
-            co_return well; // a signal, or a loss
+            co_return well; // a signal, or a loss; perhaps before it began to write
+        }
+        if (first[0] == 0 && unsaid) {
+            std::rethrow_exception(unsaid);
         }
         const auto [unlimited] = co_await limit.async_wait(asio::as_tuple(asio::use_awaitable));
         co_return unlimited ? well : over(how.name);

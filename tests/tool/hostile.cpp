@@ -217,6 +217,14 @@ TEST_CASE("TAB completes what there is", "[tool][completion]") {
         CHECK(bash.completed(before + name.substr(0, name.size() - 1)).find(name + "><END>") !=
               std::string::npos);
     }
+    // Nothing ends a shell that ends with the first command that fails.
+    typing strict("set -e\n");
+    CHECK(strict.completed("lock n --max") == "<lock><n><--max-hold><END>enough");
+    CHECK(strict.completed("lock --nothing") == "<lock><--nothingEND>enough");
+    CHECK(strict.completed("who ~") == "<who><~END>enough");
+    CHECK(strict.completed("lock n -- no-such-comm") == "<lock><n><--><no-such-commEND>enough");
+    CHECK(strict.completed("lock --ttl ") == "<lock><--ttl><END>enough");
+    CHECK(strict.completed("sta") == "<status><END>enough");
     // Files, whatever they are called.
     const own_directory here;
     const std::string file = here.path / "one\nname, $(and) not two";
@@ -294,6 +302,18 @@ TEST_CASE("elect --listen tells of any key and any value", "[tool][json]") {
     leader.signal(SIGTERM);
     CHECK(leader.wait() == 0);
     CHECK(next_line(news) == R"({"leader":null})");
+}
+
+TEST_CASE("elect --listen says why an endpoint cannot be connected to", "[tool]") {
+    const std::string nowhere = "http://127.0.0.1:1";
+    const words line = command({"elect", "--listen", "--endpoints", nowhere, "n"});
+    words all{"sh", "-c", "exec \"$@\" 2>&1", "sh"};
+    all.insert(all.end(), line.begin(), line.end());
+    support::background_process p(all, with_etcd());
+    const std::string said = next_line(p);
+    CHECK(said.find(nowhere + ": Connection refused") != std::string::npos);
+    p.signal(SIGTERM);
+    CHECK(p.wait() == 128 + SIGTERM);
 }
 
 TEST_CASE("top, who and lock -v stand large values of others", "[tool][large]") {

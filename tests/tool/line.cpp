@@ -62,8 +62,12 @@ TEST_CASE("No flag eats a name, a command or the -- in front of it", "[tool][lin
     CHECK(run({"elect", "--listen", name, "--", "true"}).exit_code == 2);
     CHECK(run({"elect", name, "v", "--label", "l", "--", "true"}).exit_code == 2); // v is shown
     CHECK(run({"sem", name, "--set-limit", "3", "--", "true"}).exit_code == 2);
-    for (const words& more :
-         {words{"--limit", "2"}, {"--permits", "2"}, {"--try"}, {"--timeout", "1s"}}) {
+    for (const words& more : {words{"--limit", "2"},
+                              {"--permits", "2"},
+                              {"--try"},
+                              {"--timeout", "1s"},
+                              {"--label", "l"},
+                              {"-v"}}) {
         words line{"sem", name, "--set-limit", "3"};
         line.insert(line.end(), more.begin(), more.end());
         CHECK(run(line).exit_code == 2);
