@@ -191,7 +191,9 @@ actor::work_behind(coetcd::fencing_gate gate, std::int64_t token, chance& taste)
     try {
         did = co_await std::move(working);
     } catch (const coetcd::error& e) {
-        if (e.code() != errc::outcome_unknown && p_->repeated_calls == repeated) {
+        // Another cluster, which takes the place of ours, may have done it.
+        if (e.code() != errc::outcome_unknown && e.code() != errc::wrong_cluster &&
+            p_->repeated_calls == repeated) {
             rules.reported_undone(value);
         }
         judge(std::current_exception());

@@ -159,6 +159,8 @@ public:
     void answered(std::uint64_t number);
     /// Of a queue of any kind, or beside it.
     void changed(const etcd::change& c);
+    /// A user, who may have cancelled a call about this key, makes the next one.
+    void is_called_anew(const std::string& key) { asked_.erase(key); }
 
     std::uint64_t events = 0;   ///< Ends of keys, as often as they were told.
     std::uint64_t wakes = 0;    ///< Waiters that asked at once because of one.

@@ -991,6 +991,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         for (bool again = true; again;) { // one that is cancelled leaves all as it is
             auto resuming = into(term, taste.one_in(2) ? e.resume() : e.resume(key, fence));
             again = co_await is_interrupted(o, std::move(resuming));
+            s_.judge.herd.is_called_anew(key);
         }
         if (term) {
             office own(*term);
@@ -1003,6 +1004,7 @@ actor::hand_on(std::shared_ptr<operation> o, std::string name, chance& taste) {
         for (bool again = true; again;) {
             auto resuming = into(ours, m.resume());
             again = co_await is_interrupted(o, std::move(resuming));
+            s_.judge.herd.is_called_anew(key);
         }
         if (ours) {
             co_await go_on(*second, m, std::move(name), options, !stays, taste);

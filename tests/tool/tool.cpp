@@ -51,7 +51,10 @@ TEST_CASE("lock runs a command under the lock, and ends as that does", "[tool]")
 
 TEST_CASE("A command's end counts, though etcd cannot be told of it", "[tool]") {
     etcd_server away;
-    const std::string script = "kill -STOP " + std::to_string(away.pid()) + "; exit 5";
+    const std::string pid = std::to_string(away.pid());
+    // Its threads stop one after the other.
+    const std::string script = "kill -STOP " + pid + "; while grep -h ^State /proc/" + pid +
+                               "/task/*/status | grep -qv stopped; do :; done; exit 5";
     for (const std::string kind : {"lock", "sem", "elect"}) {
         // The same holds if the lease ends before the attempts to give it back do.
         for (const std::string times : {"--ttl 60s --command-timeout 1s", "--ttl 2s"}) {

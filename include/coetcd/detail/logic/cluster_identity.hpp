@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,7 +29,6 @@ inline std::string cluster_name(std::uint64_t id) {
 /// cluster may have been replaced. It has been replaced if, since an endpoint last spoke for ours,
 /// every named endpoint has spoken for one and the same other cluster, over a while. An endpoint
 /// that cannot be reached has not agreed: it may be all that is left of ours.
-/// not agreed: it may be all that can be seen of ours.
 template<class TimePoint>
 class cluster_identity {
 public:
@@ -36,6 +36,7 @@ public:
         for (const endpoint& e : named) {
             voices_.push_back({e, 0, false});
         }
+        named_ = voices_.size();
     }
 
     /// 0: nobody has answered yet.
@@ -65,14 +66,16 @@ public:
         }
         ++agreement_->answers;
         note(from, cluster);
+        const auto named_end = voices_.begin() + static_cast<std::ptrdiff_t>(named_);
         const bool all =
-            std::all_of(voices_.begin(), voices_.end(), [](const voice& v) { return v.agrees; });
+            std::all_of(voices_.begin(), named_end, [](const voice& v) { return v.agrees; });
         if (!all || agreement_->answers < enough || now - agreement_->since < settled) {
             others_ = true;
             return speaker::other;
         }
         ours_ = cluster;
         end_agreement();
+        forget_learned();
         for (voice& v : voices_) {
             v.said = 0;
         }
@@ -80,8 +83,8 @@ public:
         return speaker::successor;
     }
 
-    /// The other cluster that a named endpoint last spoke for; 0 if none. Errors of the endpoint,
-    /// which name no cluster, are taken to come from the same one.
+    /// The other cluster that an endpoint last spoke for; 0 if none. Errors of the endpoint, which
+    /// name no cluster, are taken to come from the same one.
     std::uint64_t strayed_to(const endpoint& where) const {
         const auto found = std::find_if(
             voices_.begin(), voices_.end(), [&](const voice& v) { return v.where == where; });
@@ -98,6 +101,7 @@ public:
 private:
     static constexpr int enough = 3; // answers
     static constexpr std::chrono::seconds settled{1};
+    static constexpr std::size_t most_voices = 64; // beside those that were named
 
     struct voice {
         endpoint where;
@@ -118,17 +122,30 @@ private:
         }
     }
     void note(const endpoint& from, std::uint64_t other) {
+        bool is_known = false;
         for (voice& v : voices_) {
             if (v.where == from) {
                 v.said = other;
                 v.agrees = other != 0;
+                is_known = true;
             }
+        }
+        if (!is_known && other != 0) {
+            if (voices_.size() >= most_voices + named_) {
+                forget_learned();
+            }
+            voices_.push_back({from, other, true});
         }
         others_ =
             std::any_of(voices_.begin(), voices_.end(), [](const voice& v) { return v.said != 0; });
     }
 
-    std::vector<voice> voices_; // of the named endpoints
+    void forget_learned() {
+        voices_.erase(voices_.begin() + static_cast<std::ptrdiff_t>(named_), voices_.end());
+    }
+
+    std::vector<voice> voices_; // of the named endpoints, and then of those that were learned
+    std::size_t named_ = 0;
     std::uint64_t ours_ = 0;
     bool others_ = false; // an endpoint last spoke for another cluster, or has just done so
     std::optional<agreement> agreement_;

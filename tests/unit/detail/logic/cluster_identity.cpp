@@ -209,3 +209,29 @@ TEST_CASE("a cluster is called as in etcd's logs", "[logic][cluster]") {
     const std::string text = identity::text(255, 16);
     CHECK(text == "it leads to cluster ff, and this client is one of 10");
 }
+
+TEST_CASE("an endpoint strays until it speaks for ours, or another cluster is ours",
+          "[logic][cluster]") {
+    identity who({at("a"), at("b")});
+    who.heard(at("a"), 7, start);
+    for (const char* each : {"b", "learned"}) {
+        CAPTURE(each);
+        CHECK(who.strayed_to(at(each)) == 0);
+        who.heard(at(each), 8, start + 1s);
+        CHECK(who.strayed_to(at(each)) == 8);
+        CHECK(who.strayed_to(at("a")) == 0);
+        who.heard(at(each), 7, start + 2s);
+        CHECK(who.strayed_to(at(each)) == 0);
+    }
+    for (int i = 0; i != 1000; ++i) { // a list of members that lies
+        who.heard(at("learned" + std::to_string(i)), 8, start + 3s);
+    }
+    CHECK(who.strayed_to(at("learned0")) == 0);
+    CHECK(who.strayed_to(at("learned999")) == 8);
+    who.heard(at("b"), 8, start + 4s);
+    REQUIRE(who.heard(at("a"), 8, start + 5s) == speaker::successor);
+    CHECK(who.strayed_to(at("learned999")) == 0);
+    CHECK(who.strayed_to(at("b")) == 0);
+    who.heard(at("a"), 7, start + 6s);
+    CHECK(who.strayed_to(at("a")) == 7);
+}
