@@ -18,11 +18,13 @@ enum class session_end : int;
 /// One attempt of one request. A call that is tried again makes several; one request may carry
 /// transactions of several locks, or renewals of several sessions.
 struct request_report {
-    std::string_view rpc;      ///< etcd's name of the call, such as `range` or `txn`.
-    std::string_view endpoint; ///< `http://host:port`
-    unsigned attempt;          ///< 0 for the first one of a call, more for its repetitions.
-    std::chrono::nanoseconds latency;
-    error_code outcome; ///< Clear: it succeeded.
+    std::string_view rpc;             ///< etcd's name of the call, such as `range` or `txn`.
+    std::string_view endpoint;        ///< `http://host:port`
+    unsigned attempt;                 ///< 0 for the first one of a call, more for its repetitions.
+    std::chrono::nanoseconds latency; ///< From when it was sent.
+    error_code outcome;               ///< Clear: it succeeded.
+    /// Before it was sent: for a connection that was free, or for a new one.
+    std::chrono::nanoseconds waited{0};
 };
 
 /// A connection was made, could not be made, or has ended.

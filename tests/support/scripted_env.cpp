@@ -134,7 +134,7 @@ scripted_env::answer scripted_env::serve(int, const call_request& what, answer) 
     answer result;
     result.status = r.status;
     result.body = r.body;
-    if (r.ec) {
+    if (r.ec || r.departed) {
         odd_[&what] = std::move(r);
     }
     return result;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,6 +84,9 @@ struct reply {
     error_code ec;     ///< Why no full answer came. `operation_aborted`: the caller was cancelled.
     std::string text;  ///< Details of `ec`, besides its message.
     bool sent = false; ///< Some of the request may have reached the server.
+    /// When its first byte was about to leave, after all waits for a connection. Nothing: when the
+    /// call began.
+    std::optional<time_point> departed{};
     /// It was not sent because other calls of ours were in the way, and they were answered.
     bool crowded = false;
     unsigned status = 0; ///< HTTP; 0 if it is not known.

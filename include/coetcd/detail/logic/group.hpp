@@ -24,7 +24,6 @@ namespace coetcd::detail::logic {
 /// the same create_revision. So no two transactions that put a key into one queue may share a
 /// request: neither would see the other. What a refused transaction does instead may only read; it
 /// sees what the earlier ones have done.
-/// what those before it have done.
 class group {
 public:
     /// How a transaction is written.
@@ -46,6 +45,7 @@ public:
         count next = size_;
         next.add(what, how);
         const auto may = [this](const std::string& name) { return may_put(name); };
+        is_full_ = is_full_ || (!first && next.over());
         if (!first && (next.over() || members_.size() == most_members ||
                        !std::all_of(puts.begin(), puts.end(), may))) {
             return false;
@@ -58,6 +58,8 @@ public:
         return true;
     }
     std::size_t size() const { return members_.size(); }
+    /// Whether one was too large to be added.
+    bool is_full() const { return is_full_; }
 
     /// The request. The transactions that were added must still exist.
     std::string body() const;
@@ -161,6 +163,7 @@ private:
 
     std::vector<member> members_;
     count size_;
+    bool is_full_ = false;
     std::set<std::string, std::less<>> names_;
     std::set<std::string, std::less<>> above_;
 };

@@ -201,6 +201,14 @@ inline bool is_no_space(const error_code& ec, std::string_view text) {
     return ec == server_errc::resource_exhausted && text.find("space exceeded") != text.npos;
 }
 
+/// Whether fewer requests at once might have been served: all endpoints had too many, or what is
+/// before them, a limit of rates perhaps, has answered in their place.
+inline bool is_too_many_requests(const error_code& ec, std::string_view text) {
+    return ec == errc::protocol_error ||
+           (ec == server_errc::resource_exhausted && !is_no_space(ec, text) &&
+            text.find("larger than max") == text.npos);
+}
+
 /// How long to wait before the next attempt: doubles from `first` up to `most`, with jitter of
 /// a half, so that many clients do not come back at the same moment.
 inline std::chrono::nanoseconds

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/lane_width.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
@@ -85,7 +86,20 @@ private:
     /// lease that is about to end only once it has ended.
     static constexpr std::size_t renewal_connections = 4;
     /// The most connections for the transactions of locks: as many as may be under way.
-    static constexpr std::size_t lock_connections = 2;
+    static constexpr std::size_t lock_connections = logic::lane_width<time_point>::most;
+
+    /// A crowd opens as many connections as it needs. When it has gone, they are closed, but for a
+    /// few of each kind: each call looks.
+    static constexpr std::size_t kept_connections = 2;
+    void close_idle() {
+        const time_point at = now();
+        if (at < next_look_) {
+            return;
+        }
+        next_look_ = at + options_.longest_idle / 8;
+        pool_.shrink(kept_connections,
+                     [&](const connection& c) { return c.heard < at - options_.longest_idle; });
+    }
 
     std::size_t cap(connection_kind way) const {
         switch (way) {
@@ -133,6 +147,7 @@ private:
     /// When the last request without an answer on a kept connection was sent. Something on the way
     /// may have forgotten all connections: those that were not heard from since are not used again.
     time_point silent_since_{};
+    time_point next_look_ = time_point::min(); ///< For connections that are idle.
 };
 
 namespace detail_env {
@@ -225,6 +240,7 @@ inline asio::awaitable<connect_result> default_env::connect(logic::endpoint to,
 
 inline asio::awaitable<reply> default_env::call(call_request request) {
     const wipe_at_end no_trace(request.body); // it may hold a password
+    close_idle();
     reply result;
     const time_point asked = now();
     const std::chrono::nanoseconds allowed = request.deadline - asked;
@@ -272,6 +288,7 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     watchdog limit(executor_, request.deadline, [&used] { used.close(); });
     std::string text = http_request(request, framing::whole, request.deadline - sent);
     result = co_await used.exchange(std::move(text));
+    result.departed = sent;
     result.addresses = used.addresses;
     if (limit.fired()) {
         result.ec = errc::timed_out;

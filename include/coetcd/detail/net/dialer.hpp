@@ -38,7 +38,8 @@ namespace coetcd::detail::net {
 /// What `client_options` tell the default env.
 struct net_options {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(1);
-    std::size_t connections = 8; ///< The most for each endpoint, besides renewals and streams.
+    std::size_t connections = 64; ///< The most for each endpoint, besides renewals and streams.
+    std::chrono::nanoseconds longest_idle = std::chrono::seconds(10); ///< Of those of a crowd.
     limits most;
     std::shared_ptr<const tls_context> tls; ///< For https; null: such endpoints are refused.
     /// Requests over http hold secrets: they must not leave this machine.

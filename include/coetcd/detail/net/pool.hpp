@@ -172,6 +172,18 @@ public:
             std::erase_if(found->second->idle, [&](const auto& c) { return unwanted(*c); });
         }
     }
+    /// Drops the idle connections of all keys that are `unwanted`, but for `keep` of each key:
+    /// those that were used last.
+    template<class Unwanted>
+    void shrink(std::size_t keep, Unwanted unwanted) {
+        for (const auto& [key, place] : buckets_) {
+            auto& idle = place->idle;
+            const auto most = idle.end() - static_cast<std::ptrdiff_t>(std::min(keep, idle.size()));
+            idle.erase(
+                std::remove_if(idle.begin(), most, [&](const auto& c) { return unwanted(*c); }),
+                most);
+        }
+    }
     /// Drops the connections of all keys that are not `wanted`; those in use are dropped when they
     /// are given back.
     template<class Wanted>

@@ -6,10 +6,12 @@
 #include <coetcd/detail/logic/crowd.hpp>
 #include <coetcd/detail/logic/group.hpp>
 #include <coetcd/detail/logic/landing.hpp>
+#include <coetcd/detail/logic/lane_width.hpp>
 #include <coetcd/detail/logic/overdue.hpp>
 #include <coetcd/detail/logic/refused_lately.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
+#include <coetcd/detail/service/lane_part.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/error.hpp>
@@ -20,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <new>
@@ -31,59 +34,11 @@
 
 namespace coetcd::detail {
 
-/// A transaction of the engine on its way. All of them may be repeated.
-class lane_part {
-public:
-    enum class rank {
-        pressing,
-        patient, ///< May wait behind the others.
-    };
-
-    explicit lane_part(txn w)
-        : what(std::move(w)) {}
-
-    const txn what;
-    std::vector<std::string> puts; ///< The names in whose queues it puts keys.
-    rank order = rank::pressing;
-    bool likely = false;  ///< Its conditions are expected to hold.
-    bool asks_why = true; ///< If they do not, do the other branch, even at one more request.
-    time_point not_after = time_point::max(); ///< It is not sent after this, or shortly before.
-    std::chrono::nanoseconds patience{0};     ///< How long a request with it may take.
-    std::function<void()> on_end;             ///< Called once it is over; must not wait.
-
-    // The outcome.
-    bool over = false;
-    bool in_flight = false;
-    error_code ec;
-    std::string text;
-    logic::effect left = logic::effect::none; ///< By the copies that were not answered.
-    bool refused = false;  ///< With an error, perhaps because of another; not answered since.
-                           ///< Only etcd's word says that nothing was done then.
-    time_point sent{};     ///< When the copy that was answered was sent.
-    txn_response response; ///< If `ec` is clear; its header is the request's.
-
-private:
-    friend class transaction_lane;
-    logic::group::form form() const {
-        if (company_ == 1) {
-            return logic::group::form::alone;
-        }
-        return likely && !nested_ ? logic::group::form::flat : logic::group::form::nested;
-    }
-    time_point asked_{};       // when it was submitted
-    std::uint64_t number_ = 0; // in the order of submission
-    unsigned passed_over_ = 0; // by others that came later, while it was the oldest of its queue
-    std::size_t company_ = logic::group::most_members; // may share its request, itself included
-    bool nested_ = false;
-    bool doubtful_ = false; ///< See `logic::landing`.
-    bool wanted_ = true;    ///< If false, it is not sent again.
-};
-
-/// Sends all transactions of the engine of one client. At most two requests are under way: a
-/// transaction that finds room goes at once, alone or with those submitted in the same handler or
-/// the next; the others gather meanwhile and go together. A crowd is shared out between the two
-/// requests. This bounds what a crowd of waiters costs, and what it can do to others. Patient
-/// transactions alone never take up both requests.
+/// Sends all transactions of the engine of one client. Two requests are under way: a transaction
+/// that finds room goes at once, alone or with those submitted in the same handler or the next; the
+/// others gather meanwhile and go together. A crowd is shared out between the two requests. What
+/// fills a request leaves at once; see `logic::lane_width`. This bounds what a crowd of waiters
+/// costs, and what it can do to others. Patient transactions alone never take up both requests.
 ///
 /// No transaction waits for ever: once the oldest was passed over a few times, or for a while, it
 /// leads a request, even if others then do not fit beside it; see `logic::is_overdue`.
@@ -130,11 +85,11 @@ public:
 
     env& world() const { return env_; }
     /// How many wait to be sent, including those that were withdrawn.
-    std::size_t waiting() const { return pressing_.size() + patient_.size(); }
+    std::size_t waiting() const { return in_company() + alone_.size(); }
     /// When the one that has waited for the longest was submitted; nothing if nobody waits.
     std::optional<time_point> waits_since() const {
         const lane_part* oldest = nullptr;
-        for (const queue* each : {&pressing_, &patient_}) {
+        for (const queue* each : {&alone_, &pressing_, &patient_}) {
             const auto first = std::find_if(
                 each->begin(), each->end(), [](const auto& part) { return !part->over; });
             if (first != each->end() && (!oldest || (*first)->number_ < oldest->number_)) {
@@ -148,10 +103,13 @@ private:
     /// A part moves from list to list with its node, so none is lost on its way.
     using parts = std::list<std::shared_ptr<lane_part>>;
     using queue = parts;
+    using load = logic::lane_width<time_point>::load;
 
-    static constexpr int most_in_flight = 2;
-
+    std::size_t in_company() const { return pressing_.size() + patient_.size(); }
     queue& queue_of(const lane_part& part) {
+        if (part.company_ == 1) {
+            return alone_;
+        }
         return part.order == lane_part::rank::pressing ? pressing_ : patient_;
     }
 
@@ -180,19 +138,29 @@ private:
         return put_off_;
     }
 
+    /// Whether a request may leave, as far as can be told before it is put together.
+    bool may_leave() const {
+        return (!alone_.empty() && width_.may_leave(load::alone)) ||
+               (in_company() != 0 && width_.may_leave(load::roomy)) ||
+               (in_company() >= logic::group::most_members && width_.may_leave(load::full));
+    }
+
     void depart() {
-        if (in_flight_ == most_in_flight || (more_may_come() && wake())) {
+        if (!may_leave() || (more_may_come() && wake())) {
             return;
         }
         try {
-            while (in_flight_ != most_in_flight && waiting() != 0) {
+            while (may_leave()) {
                 auto next = std::make_unique<flight>(shared_from_this());
                 gather(*next);
+                const bool leaves = next->prepare();
+                if (leaves) {
+                    next->take_off();
+                }
                 next->end_late(); // last: it may withdraw others
-                if (next->batch.empty()) {
+                if (!leaves) {
                     break;
                 }
-                next->take_off();
                 spawn(env_, fly(std::move(next)));
             }
         } catch (const std::bad_alloc&) {
@@ -211,9 +179,9 @@ private:
             lane->land(*this);
             end_late();
             if (size == 0) {
-                return;
+                return; // it has not left
             }
-            --lane->in_flight_;
+            lane->width_.is_over(what);
             lane->parts_in_flight_ -= size;
             lane->patient_in_flight_ = lane->patient_in_flight_ && !patient;
             if (!lane->wake()) {
@@ -237,23 +205,48 @@ private:
                 end(*part);
             }
         }
+        /// @returns Whether it may leave; if not, its parts are back where they were.
+        bool prepare() {
+            if (what != load::alone) {
+                const bool is_full = g.is_full() || batch.size() >= company;
+                what = is_full ? load::full : load::roomy;
+            }
+            const bool leaves = !batch.empty() && lane->width_.may_leave(what);
+            while (!leaves && !batch.empty()) {
+                lane->put_back(batch, std::prev(batch.end()));
+            }
+            return leaves;
+        }
         void take_off() {
             size = batch.size();
-            patient = std::all_of(batch.begin(), batch.end(), [](const auto& part) {
-                return part->order == lane_part::rank::patient;
-            });
-            ++lane->in_flight_;
+            patient = what != load::alone && std::all_of(batch.begin(), batch.end(), is_patient);
+            departed = lane->env_.now();
+            lane->width_.has_left(what);
             lane->parts_in_flight_ += size;
             lane->patient_in_flight_ = lane->patient_in_flight_ || patient;
+            for (const auto& part : batch) {
+                part->in_flight = true;
+            }
+            if (what != load::alone) {
+                lane->pass_over();
+            }
+            if (size == 1 && !batch.front()->likely) {
+                batch.front()->company_ = 1; // so it is written as it is
+            }
+        }
+        static bool is_patient(const std::shared_ptr<lane_part>& part) {
+            return part->order == lane_part::rank::patient;
         }
 
         const std::shared_ptr<transaction_lane> lane;
         logic::group g;
         std::size_t company = logic::group::most_members;
+        load what = load::roomy;
         parts batch;
         parts late;           // there is no time left to send them
         std::size_t size = 0; // of the batch, once it is under way
         bool patient = false;
+        time_point departed{};
         answer how_it_went;
         std::optional<std::vector<txn_response>> answers;
     };
@@ -262,9 +255,10 @@ private:
     /// so the waiting parts are told, and may be submitted again.
     void give_up_unless_in_flight() noexcept {
         parts all;
-        if (in_flight_ == 0) {
-            all.splice(all.end(), pressing_);
-            all.splice(all.end(), patient_);
+        if (width_.under_way() == 0) {
+            for (queue* each : {&alone_, &pressing_, &patient_}) {
+                all.splice(all.end(), *each);
+            }
         }
         for (const auto& part : all) {
             if (!part->over) {
@@ -276,13 +270,22 @@ private:
     }
 
     void gather(flight& b) {
-        for (queue* each : {&pressing_, &patient_}) {
+        for (queue* each : {&alone_, &pressing_, &patient_}) {
             while (!each->empty() && each->front()->over) {
                 each->pop_front(); // it was withdrawn
             }
         }
-        const std::size_t share =
-            std::min(logic::group::most_members, crowd_.share(waiting() + parts_in_flight_));
+        if (!alone_.empty() && width_.may_leave(load::alone)) {
+            gather(alone_, 1, b);
+            if (!b.batch.empty()) {
+                b.what = load::alone;
+                return;
+            }
+        }
+        const std::size_t share = width_.may_leave(load::roomy)
+                                      ? std::min(logic::group::most_members,
+                                                 crowd_.share(in_company() + parts_in_flight_))
+                                      : logic::group::most_members;
         // A quarter of the room is for patient parts, so that they get on, too.
         const std::size_t room = share - std::min(share / 4, patient_.size());
         if (patient_goes_first()) {
@@ -294,14 +297,12 @@ private:
         } else if (!patient_in_flight_) { // they have one request, which is not shared out
             gather(patient_, logic::group::most_members, b);
         }
-        if (b.batch.size() == 1 && !b.batch.front()->likely) {
-            b.batch.front()->company_ = 1;
-        }
-        for (const auto& part : b.batch) {
-            part->in_flight = true;
-        }
+    }
+
+    /// A request has left without those that still wait.
+    void pass_over() {
         for (queue* each : {&pressing_, &patient_}) {
-            if (!b.batch.empty() && !each->empty()) {
+            if (!each->empty()) {
                 ++each->front()->passed_over_;
             }
         }
@@ -382,6 +383,11 @@ private:
 
     void land(flight& all) noexcept {
         const answer& a = all.how_it_went;
+        if (!a.ec) {
+            width_.was_served(all.what);
+        } else if (logic::is_too_many_requests(a.ec, a.text)) {
+            width_.was_too_many(all.departed, env_.now());
+        }
         const std::size_t together = all.batch.size();
         std::size_t i = 0;
         for (auto next = all.batch.begin(); next != all.batch.end(); ++i) {
@@ -479,11 +485,12 @@ private:
     const std::chrono::nanoseconds attempt_timeout_;
     queue pressing_;
     queue patient_;
+    queue alone_; ///< Those that must not share a request, of either rank.
     std::uint64_t submitted_ = 0;
     logic::crowd crowd_;
     logic::refused_lately<time_point> refused_;
     bool put_off_ = false; // for one round of handlers
-    int in_flight_ = 0;
+    logic::lane_width<time_point> width_;
     std::size_t parts_in_flight_ = 0;
     bool patient_in_flight_ = false; // a request of patient ones alone
     bool awake_ = false;

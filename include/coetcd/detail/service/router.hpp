@@ -105,7 +105,8 @@ public:
             const bool movable = tries.repeatable() && !how.can_be_split;
             const logic::attempt_end end =
                 assess(where, r, what, decode, how.may_be_large, movable);
-            report(what, where, tries.made(), now, end.code);
+            const time_point departed = r.departed.value_or(now);
+            report(what, where, tries.made(), departed - now, departed, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), choice_.size(), places);
             learn_from(end, where, r.by, who.number);
@@ -116,7 +117,7 @@ public:
                 spawn(*env_, look_through(weak_from_this(), env_, where));
             }
             if (next == step::succeed) {
-                result.sent = now;
+                result.sent = departed;
                 result.by = where;
                 look_around_if_due(now);
             } else if (next == step::elsewhere) {
@@ -238,6 +239,7 @@ private:
     void report(rpc what,
                 const logic::endpoint& where,
                 std::size_t attempt,
+                std::chrono::nanoseconds waited,
                 time_point sent,
                 const error_code& outcome) const {
         if (options_.observer) {
@@ -245,7 +247,8 @@ private:
                                            where.text(),
                                            static_cast<unsigned>(attempt),
                                            env_->now() - sent,
-                                           outcome});
+                                           outcome,
+                                           waited});
         }
     }
 

@@ -320,11 +320,11 @@ private:
 };
 
 inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_impl> self) {
-    const time_point sent = self->world.now();
+    const time_point began = self->world.now();
     const auto timeout = logic::renewal_timeout(self->ttl_);
-    const time_point deadline = std::min(after(sent, timeout), self->certain_until());
+    const time_point deadline = std::min(after(began, timeout), self->certain_until());
     const bool alone =
-        self->suspect_ || logic::renews_alone(self->certain_until() - sent, self->ttl_);
+        self->suspect_ || logic::renews_alone(self->certain_until() - began, self->ttl_);
     const call_terms how{deadline, timeout, connection_kind::renewal};
     const renewals::result a =
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
@@ -332,9 +332,9 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         const time_point now = self->world.now();
         // A lease that we have ended need not be renewed.
         const error_code outcome = self->is_ended_by_us() ? error_code() : a.ec;
-        observer->on_renewal({self->lease_, now - sent, self->certain_until() - now, outcome});
+        observer->on_renewal({self->lease_, now - began, self->certain_until() - now, outcome});
     }
-    if (a.ec && sent < self->last_sent_) {
+    if (a.ec && began < self->last_sent_) {
         co_return true; // a later renewal has succeeded
     }
     const bool gone = logic::is_lease_gone(a.ec, a.text);
@@ -347,7 +347,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     if (self->is_replaced()) {
         self->lose(session_end::cluster_replaced);
     } else if (!gone && is_there(a.response)) {
-        self->renewed(sent, self->trusted_.renewed(a.response.ttl));
+        self->renewed(a.sent, self->trusted_.renewed(a.response.ttl));
     } else {
         self->lose(session_end::expired);
     }

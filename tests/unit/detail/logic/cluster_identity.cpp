@@ -174,26 +174,6 @@ TEST_CASE("a client belongs to one cluster, until another has replaced it", "[lo
     }
 }
 
-TEST_CASE("it is known which endpoints have strayed", "[logic][cluster]") {
-    identity who({at("a"), at("b")});
-    CHECK(who.strayed_to(at("a")) == 0);
-    (void)who.heard(at("a"), 7, start);
-    (void)who.heard(at("b"), 8, start);
-    (void)who.heard(at("x"), 8, start); // which was not named
-    CHECK(who.strayed_to(at("a")) == 0);
-    CHECK(who.strayed_to(at("b")) == 8);
-    CHECK(who.strayed_to(at("x")) == 0);
-    (void)who.heard(at("b"), 7, start);
-    CHECK(who.strayed_to(at("b")) == 0);
-    for (const auto when : {1s, 2s, 3s}) {
-        (void)who.heard(at("a"), 8, start + when);
-        (void)who.heard(at("b"), 8, start + when);
-    }
-    CHECK(who.ours() == 8);
-    CHECK(who.strayed_to(at("a")) == 0);
-    CHECK(who.strayed_to(at("b")) == 0);
-}
-
 TEST_CASE("an answer of another cluster is asked for elsewhere, unless it must be made only once",
           "[logic][cluster]") {
     const verdict v = judge_other_cluster();

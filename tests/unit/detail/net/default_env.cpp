@@ -545,7 +545,52 @@ TEST_CASE("what a request waits for others of ours is not the endpoint's time",
         co_await server->answer("{2}");
         co_await second.done();
         CHECK_FALSE(first.take().ec);
-        CHECK(second.take().body == "{2}");
+        const reply waited = second.take();
+        CHECK(waited.body == "{2}");
+        REQUIRE(waited.departed);
+        CHECK(*waited.departed >= deadline);
+        CHECK(*waited.departed <= w.env->now());
+    });
+}
+
+TEST_CASE("connections of a crowd are closed once it has gone", "[net][default_env]") {
+    run_test([]() -> asio::awaitable<void> {
+        const auto ex = co_await asio::this_coro::executor;
+        net_options o;
+        o.longest_idle = 1ms;
+        world w(ex, o);
+        std::vector<std::unique_ptr<background<reply>>> crowd;
+        std::vector<std::shared_ptr<peer>> servers;
+        for (int i = 0; i != 5; ++i) {
+            crowd.push_back(std::make_unique<background<reply>>(w.env, w.env->call(w.request())));
+            servers.push_back(co_await w.accept());
+        }
+        for (const auto& server : servers) { // so the last two were used last
+            (void)co_await server->read_until(request_end);
+            co_await server->answer("{}");
+            co_await crowd.front()->done();
+            crowd.erase(crowd.begin());
+        }
+        const time_point idle = w.env->now() + 1ms;
+        co_await until([&] { return w.env->now() > idle; });
+        background<reply> next(w.env, w.env->call(w.request()));
+        (void)co_await servers.back()->read_until(request_end);
+        co_await servers.back()->answer("{}");
+        co_await next.done();
+        CHECK_FALSE(next.take().ec);
+        for (int i = 0; i != 3; ++i) {
+            CHECK(co_await servers.at(static_cast<std::size_t>(i))->closes());
+        }
+        background<reply> last(w.env, w.env->call(w.request()));
+        background<reply> beside(w.env, w.env->call(w.request()));
+        for (int i = 3; i != 5; ++i) { // on what was kept
+            const auto& server = servers.at(static_cast<std::size_t>(i));
+            (void)co_await server->read_until(request_end);
+            co_await server->answer("{}");
+        }
+        co_await last.done();
+        co_await beside.done();
+        CHECK_FALSE(w.knocks());
     });
 }
 

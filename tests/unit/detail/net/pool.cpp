@@ -335,6 +335,24 @@ TEST_CASE("a place is not lost with a waiter that is cancelled", "[net][pool][ca
     CHECK(f.take_now("d", "k", 1).number == 1);
 }
 
+TEST_CASE("idle connections are dropped, but for those that were used last", "[net][pool]") {
+    pool_fixture f;
+    for (const char* name : {"a", "b", "c", "d"}) {
+        f.take_now(name, "k", 9);
+    }
+    f.take_now("e", "other", 9);
+    f.take_now("f", "k", 9); // is not idle
+    for (const char* name : {"c", "a", "d", "b", "e"}) {
+        f.give_back(name);
+    }
+    f.all.shrink(3, [](const fake& c) { return c.number == 1; });
+    f.all.shrink(1, [](const fake& c) { return c.number != 4; });
+    CHECK(f.take_now("g", "k", 9).number == 2);
+    CHECK(f.take_now("h", "k", 9).number == 4);
+    CHECK(f.take_now("i", "k", 9).number == 7);
+    CHECK(f.take_now("l", "other", 9).number == 5);
+}
+
 TEST_CASE("connections of keys that are not wanted any more are dropped", "[net][pool]") {
     pool_fixture f;
     f.take_now("a", "old");

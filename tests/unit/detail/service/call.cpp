@@ -82,6 +82,31 @@ TEST_CASE("a request is written, sent to its call, and its answer read", "[call]
     CHECK(f.env->calls[0].way == connection_kind::shared);
 }
 
+TEST_CASE("a request is sent when it leaves, not when its call begins", "[call]") {
+    struct log : observer {
+        std::vector<request_report> all;
+        void on_request(const request_report& r) override { all.push_back(r); }
+    };
+    const auto seen = std::make_shared<log>();
+    call_fixture f;
+    router_options how;
+    how.observer = seen;
+    f.carrier = std::make_shared<router>(
+        f.env, std::vector<logic::endpoint>{logic::parse_endpoint("http://etcd:1")}, how);
+    const auto began = f.env->now();
+    const auto serve = f.env->on_call;
+    f.env->on_call = [&](const call_request& request, reply& r) {
+        serve(request, r);
+        r.departed = began + 1us;
+    };
+    const outcome<range_response> o = f.make(range_request("k"));
+    o.check();
+    CHECK(o.sent == began + 1us);
+    REQUIRE(seen->all.size() == 1);
+    CHECK(seen->all[0].waited == 1us);
+    CHECK(seen->all[0].latency == f.env->round_trip - 1us);
+}
+
 TEST_CASE("a failure is told with its code, its text and what may be left of the request",
           "[call]") {
     call_fixture f(R"({"code":14,"message":"etcdserver: request timed out"})", 503);

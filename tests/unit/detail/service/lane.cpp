@@ -212,6 +212,65 @@ TEST_CASE("two requests are under way at the most, and what comes meanwhile goes
     CHECK(f.requests() == strings{"a", "b", "c d e"});
 }
 
+TEST_CASE("full requests leave while others wait for company", "[service][lane]") {
+    lane_fixture f;
+    const auto submit = [&](const std::string& prefix, int count) {
+        for (int i = 1; i <= count; ++i) {
+            f.submit(put_new(prefix + std::to_string(i)));
+        }
+        f.go();
+    };
+    f.occupy();
+    submit("a", 59);
+    CHECK(f.requests().empty());
+    submit("b", 1);
+    CHECK(f.requests() == strings{numbered("a", 1, 59) + " b1"});
+    submit("c", 60 * 20);
+    CHECK(f.requests().size() == 14); // with the two that occupy it
+    f.finish();
+    CHECK(f.requests().size() == 21);
+}
+
+TEST_CASE("what has to go alone takes no place of others", "[service][lane]") {
+    lane_fixture f;
+    f.w.etcd->forbidden = {"n.1", "n.2", "n.3"};
+    for (const char* key : {"n.1", "n.2", "n.3"}) {
+        f.submit(put_new(key));
+    }
+    f.w.env->pass(100ms);
+    f.occupy();
+    const auto parts = put_all({"n.1", "n.2", "a", "n.3"});
+    f.submit(parts);
+    f.go();
+    CHECK(f.requests() == strings{"n.1 else ?n.1", "n.2 else ?n.2"});
+    f.lane->withdraw(parts[3]);
+    f.finish();
+    CHECK(f.requests().size() == 3);
+    CHECK(f.requests().back() == "a");
+    CHECK(f.lane->waiting() == 0);
+}
+
+TEST_CASE("a limit of rates narrows the lane, and answers widen it again", "[service][lane]") {
+    lane_fixture f;
+    const auto serve = std::exchange(f.w.env->on_call, [](const call_request&, reply& r) {
+        r.status = 429;
+        r.body = "slow down";
+    });
+    f.submit(put_new("a"));
+    f.finish();
+    f.w.env->on_call = serve;
+    f.w.env->calls.clear();
+    for (int i = 1; i <= 60 * 20; ++i) {
+        f.submit(put_new("k" + std::to_string(i)));
+    }
+    f.go();
+    CHECK(f.requests().size() == 8);
+    f.w.env->pass(round_trip);
+    f.go();
+    CHECK(f.requests().size() == 20);
+    f.finish();
+}
+
 TEST_CASE("what does not fit into a request goes with the next ones, in its order",
           "[service][lane]") {
     lane_fixture f;
@@ -446,14 +505,14 @@ TEST_CASE("what was refused for good lately goes alone, for a while", "[service]
     CHECK(submit().size() == 4); // all, then one by one
     strings later = submit();
     REQUIRE(later.size() == 2);
-    CHECK(later[0].find("n.1") == std::string::npos);
-    CHECK(later[1] == "n.1 else ?n.1");
+    CHECK(later[0] == "n.1 else ?n.1");
+    CHECK(later[1].find("n.1") == std::string::npos);
     // Another key of the same name, too.
     f.w.env->calls.clear();
     const auto both = put_all({"c", "n.2"});
     f.submit(both);
     f.w.env->pass(100ms);
-    CHECK(f.requests() == strings{"c", "n.2 else ?n.2"});
+    CHECK(f.requests() == strings{"n.2 else ?n.2", "c"});
     check_done(both[1], true); // so it has the benefit of the doubt again
     CHECK(submit().size() == 4);
     CHECK(submit().size() == 2);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/lane_width.hpp>
+
+#include <chrono>
+
+#include "support/catch.hpp"
+
+using namespace std::chrono_literals;
+using time_point = std::chrono::steady_clock::time_point;
+using width = coetcd::detail::logic::lane_width<time_point>;
+using load = width::load;
+
+namespace {
+
+const time_point start(1000h);
+
+/// How many of a kind can leave until none may.
+int fill(width w, load what) {
+    int left = 0;
+    while (w.may_leave(what)) {
+        w.has_left(what);
+        ++left;
+    }
+    return left;
+}
+
+} // namespace
+
+TEST_CASE("full requests leave until the way is full, others until there are two",
+          "[logic][lane]") {
+    width w;
+    CHECK(fill(w, load::full) == 16);
+    CHECK(fill(w, load::roomy) == 2);
+    CHECK(fill(w, load::alone) == 2);
+    for (const load each : {load::roomy, load::full, load::alone, load::full, load::alone}) {
+        w.has_left(each);
+    }
+    CHECK(w.under_way() == 5);
+    CHECK(fill(w, load::full) == 13);
+    CHECK(fill(w, load::roomy) == 0);
+    CHECK(fill(w, load::alone) == 0);
+    w.is_over(load::alone);
+    CHECK(fill(w, load::alone) == 1);
+    w.is_over(load::roomy);
+    w.is_over(load::full);
+    CHECK(fill(w, load::roomy) == 1);
+    CHECK(w.under_way() == 2);
+    while (w.may_leave(load::full)) {
+        w.has_left(load::full);
+    }
+    while (w.may_leave(load::alone)) {
+        w.has_left(load::alone);
+    }
+    CHECK(w.under_way() == width::most);
+}
+
+TEST_CASE("a limit of rates halves what is under way, once for those that it met",
+          "[logic][lane]") {
+    width w;
+    w.was_too_many(start, start + 1s);
+    CHECK(fill(w, load::full) == 8);
+    w.was_too_many(start, start + 2s); // it was under way before
+    w.was_too_many(start + 500ms, start + 2s);
+    CHECK(fill(w, load::full) == 8);
+    w.was_too_many(start + 1s, start + 3s);
+    CHECK(fill(w, load::full) == 4);
+    w.was_served(load::roomy);
+    w.was_served(load::alone);
+    CHECK(fill(w, load::full) == 4);
+    w.was_served(load::full);
+    CHECK(fill(w, load::full) == 5);
+    for (int i = 4; i != 8; ++i) {
+        w.was_too_many(start + i * 1s, start + i * 1s);
+    }
+    CHECK(fill(w, load::full) == 2);
+    CHECK(fill(w, load::roomy) == 2);
+    for (int i = 0; i != 100; ++i) {
+        w.was_served(load::full);
+    }
+    CHECK(fill(w, load::full) == 16);
+}
