@@ -68,6 +68,83 @@ void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
     }
 }
 
+/// What is measured both with a disk and with a distance. `where` begins the names.
+void add_to(std::vector<bench_case>& all,
+            const bench_case& where,
+            std::size_t owners,
+            double hold) {
+    bench_case c = where;
+    const std::string held = hold != 0 ? "-held" : "";
+    c.id += "-hand-over-" + std::to_string(owners) + held;
+    c.title += ", hand-over, " + std::to_string(owners) + (hold != 0 ? ", held 20 ms" : "");
+    c.kind = "hand-over";
+    c.count = owners;
+    c.hold = hold;
+    all.push_back(c);
+}
+void add_to(std::vector<bench_case>& all,
+            const bench_case& where,
+            const std::string& kind,
+            std::size_t count) {
+    bench_case c = where;
+    c.id += "-" + kind + "-" + std::to_string(count);
+    c.title += ", " + kind + ", " + std::to_string(count);
+    c.kind = kind;
+    c.count = count;
+    all.push_back(c);
+}
+
+/// etcd's log on a disk that takes 2 ms for each write.
+void add_disks(std::vector<bench_case>& all, bool in_short) {
+    bench_case disk;
+    disk.id = "disk";
+    disk.title = "disk 2 ms";
+    disk.subjects = {"coetcd", "go"};
+    disk.fsync_ms = 2;
+    disk.seconds = in_short ? 1 : 3;
+    add_to(all, disk, 8, 0);
+    if (in_short) {
+        return;
+    }
+    add_to(all, disk, 32, 0);
+    add_to(all, disk, 8, 0.02);
+    add_to(all, disk, 32, 0.02);
+    for (const std::size_t coroutines : {1U, 64U, 512U}) {
+        add_to(all, disk, "uncontended", coroutines);
+    }
+    add_to(all, disk, "puts", 512);
+}
+
+/// etcd at the other end of a long cable.
+void add_distances(std::vector<bench_case>& all, bool in_short) {
+    bench_case far;
+    far.subjects = {"coetcd", "go"};
+    far.seconds = in_short ? 1 : 3;
+    far.limit = 60;
+    const auto at = [&](int ms) -> const bench_case& {
+        far.id = "far-" + std::to_string(ms) + "ms";
+        far.title = std::to_string(ms) + " ms away";
+        far.delay_ms = ms;
+        return far;
+    };
+    add_to(all, at(10), 8, 0);
+    if (!in_short) {
+        add_to(all, at(10), 32, 0);
+        add_to(all, at(10), 8, 0.02);
+        add_to(all, at(10), 32, 0.02);
+        for (const std::size_t coroutines : {1U, 64U}) {
+            add_to(all, at(20), "uncontended", coroutines);
+        }
+    }
+    add_to(all, at(20), "uncontended", 512);
+    if (!in_short) {
+        add_to(all, at(20), "puts", 512);
+        for (const std::size_t coroutines : {512U, 4096U}) {
+            add_to(all, at(100), "uncontended", coroutines);
+        }
+    }
+}
+
 void add_scale(std::vector<bench_case>& all, bool in_short) {
     for (const std::size_t n : {1000U, 10000U}) {
         if (in_short && n != 1000) {
@@ -185,6 +262,7 @@ json task_of(const bench_case& c, const std::string& subject, servers& with, int
     task["limit"] = c.limit;
     task["slice"] = c.slice;
     task["ttl"] = c.ttl;
+    task["hold"] = c.hold;
     task["stall"] = c.stall;
     task["name"] = "bench/" + c.id + "/" + std::to_string(number);
     if (subject == "redis") {
@@ -323,6 +401,8 @@ sample run_flooded(const bench_case& c, const programs& all, json task) {
 
 std::vector<bench_case> all_cases(bool in_short) {
     std::vector<bench_case> all;
+    add_disks(all, in_short);
+    add_distances(all, in_short);
     add_pairs(all, in_short);
     add_hand_overs(all, in_short);
     add_scale(all, in_short);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The library's locks: how many a second.
+// The library's locks and calls: how many a second.
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
@@ -37,6 +37,14 @@ awaitable<json> pairs(task t, coetcd::session& session) {
     co_return co_await measure_pairs(std::move(pair), t.count, t.seconds, t.server);
 }
 
+/// Coroutines that each write a key of its own.
+awaitable<json> puts(task t, const coetcd::client& client) {
+    lock_and_unlock put = [&](std::size_t i) -> awaitable<void> {
+        (void)co_await client.put(nth(t.name, i), "v");
+    };
+    co_return co_await measure_pairs(std::move(put), t.count, t.seconds, t.server);
+}
+
 /// One of the processes that hand a lock to each other.
 awaitable<json> hand_over(task t, coetcd::session& session) {
     coetcd::mutex m(session, t.name);
@@ -47,6 +55,9 @@ awaitable<json> hand_over(task t, coetcd::session& session) {
     while (seconds_since(began) < t.seconds) {
         co_await m.lock();
         all.taken();
+        if (t.hold != 0) {
+            co_await let_pass(t.hold);
+        }
         all.leaving();
         const bool released = co_await m.unlock();
         if (!released) {
@@ -114,6 +125,9 @@ awaitable<json> million(task t, coetcd::session& session) {
 
 awaitable<json> run_coetcd(task t) {
     const coetcd::client client(co_await boost::asio::this_coro::executor, t.url);
+    if (t.kind == "puts") {
+        co_return co_await puts(std::move(t), client);
+    }
     const coetcd::session_options options{std::chrono::seconds(t.ttl)};
     coetcd::session session = co_await coetcd::session::open(client, options);
     json result;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <sys/stat.h>
@@ -31,6 +32,14 @@ std::vector<std::string> worker_argv(const programs& all, const json& task) {
         return {all.go, task.dump()};
     }
     return {all.self, "--worker", task.dump()};
+}
+
+std::filesystem::path new_directory() {
+    auto pattern = (std::filesystem::temp_directory_path() / "coetcd-bench-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) {
+        throw std::system_error(errno, std::generic_category(), pattern);
+    }
+    return pattern;
 }
 
 std::uint16_t free_port() {
@@ -108,20 +117,60 @@ redis_server::redis_server(const std::string& program) {
     throw std::runtime_error(program + " does not start");
 }
 
-servers::servers(const programs& all, std::string etcd)
-    : all_(all)
-    , program_(std::move(etcd)) {}
+bool delays_fsync() {
+    return !version_line("strace").empty() &&
+           support::run_process({"strace",
+                                 "--seccomp-bpf",
+                                 "-f",
+                                 "-o",
+                                 "/dev/null",
+                                 "-e",
+                                 "inject=fdatasync:delay_enter=1",
+                                 "true"})
+                   .exit_code == 0;
+}
 
-servers::~servers() = default;
+servers::servers(const programs& all, std::string etcd, int fsync_ms)
+    : all_(all)
+    , program_(std::move(etcd))
+    , fsync_ms_(fsync_ms) {}
+
+servers::~servers() {
+    etcd_.reset();
+    if (!slow_.empty()) {
+        std::error_code ignored;
+        std::filesystem::remove_all(slow_, ignored);
+    }
+}
 
 support::etcd_server& servers::etcd() {
     if (!etcd_) {
-        ::setenv("COETCD_ETCD", program_.c_str(), 1);
         // A million acquisitions take more than its default.
-        const std::vector<std::string> room{"--quota-backend-bytes=8000000000"};
-        etcd_ = std::make_unique<support::etcd_server>(room);
+        std::vector<std::string> arguments{"--quota-backend-bytes=8000000000"};
+        std::string program = program_;
+        if (fsync_ms_ != 0) {
+            write_slow_etcd();
+            program = slow_ / "etcd";
+            arguments.emplace_back("--unsafe-no-fsync=false");
+        }
+        ::setenv("COETCD_ETCD", program.c_str(), 1);
+        etcd_ = std::make_unique<support::etcd_server>(arguments);
     }
     return *etcd_;
+}
+
+void servers::write_slow_etcd() {
+    slow_ = new_directory();
+    const std::filesystem::path program = slow_ / "etcd";
+    std::ofstream script(program);
+    // strace runs beside etcd, which has the process that was started.
+    script << "#!/bin/sh\nexec strace -D -f -qq --seccomp-bpf -o /dev/null"
+           << " -e trace=fdatasync -e inject=fdatasync:delay_enter=" << fsync_ms_ * 1000 << " '"
+           << program_ << "' \"$@\"\n";
+    script.close();
+    if (!script || ::chmod(program.c_str(), 0700) != 0) {
+        throw std::system_error(errno, std::generic_category(), program);
+    }
 }
 
 redis_server& servers::redis() {
@@ -157,11 +206,7 @@ void servers::stop_writes() {
 }
 
 start_gate::start_gate() {
-    auto pattern = (std::filesystem::temp_directory_path() / "coetcd-bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-        throw std::system_error(errno, std::generic_category(), pattern);
-    }
-    path_ = std::filesystem::path(pattern) / "gate";
+    path_ = new_directory() / "gate";
     if (::mkfifo(path_.c_str(), 0600) == 0) {
         descriptor_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
     }

@@ -63,10 +63,14 @@ private:
     std::optional<support::background_process> process_;
 };
 
+/// Whether strace is there, and can delay what a process writes to disk.
+bool delays_fsync();
+
 /// The etcd and the Redis of one case, started when they are first needed.
 class servers {
 public:
-    servers(const programs& all, std::string etcd);
+    /// @param fsync_ms How long each write of etcd's log takes, at the least: see `delays_fsync`.
+    servers(const programs& all, std::string etcd, int fsync_ms = 0);
     ~servers();
     support::etcd_server& etcd();
     redis_server& redis();
@@ -77,8 +81,12 @@ public:
     void stop_writes();
 
 private:
+    void write_slow_etcd();
+
     const programs& all_;
     std::string program_;
+    int fsync_ms_;
+    std::filesystem::path slow_; ///< A directory with the program that starts a slow etcd.
     std::unique_ptr<support::etcd_server> etcd_;
     std::optional<redis_server> redis_;
     std::optional<worker_process> delay_;

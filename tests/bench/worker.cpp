@@ -35,6 +35,7 @@ task::task(const json& object)
     , seconds(object.value("seconds", 1.0))
     , limit(object.value("limit", 60.0))
     , ttl(object.value("ttl", 10L))
+    , hold(object.value("hold", 0.0))
     , stall(object.value("stall", 0.0)) {}
 
 void tell(const json& line) {
@@ -194,7 +195,7 @@ awaitable<json> start(task t) {
     if (t.subject == "delay") {
         return run_delay(std::move(t));
     }
-    for (const char* locks : {"uncontended", "one-name", "hand-over", "million"}) {
+    for (const char* locks : {"uncontended", "one-name", "hand-over", "million", "puts"}) {
         if (t.kind == locks) {
             return run_coetcd(std::move(t));
         }

@@ -35,6 +35,7 @@ struct task {
     double seconds;      ///< How long to measure.
     double limit;        ///< Of all that waits for others, in seconds.
     long ttl;            ///< Of sessions, in seconds.
+    double hold;         ///< How long each owner keeps a lock that is handed over, in seconds.
     double stall;        ///< For how long a watch is not read, once, in seconds.
 };
 

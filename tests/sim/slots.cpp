@@ -302,7 +302,7 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
     }
     s.live[where].insert(c.key);
     s.ever[where].insert(c.key);
-    if (world_.had_refusals()) {
+    if (world_.had_refusals() || world_.had_foreign_answers()) {
         return; // where what ends a key was refused, others take its place
     }
     if (s.live[where].size() > 2) {

@@ -110,6 +110,13 @@ func oneName(client *clientv3.Client, t task) (result, error) {
 	})
 }
 
+func puts(client *clientv3.Client, t task) (result, error) {
+	return measurePairs(t, func(i int) error {
+		_, err := client.Put(ctx, fmt.Sprintf("%s-%d", t.Name, i), "v")
+		return err
+	})
+}
+
 func handOver(client *clientv3.Client, t task) (result, error) {
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(t.TTL))
 	if err != nil {
@@ -127,6 +134,7 @@ func handOver(client *clientv3.Client, t task) (result, error) {
 			return nil, err
 		}
 		taken := monotonic()
+		time.Sleep(time.Duration(t.Hold * float64(time.Second)))
 		ownerships = append(ownerships, [2]int64{taken, monotonic()})
 		if err := m.Unlock(ctx); err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ type task struct {
 	Seconds float64
 	TTL     int
 	Stall   float64
+	Hold    float64
 }
 
 type result map[string]any
@@ -41,6 +42,7 @@ var cases = map[string]func(*clientv3.Client, task) (result, error){
 	"uncontended": uncontended,
 	"one-name":    oneName,
 	"hand-over":   handOver,
+	"puts":        puts,
 	"waiters":     waiters,
 	"sessions":    sessions,
 	"flood":       flood,
