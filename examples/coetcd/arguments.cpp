@@ -340,6 +340,16 @@ taker name(std::string& into) {
     };
 }
 
+taker lock_name(std::string& into) {
+    return [take = name(into)](const std::string& value) {
+        constexpr std::size_t longest = 512;
+        if (value.size() > longest) {
+            throw usage_error("is longer than " + std::to_string(longest) + " bytes");
+        }
+        take(value);
+    };
+}
+
 taker list(words& into) {
     return [&into](const std::string& value) {
         words found;

@@ -33,8 +33,10 @@ using taker = std::function<void(const std::string&)>;
 
 taker text(std::string& into);
 taker text(std::optional<std::string>& into);
-/// A text that is not empty.
+/// A text that is not empty: a variable of a script may be.
 taker name(std::string& into);
+/// The same, and not longer than the library takes.
+taker lock_name(std::string& into);
 /// Texts with commas in between, none of them empty.
 taker list(words& into);
 /// A decimal number from 1.

@@ -15,7 +15,7 @@ _coetcd_offer() {
     done
 }
 
-# It takes no more than a second, however many keys there are.
+# It asks for no longer than a second, and takes no more than 500 names, however many there are.
 _coetcd_names() {
     local typed=$1 name
     local -a limit=()
@@ -30,7 +30,7 @@ _coetcd_names() {
             COMPREPLY+=("$name")
         fi
     done < <("${limit[@]}" coetcd top --json --command-timeout 1s -- "$typed" 2>/dev/null </dev/null |
-        sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p')
+        sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p' | head -n 500)
 }
 
 _coetcd() {

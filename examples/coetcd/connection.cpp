@@ -112,7 +112,7 @@ taker name_alone(std::string& into) {
         if (value.find(':') != value.npos) {
             throw usage_error("no password here: use --password-file");
         }
-        into = value;
+        name(into)(value);
     };
 }
 
@@ -143,18 +143,18 @@ std::vector<option> connection::flags() {
         {"--cacert",
          "FILE",
          "Certificates of authorities to trust, in PEM",
-         text(ca_file_),
+         name(ca_file_),
          "",
          "",
          "ETCDCTL_CACERT"},
         {"--cert",
          "FILE",
          "Our own certificate, in PEM",
-         text(certificate_file_),
+         name(certificate_file_),
          "",
          "",
          "ETCDCTL_CERT"},
-        {"--key", "FILE", "The key to it, in PEM", text(key_file_), "", "", "ETCDCTL_KEY"},
+        {"--key", "FILE", "The key to it, in PEM", name(key_file_), "", "", "ETCDCTL_KEY"},
         {"--insecure-skip-tls-verify",
          "",
          "Trust any server: to find out what is wrong",

@@ -127,7 +127,7 @@ awaitable<int> use(client c,
         limit.expires_after(milliseconds(how.max_hold));
     }
     if (how.command.empty()) {
-        auto saying = say_aside(what.key);
+        auto saying = tell(what.key + '\n');
         auto either = asio::experimental::make_parallel_group(
             asio::co_spawn(executor, std::move(saying), asio::deferred),
             limit.async_wait(asio::deferred));
@@ -211,7 +211,6 @@ awaitable<void> tell_queue(client c, const std::string& whole_name) {
 /// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
 /// out that etcd does not answer.
 awaitable<session> begin(client c, const hold_options& how) {
-    note_aside();
     if (!how.verbose) {
         co_return co_await open(c, how.ttl, how.label);
     }
@@ -379,7 +378,7 @@ awaitable<int> ask(client c, std::string name, double ttl) {
         co_return not_had;
     }
     (void)s.orphan(); // the request stands until the lease ends
-    say(std::to_string(*token));
+    co_await tell(std::to_string(*token) + '\n');
     co_return well;
 }
 
@@ -392,9 +391,9 @@ awaitable<int> listen(client c, std::string name, bool as_json) {
             if (now) {
                 line = {{"leader", now->value}, {"key", now->key}, {"term", now->term}};
             }
-            say(text_of(line));
+            co_await tell(text_of(line) + '\n');
         } else {
-            say(now ? coetcd::printable(now->value) : "nobody");
+            co_await tell((now ? coetcd::printable(now->value) : "nobody") + '\n');
         }
     }
 }

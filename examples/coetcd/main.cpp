@@ -151,8 +151,10 @@ private:
     }
 
     void add_lock() {
-        subcommand s{
-            "lock", "Runs a command under a lock", {{"NAME", "The lock", name(lock_.name)}}, {}};
+        subcommand s{"lock",
+                     "Runs a command under a lock",
+                     {{"NAME", "The lock", lock_name(lock_.name)}},
+                     {}};
         s.options = patience_flags(lock_, tries_);
         s.options.push_back({"--shared",
                              "",
@@ -172,7 +174,7 @@ private:
     void add_elect() {
         subcommand s{"elect", "Runs a command while we lead", {}, {}};
         s.operands = {
-            {"NAME", "The election", name(elect_.name)},
+            {"NAME", "The election", lock_name(elect_.name)},
             {"VALUE", "What those who listen are told; not with --listen", text(value_), false}};
         s.options = {{"--listen", "", "Print each leader's value, and \"nobody\"", yes(listens_)},
                      json_flag(in_json_, "Print them as JSON, a line each")};
@@ -199,7 +201,7 @@ private:
     void add_sem() {
         subcommand s{"sem",
                      "Runs a command with a permit of a semaphore",
-                     {{"NAME", "The semaphore", name(sem_.name)}},
+                     {{"NAME", "The semaphore", lock_name(sem_.name)}},
                      {}};
         s.options = {
             {"--limit",
@@ -219,10 +221,11 @@ private:
             if (new_limit_ && !sem_.command.empty()) {
                 throw usage_error("sem: --set-limit takes no COMMAND");
             }
+            const semaphore_flags none;
             if (new_limit_ && (sem_.limit != 1 || sem_.permits != 1 || tries_ || sem_.timeout ||
-                               sem_.verbose || !sem_.label.empty())) {
-                throw usage_error("sem: --set-limit takes nothing: no --limit, --permits, --try, "
-                                  "--timeout, --label or --verbose");
+                               sem_.verbose || !sem_.label.empty() || sem_.ttl != none.ttl ||
+                               sem_.grace != none.grace || sem_.keep_password)) {
+                throw usage_error("sem: --set-limit takes no other flag of sem");
             }
             settle_patience(sem_, tries_);
         };
@@ -251,7 +254,7 @@ private:
     void add_who() {
         subcommand s{"who",
                      "Names the holder and the waiters of a lock",
-                     {{"NAME", "The lock", name(name_)}},
+                     {{"NAME", "The lock", lock_name(name_)}},
                      {json_flag(in_json_, "As JSON")}};
         add(std::move(s), [this](auto on) { return who(where_.connect(on), name_, in_json_); });
     }
@@ -259,15 +262,16 @@ private:
     void add_ask() {
         subcommand s{"ask",
                      "Asks the holder of a lock to give it back",
-                     {{"NAME", "The lock", name(name_)}},
+                     {{"NAME", "The lock", lock_name(name_)}},
                      {}};
-        s.options = {{"--ttl", "TIME", "How long the request stands", time(ask_ttl_), "", "1m"}};
+        s.options = {
+            {"--ttl", "TIME", "How long the request stands", some_time(ask_ttl_), "", "1m"}};
         add(std::move(s), [this](auto on) { return ask(where_.connect(on), name_, ask_ttl_); });
     }
 
     void add_unlock() {
         subcommand s{
-            "unlock", "Ends an ownership by force", {{"NAME", "The lock", name(name_)}}, {}};
+            "unlock", "Ends an ownership by force", {{"NAME", "The lock", lock_name(name_)}}, {}};
         s.options = {{"--token", "N", "Of the ownership to end: see who", count(token_, 1)},
                      {"--yes", "", "Do not ask", yes(without_asking_), "-y"}};
         s.check = [this] {
@@ -317,6 +321,10 @@ int status_of(const boost::system::error_code& ec) {
 /// What a signal does to any program.
 void die_of(int number, pid_t whom = ::getpid()) {
     std::signal(number, SIG_DFL);
+    sigset_t alone;
+    ::sigemptyset(&alone);
+    ::sigaddset(&alone, number);
+    ::sigprocmask(SIG_UNBLOCK, &alone, nullptr);
     (void)::kill(whom, number);
 }
 
@@ -345,11 +353,22 @@ constexpr std::chrono::milliseconds apart{500};
     }
 }
 
+/// All is done, and only what was said is still to be read: no signal changes the exit status now.
+void let_signals_pass() {
+    sigset_t all;
+    ::sigemptyset(&all);
+    for (const int number : child::ending) {
+        ::sigaddset(&all, number);
+    }
+    ::sigprocmask(SIG_BLOCK, &all, nullptr);
+}
+
 /// How long what a failure has left behind may take to end, in the background.
 constexpr std::chrono::seconds aftermath{2};
 
 /// Runs it to its end. Signals that end us cancel it; while a command runs, that gets them.
 int run(const job& work) {
+    note_aside();
     // It is never destroyed: that would await the answer of a name server that has none.
     static asio::io_context& context = *new asio::io_context;
     asio::cancellation_signal stop;
@@ -396,6 +415,7 @@ int run(const job& work) {
         signals.clear();
     }
     context.run_for(aftermath);
+    let_signals_pass();
     try {
         if (failure) {
             rethrow_one(failure);

@@ -4,10 +4,12 @@
 #include <coetcd/printable.hpp>
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -39,8 +41,15 @@ namespace {
 namespace asio = boost::asio;
 
 /// @returns 0, or why it failed.
-int write_all(int to, std::string_view text) {
+/// @param patience How long it waits for a reader, in milliseconds; -1 for ever. What it writes
+/// then
+///   must be short: a pipe takes it at once, or not at all.
+int write_all(int to, std::string_view text, int patience = -1) {
     while (!text.empty()) {
+        pollfd reader{to, POLLOUT, 0};
+        if (patience >= 0 && ::poll(&reader, 1, patience) == 0) {
+            return EAGAIN;
+        }
         const ssize_t written = ::write(to, text.data(), text.size());
         if (written >= 0) {
             text.remove_prefix(static_cast<std::size_t>(written));
@@ -141,25 +150,29 @@ private:
 
 void say(std::string_view line) {
     finish_notes(); // which came first
-    const bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
-                         std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
-    if (!written) {
-        throw output_error(std::string("standard output: ") + std::strerror(errno));
+    if (const int why = write_all(STDOUT_FILENO, std::string(line) + '\n'); why != 0) {
+        throw output_error(std::string("standard output: ") + std::strerror(why));
     }
 }
 
-asio::awaitable<void> say_aside(std::string line) {
+asio::awaitable<void> tell(std::string lines) {
     const auto executor = co_await asio::this_coro::executor;
     const auto done = std::make_shared<asio::steady_timer>(executor);
     const auto failure = std::make_shared<int>(0);
     done->expires_at(asio::steady_timer::time_point::max());
-    scribe::one().write(STDOUT_FILENO, std::move(line) + '\n', [executor, done, failure](int why) {
-        asio::post(executor, [done, failure, why] {
-            *failure = why;
-            done->expires_at(asio::steady_timer::time_point::min());
+    const auto is_over = std::make_shared<bool>(false);
+    scribe::one().write(
+        STDOUT_FILENO, std::move(lines), [executor, done, failure, is_over](int why) {
+            asio::post(executor, [done, failure, is_over, why] {
+                *failure = why;
+                *is_over = true;
+                done->expires_at(asio::steady_timer::time_point::min());
+            });
         });
-    });
     (void)co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+    if (!*is_over) {
+        throw boost::system::system_error(asio::error::operation_aborted);
+    }
     if (*failure != 0) {
         throw output_error(std::string("standard output: ") + std::strerror(*failure));
     }
@@ -178,11 +191,43 @@ void note_aside() {
 }
 
 void note_in_fork(std::string_view line) {
-    (void)write_all(STDERR_FILENO, noted(line));
+    constexpr int patience = 2000;
+    (void)write_all(STDERR_FILENO, noted(line), patience);
 }
 
 void finish_notes() {
     scribe::one().finish();
+}
+
+std::string single_spaced(std::string_view text) {
+    // As wide as a space, or nearly: U+00A0, U+1680, U+2000 to U+200A, U+202F, U+205F, U+3000.
+    const auto space_at = [](std::string_view rest) -> std::size_t {
+        if (rest.front() == ' ') {
+            return 1;
+        }
+        if (rest.starts_with("\u00A0")) {
+            return 2;
+        }
+        const std::string_view three = rest.substr(0, 3);
+        const bool is_space = (three >= "\u2000" && three <= "\u200A") || three == "\u1680" ||
+                              three == "\u202F" || three == "\u205F" || three == "\u3000";
+        return is_space ? 3 : 0;
+    };
+    std::string result;
+    bool is_between = false;
+    while (!text.empty()) {
+        if (const std::size_t space = space_at(text); space != 0) {
+            is_between = true;
+            text.remove_prefix(space);
+            continue;
+        }
+        if (std::exchange(is_between, false) && !result.empty()) {
+            result += ' ';
+        }
+        result += text.front();
+        text.remove_prefix(1);
+    }
+    return result;
 }
 
 std::string printed(std::string_view untrusted) {

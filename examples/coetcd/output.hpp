@@ -29,21 +29,25 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-/// Writes a line at once.
+/// Writes a line at once, before anything else is done.
 /// @throws output_error
 void say(std::string_view line);
-/// The same, and does not keep others waiting if nobody reads it: a lock is renewed meanwhile.
+/// Writes lines, and waits until that is done, unless it is cancelled: others go on meanwhile, and
+/// a signal ends it, although nobody reads it.
 /// @throws output_error
-boost::asio::awaitable<void> say_aside(std::string line);
+boost::asio::awaitable<void> tell(std::string lines);
 
 /// A line for people, on the standard error.
 void note(std::string_view line);
-/// From now on `note` waits for nobody to read it: something is held, or wanted.
+/// From now on `note` waits for nobody to read it.
 void note_aside();
-/// As `note`, in a new process, which has one thread.
+/// As `note`, in a new process, which has one thread. It waits for 2 s at most.
 void note_in_fork(std::string_view line);
 /// Waits a while, if need be, until what was noted is written.
 void finish_notes();
+
+/// The same text with single spaces, so that none of it can be taken for what stands beside it.
+std::string single_spaced(std::string_view text);
 
 /// Text of others, fit for a terminal, as `coetcd::printable` makes it, and all of it.
 std::string printed(std::string_view untrusted);

@@ -338,7 +338,8 @@ std::optional<std::string> why_not_asked(const queue& q) {
 }
 
 std::string describe(const entry& e) {
-    return e.label.empty() ? "lease " + hex(e.lease) : coetcd::printable(e.label);
+    const std::string label = single_spaced(coetcd::printable(e.label));
+    return label.empty() ? "lease " + hex(e.lease) : label;
 }
 
 } // namespace tool

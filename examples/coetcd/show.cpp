@@ -217,6 +217,10 @@ json as_json(const queue& q) {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
+std::string shown_name(const queue& q) {
+    return single_spaced(printed(q.name));
+}
+
 struct widths {
     std::size_t name = 4;
     std::size_t holder = 6;
@@ -260,7 +264,7 @@ widths shared_out(widths wanted, std::size_t room) {
 widths fitting(const std::vector<queue>& all, std::size_t shown, std::size_t columns) {
     widths w;
     for (std::size_t i = 0; i != std::min(shown, all.size()); ++i) {
-        w.name = std::max(w.name, std::min<std::size_t>(width(printed(all[i].name)), 256));
+        w.name = std::max(w.name, std::min<std::size_t>(width(shown_name(all[i])), 256));
         w.holder = std::max(w.holder, width(holder_of(all[i], columns)));
     }
     const std::size_t others = width(heading({0, 0}));
@@ -281,7 +285,7 @@ std::string row(const view& v, const leases& l, const queue& q, const widths& w)
         token = std::to_string(e.token);
         ttl = l.left(e.lease);
     }
-    return uncut(cut(printed(q.name), w.longest), w.name) + "  " + column(holder, w.holder) + "  " +
+    return uncut(cut(shown_name(q), w.longest), w.name) + "  " + column(holder, w.holder) + "  " +
            uncut(since, 6) + "  " + uncut(token, 10) + "  " + uncut(ttl, 5) + "  " +
            std::to_string(q.waiters.size());
 }
@@ -301,19 +305,21 @@ awaitable<int> top_once(client c, const top_flags& how) {
     co_await v.read(c);
     std::vector<queue> all = queues_of(v.keys);
     sort(all, how.order);
+    std::string lines;
     if (how.as_json) {
         for (const queue& q : all) {
-            say(text_of(as_json(q)));
+            lines += text_of(as_json(q)) + '\n';
         }
-        co_return well;
+    } else {
+        leases l;
+        co_await l.ask(c, leases_of(all, all.size()));
+        const widths w = fitting(all, all.size(), unlimited);
+        lines = heading(w) + '\n';
+        for (const queue& q : all) {
+            lines += row(v, l, q, w) + '\n';
+        }
     }
-    leases l;
-    co_await l.ask(c, leases_of(all, all.size()));
-    const widths w = fitting(all, all.size(), unlimited);
-    say(heading(w));
-    for (const queue& q : all) {
-        say(row(v, l, q, w));
-    }
+    co_await tell(std::move(lines));
     co_return well;
 }
 
@@ -445,7 +451,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
     const queue found = co_await read_queue(c, std::move(name));
     const int result = found.holders.empty() ? not_had : well;
     if (in_json) {
-        say(text_of(as_json(found)));
+        co_await tell(text_of(as_json(found)) + '\n');
         co_return result;
     }
     if (found.holders.empty()) {
@@ -459,19 +465,23 @@ awaitable<int> who(client c, std::string name, bool in_json) {
         }
     }
     co_await l.ask(c, std::move(wanted));
+    std::string lines;
     const auto line = [&](const char* what, const entry& e) {
         std::string text = column(what, 6) + "  " + describe(e) + "  token " +
                            std::to_string(e.token) + "  ttl " + l.left(e.lease);
         text += e.since ? "  for " + held_for(*e.since) : "";
         text += e.shared ? "  shared" : "";
         text += e.permits != 0 ? "  permits " + std::to_string(e.permits) : "";
-        say(text);
+        lines += text + '\n';
     };
     for (const entry& e : found.holders) {
         line("has", e);
     }
     for (const entry& e : found.waiters) {
         line("waits", e);
+    }
+    if (!lines.empty()) {
+        co_await tell(std::move(lines));
     }
     for (const auto& [key, revision] : found.strays) {
         note(in_the_way(key));
@@ -507,6 +517,7 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
     for (const connection::member& m : members) {
         longest = std::max(longest, m.endpoint.size());
     }
+    std::string lines;
     const auto line = [&](const std::string& endpoint,
                           const std::string& version,
                           const std::string& role,
@@ -517,7 +528,7 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
                            column(role, 8) + "  " + uncut(size, 9) + "  " + uncut(latency, 8) +
                            "  " + trouble;
         text.erase(text.find_last_not_of(' ') + 1);
-        say(text);
+        lines += text + '\n';
     };
     if (!in_json) {
         line("ENDPOINT", "VERSION", "ROLE", "DB SIZE", "LATENCY", "TROUBLE");
@@ -570,9 +581,10 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
             }
         }
         if (in_json) {
-            say(text_of(j));
+            lines += text_of(j) + '\n';
         }
     }
+    co_await tell(std::move(lines));
     co_return result;
 }
 

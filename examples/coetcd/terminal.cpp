@@ -224,12 +224,17 @@ void terminal::leave() {
     if (!std::exchange(is_shown_, false)) {
         return;
     }
+    const bool is_ours = ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+    if (is_ours) { // after Ctrl-S, the next program would be on a page of ours
+        ::tcflow(STDOUT_FILENO, TCOOFF); // the terminal starts only what a program has stopped
+        ::tcflow(STDOUT_FILENO, TCOON);
+    }
     try {
         write_all(end_pages);
     } catch (const output_error&) {
         // It has gone.
     }
-    if (::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) { // else the modes are those of another program
+    if (is_ours) { // else the modes are those of another program
         ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
     }
     ::fcntl(STDIN_FILENO, F_SETFL, flags_); // else the next program's reads would not wait

@@ -10,14 +10,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -143,6 +148,16 @@ public:
         std::string read = bash_.read_until(">enough");
         read.erase(std::remove(read.begin(), read.end(), '\r'), read.end());
         return read.substr(read.rfind("\n<") + 1);
+    }
+
+    /// What a line prints.
+    std::string result_of(const std::string& line) {
+        bash_.type("echo beg\"\"un; " + line + "; echo enou\"\"gh\n");
+        (void)bash_.read_until("begun");
+        std::string read = bash_.read_until("enough");
+        read.erase(std::remove(read.begin(), read.end(), '\r'), read.end());
+        read.erase(read.rfind("enough"));
+        return read.substr(1, read.size() - 2); // without the ends of lines around it
     }
 
     /// Types TAB twice behind something, and clears the line.
@@ -395,6 +410,23 @@ private:
     int fd_ = -1;
 };
 
+std::ptrdiff_t threads_of(pid_t pid) {
+    std::error_code gone;
+    const fs::directory_iterator all("/proc/" + std::to_string(pid) + "/task", gone);
+    return gone ? 0 : std::distance(begin(all), end(all));
+}
+
+/// Whether a signal stays pending for a process.
+bool blocks(pid_t pid, int number) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with("SigBlk:")) {
+            return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1U) != 0;
+        }
+    }
+    return false;
+}
+
 TEST_CASE("A loss stops the command although nobody reads the standard error", "[tool]") {
     support::etcd_server etcd;
     full_pipe unread;
@@ -425,6 +457,102 @@ TEST_CASE("A loss is noticed although nobody reads the standard output", "[tool]
     const std::string token = who(name)["holders"][0]["token"].dump();
     CHECK(run({"unlock", name, "--token", token, "--yes"}).exit_code == 0);
     CHECK(p.wait_for(20s) == 75);
+}
+
+TEST_CASE("A signal ends what nobody reads, with its own status", "[tool]") {
+    for (const words& arguments : {words{"who", "nobody", "--json"},
+                                   words{"top", "--once"},
+                                   words{"status"},
+                                   words{"elect", "nobody", "--listen"}}) {
+        CAPTURE(arguments);
+        full_pipe unread;
+        auto p = unread.start("", arguments, support::shared_etcd());
+        until("it writes", [&] { return threads_of(p.pid()) > 1; });
+        p.signal(SIGTERM);
+        CHECK(p.wait_for(20s) == 128 + SIGTERM);
+    }
+}
+
+TEST_CASE("What has ended keeps its status while its last words are not read", "[tool]") {
+    const std::string name = unique_name("unread");
+    auto holder = start({"lock", name, "--", "sh", "-c", "echo has; exec sleep 300"});
+    CHECK(next_line(holder) == "has");
+    for (const words& arguments :
+         {words{"lock", name, "-v", "--try", "--", "true"}, words{"who", unique_name("nobody")}}) {
+        CAPTURE(arguments);
+        full_pipe unread;
+        auto p = unread.start("2", arguments, support::shared_etcd());
+        until("it is over", [&] { return has_ended(p.pid()) || blocks(p.pid(), SIGTERM); });
+        p.signal(SIGTERM);
+        CHECK(p.wait_for(20s) == 1);
+    }
+    holder.signal(SIGTERM);
+    CHECK(holder.wait_for(20s) == 128 + SIGTERM);
+}
+
+TEST_CASE("A command that cannot be run holds nothing although nobody reads that", "[tool]") {
+    const std::string name = unique_name("unread");
+    full_pipe unread;
+    auto p = unread.start("2", {"lock", name, "--", "/nowhere/at/all"}, support::shared_etcd());
+    CHECK(p.wait_for(20s) == 127);
+    CHECK(run({"who", name}).exit_code == 1);
+}
+
+TEST_CASE("What a slow reader cannot take at once is not lost", "[tool][large]") {
+    const std::string prefix = unique_name("slow");
+    const std::string lease = granted_lease();
+    for (int i = 0; i != 40; ++i) {
+        put_place(prefix + "/" + std::to_string(i), lease, std::string(4000, 'x'));
+    }
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::dup2(ends[1], STDOUT_FILENO);
+        ::setenv("ETCDCTL_ENDPOINTS", support::shared_etcd().url().c_str(), 1);
+        ::execl(COETCD_TOOL, COETCD_TOOL, "top", prefix.c_str(), "--json", nullptr);
+        ::_exit(126);
+    }
+    ::close(ends[1]);
+    std::string all;
+    char some[1000];
+    until(
+        "all of it came",
+        [&] {
+            const ssize_t n = ::read(ends[0], some, sizeof some);
+            all.append(some, n > 0 ? static_cast<std::size_t>(n) : 0);
+            return n == 0;
+        },
+        60s);
+    ::close(ends[0]);
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(std::count(all.begin(), all.end(), '\n') == 40);
+}
+
+TEST_CASE("A label is not taken for what stands beside it", "[tool][hostile]") {
+    const std::string name = unique_name("label");
+    const std::string label = "  ops@db  token 5\u00A0\u2003 ttl 9s \u3000 ";
+    auto p = start({"lock", name, "--label", label, "--", "sh", "-c", "echo has; exec sleep 300"});
+    CHECK(next_line(p) == "has");
+    CHECK(run({"who", name}).output.find("has     ops@db token 5 ttl 9s  token ") == 0);
+    CHECK(run({"top", name, "--once"}).output.find("  ops@db token 5 ttl 9s  ") !=
+          std::string::npos);
+    CHECK(who(name)["holders"][0]["label"] == label);
+    p.signal(SIGTERM);
+    CHECK(p.wait_for(20s) == 128 + SIGTERM);
+}
+
+TEST_CASE("TAB takes no more names than it can offer in time", "[tool][completion]") {
+    const own_directory here;
+    const fs::path other = here.path / "coetcd";
+    std::ofstream(other) << "#!/bin/sh\nseq 1000000 | sed 's|.*|{\"name\":\"many/&\"}|'\n";
+    fs::permissions(other, fs::perms::owner_all);
+    typing bash("PATH=" + here.path.string() + ":$PATH\n");
+    CHECK(
+        bash.result_of("COMP_LINE='coetcd who many/'; COMP_WORDS=(coetcd who many/); COMP_CWORD=2; "
+                       "_coetcd coetcd many/ who; echo ${#COMPREPLY[@]}") == "500");
 }
 
 TEST_CASE("status cuts no number", "[tool][large]") {

@@ -87,6 +87,11 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         {{"--cert", "/dev/zero", "--key", odd}, "--cert: \"/dev/zero\" is larger"},
         {{"--user", "u", "--endpoints", "http://192.0.2.1:1"}, "or set --plain-text-password"},
         {{"--user", "u", "--password-file", ""}, "--password-file: is empty"},
+        // Of a variable that is not set.
+        {{"--user="}, "--user: is empty"},
+        {{"--cacert", ""}, "--cacert: is empty"},
+        {{"--cert", "", "--key", ""}, "--cert: is empty"},
+        {{"--cert=x", "--key="}, "--key: is empty"},
         {{"--user", "u", "--password-file", odd}, "cannot read /nowhere/?[31mx: "},
     };
     for (const auto& [flags, why] : all) {
@@ -109,9 +114,22 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
                                       : ": there is nothing after --") != std::string::npos);
     }
     CHECK(run_all("who n --endpoints HTTPS://127.0.0.1:1 --command-timeout 200ms").exit_code == 69);
-    const auto r = run_all("lock n --max-hold 0 -- true");
-    CHECK(r.exit_code == 2);
-    CHECK(r.output.find("--max-hold: must be longer than 0") != std::string::npos);
+    const std::string long_name(513, 'n');
+    const std::vector<std::pair<std::string, std::string>> others{
+        {"lock n --max-hold 0 -- true", "--max-hold: must be longer than 0"},
+        {"ask n --ttl 0", "--ttl: must be longer than 0"},
+        {"who " + long_name, "who: NAME: is longer than 512 bytes"},
+        {"lock " + long_name + " -- true", "lock: NAME: is longer than 512 bytes"},
+        {"sem n --set-limit 5 --grace 3s", "--set-limit takes no other flag of sem"},
+        {"sem n --set-limit 5 --keep-password", "--set-limit takes no other flag of sem"},
+        {"sem n --set-limit 5 --ttl 4s", "--set-limit takes no other flag of sem"},
+    };
+    for (const auto& [arguments, why] : others) {
+        CAPTURE(arguments);
+        const auto r = run_all(arguments);
+        CHECK(r.exit_code == 2);
+        CHECK(r.output.find(why) != std::string::npos);
+    }
 }
 
 TEST_CASE("Each subcommand takes its flags and names in any order", "[tool][line]") {

@@ -515,9 +515,12 @@ TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal
         CHECK(read.find(no_pages) != read.npos);
         bash.type("fg\n");
     }
-    (void)bash.read_until("0 waiters");
-    bash.type("q");
-    (void)bash.read_until(no_pages);
+    for (const std::string before : {"", "\x13"}) { // Ctrl-S
+        (void)bash.read_until("0 waiters");
+        bash.type(before + "q");
+        (void)bash.read_until(no_pages);
+        bash.type(tool + " top " + prefix + "\n");
+    }
 }
 
 TEST_CASE("top leaves the terminal as it was also for signals of others", "[tool][terminal]") {

@@ -67,7 +67,7 @@ public:
         , label_(std::move(label))
         , nonce_(world.random() >> 32)
         , changed_(world) {
-        renewed(sent, ttl.at_first());
+        renewed(sent, sent, ttl.at_first());
         owner->hub->hold();
     }
     ~session_impl() {
@@ -252,12 +252,13 @@ private:
         losses.tell();
     }
     void begin_to_revoke();
-    void renewed(time_point sent, std::chrono::seconds ttl) {
-        if (sent < last_sent_) {
+    /// @param began When the renewal began, perhaps to wait for a connection.
+    void renewed(time_point began, time_point sent, std::chrono::seconds ttl) {
+        if (began < last_began_) {
             return; // a later renewal was answered earlier
         }
         ttl_ = ttl;
-        last_sent_ = sent;
+        last_began_ = began;
         certain_until_ = after(sent, logic::certain(ttl));
         suspect_ = false;
         failed_renewal_.clear();
@@ -304,7 +305,7 @@ private:
     const std::string label_;
     const std::uint64_t nonce_;
     std::atomic<std::chrono::seconds> ttl_{std::chrono::seconds(0)};
-    time_point last_sent_ = time_point::min(); // when the last renewal that succeeded was sent
+    time_point last_began_ = time_point::min(); // the last renewal that succeeded
     std::atomic<time_point> certain_until_{time_point()}; // follows from it
     std::atomic<bool> suspect_ = false;
     time_point well_since_ = time_point::min();
@@ -334,7 +335,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         const error_code outcome = self->is_ended_by_us() ? error_code() : a.ec;
         observer->on_renewal({self->lease_, now - began, self->certain_until() - now, outcome});
     }
-    if (a.ec && began < self->last_sent_) {
+    if (a.ec && began < self->last_began_) {
         co_return true; // a later renewal has succeeded
     }
     const bool gone = logic::is_lease_gone(a.ec, a.text);
@@ -347,7 +348,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     if (self->is_replaced()) {
         self->lose(session_end::cluster_replaced);
     } else if (!gone && is_there(a.response)) {
-        self->renewed(a.sent, self->trusted_.renewed(a.response.ttl));
+        self->renewed(began, a.sent, self->trusted_.renewed(a.response.ttl));
     } else {
         self->lose(session_end::expired);
     }
@@ -404,7 +405,7 @@ inline asio::awaitable<bool> session_impl::renew(std::shared_ptr<session_impl> s
 inline asio::awaitable<void> session_impl::renew_when_due(std::shared_ptr<session_impl> self) {
     while (self->alive()) {
         const auto pause = logic::renewal_interval(self->ttl_, self->world.random());
-        const time_point next = std::min(after(self->last_sent_, pause), self->certain_until());
+        const time_point next = std::min(after(self->last_began_, pause), self->certain_until());
         if (self->world.now() < next) {
             (void)co_await self->changed_.wait(next);
             continue;
