@@ -386,15 +386,15 @@ awaitable<int> listen(client c, std::string name, bool as_json) {
     coetcd::leader_feed news = coetcd::observe(c, name);
     for (;;) {
         const auto now = co_await news.next();
+        std::string line = now ? coetcd::printable(now->value) : "nobody";
         if (as_json) {
-            nlohmann::json line{{"leader", nullptr}};
+            nlohmann::json j{{"leader", nullptr}};
             if (now) {
-                line = {{"leader", now->value}, {"key", now->key}, {"term", now->term}};
+                j = {{"leader", now->value}, {"key", now->key}, {"term", now->term}};
             }
-            co_await tell(text_of(line) + '\n');
-        } else {
-            co_await tell((now ? coetcd::printable(now->value) : "nobody") + '\n');
+            line = text_of(j);
         }
+        co_await tell(line + '\n');
     }
 }
 

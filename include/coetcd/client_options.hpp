@@ -110,7 +110,8 @@ public:
     /// Maximum connections per endpoint for calls. Each is opened when a call finds none free, and
     /// closed once it was idle for 10 s, but for two. Further calls queue, and go to another
     /// endpoint if this one answers none of them for as long as `attempt_timeout`. Renewals of
-    /// sessions, transactions of locks, and watches have connections of their own. Must be positive.
+    /// sessions, transactions of locks, and watches have connections of their own. Must be
+    /// positive.
     std::size_t connections = 64;
 };
 

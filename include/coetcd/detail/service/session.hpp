@@ -305,7 +305,7 @@ private:
     const std::string label_;
     const std::uint64_t nonce_;
     std::atomic<std::chrono::seconds> ttl_{std::chrono::seconds(0)};
-    time_point last_began_ = time_point::min(); // the last renewal that succeeded
+    time_point last_began_ = time_point::min();           // the last renewal that succeeded
     std::atomic<time_point> certain_until_{time_point()}; // follows from it
     std::atomic<bool> suspect_ = false;
     time_point well_since_ = time_point::min();
