@@ -13,12 +13,18 @@ namespace coetcd::detail::logic {
 /// messages.
 inline constexpr std::size_t most_renewals_together = 16;
 
-/// The most such requests under way: one that is held up does not hold up all others.
+/// The most such requests under way, unless they are full: one that is held up does not hold up all
+/// others.
 inline constexpr std::size_t most_renewal_requests = 2;
 
-/// The most further requests under way, with a single renewal each. Both kinds together use as many
-/// connections as there are for renewals.
+/// The most that are full: thousands of sessions fill the way to an etcd that is far.
+inline constexpr std::size_t most_full_renewal_requests = 32;
+
+/// The most further requests under way, with a single renewal each.
 inline constexpr std::size_t most_renewals_alone = 2;
+
+/// Connections for all of them.
+inline constexpr std::size_t renewal_connections = most_full_renewal_requests + most_renewals_alone;
 
 /// How long a renewal waits for others while a request is under way that might be held up.
 inline constexpr std::chrono::milliseconds longest_gathering{20};
@@ -29,11 +35,11 @@ inline constexpr std::chrono::milliseconds longest_gathering{20};
 inline bool is_group_due(std::size_t requests_under_way,
                          std::size_t gathered,
                          std::chrono::nanoseconds longest_wait) {
-    if (requests_under_way == 0) {
-        return true;
+    if (gathered >= most_renewals_together) {
+        return requests_under_way < most_full_renewal_requests;
     }
-    return requests_under_way < most_renewal_requests &&
-           (gathered >= most_renewals_together || longest_wait >= longest_gathering);
+    return requests_under_way == 0 ||
+           (requests_under_way < most_renewal_requests && longest_wait >= longest_gathering);
 }
 
 } // namespace coetcd::detail::logic

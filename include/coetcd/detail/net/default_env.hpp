@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/lane_width.hpp>
+#include <coetcd/detail/logic/renewal_groups.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
@@ -82,9 +83,6 @@ public:
 private:
     class http_stream;
 
-    /// The most connections for renewals. There are several, since etcd answers the renewal of a
-    /// lease that is about to end only once it has ended.
-    static constexpr std::size_t renewal_connections = 4;
     /// The most connections for the transactions of locks: as many as may be under way.
     static constexpr std::size_t lock_connections = logic::lane_width<time_point>::most;
 
@@ -104,7 +102,7 @@ private:
     std::size_t cap(connection_kind way) const {
         switch (way) {
         case connection_kind::renewal:
-            return renewal_connections;
+            return logic::renewal_connections;
         case connection_kind::locks:
             return lock_connections;
         case connection_kind::shared:

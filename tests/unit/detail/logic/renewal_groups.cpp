@@ -26,10 +26,15 @@ TEST_CASE("renewals gather while requests are under way", "[logic][renewal_group
         {1, 1, longest_gathering, true},
         {1, full, 0ms, true},
         {1, full + 1, 0ms, true},
-        // As many as there may be.
+        // Two: the next is one that is full.
         {2, 1, 0ms, false},
-        {2, full, 0ms, false},
-        {2, full * 9, 1h, false},
+        {2, full - 1, 1h, false},
+        {2, full, 0ms, true},
+        {31, full * 9, 0ms, true},
+        // As many as there may be.
+        {32, 1, 1h, false},
+        {32, full, 0ms, false},
+        {32, full * 9, 1h, false},
     };
     for (const auto& row : rows) {
         CAPTURE(row.under_way, row.gathered, row.longest_wait.count());
@@ -38,4 +43,6 @@ TEST_CASE("renewals gather while requests are under way", "[logic][renewal_group
     CHECK(most_renewal_requests == 2);
     CHECK(most_renewals_together == 16);
     CHECK(most_renewals_alone == 2);
+    CHECK(most_full_renewal_requests == 32);
+    CHECK(renewal_connections == 34);
 }
