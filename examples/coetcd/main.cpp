@@ -216,15 +216,20 @@ private:
         append(s.options, patience_flags(sem_, tries_));
         s.options.push_back(label_flag(sem_));
         append(s.options, command_flags(sem_));
+        for (option& other : s.options) {
+            if (other.name != "--set-limit") {
+                other.take = [this, take = other.take](const std::string& value) {
+                    with_others_ = true;
+                    take(value);
+                };
+            }
+        }
         s.command = &sem_.command;
         s.check = [this] {
             if (new_limit_ && !sem_.command.empty()) {
                 throw usage_error("sem: --set-limit takes no COMMAND");
             }
-            const semaphore_flags none;
-            if (new_limit_ && (sem_.limit != 1 || sem_.permits != 1 || tries_ || sem_.timeout ||
-                               sem_.verbose || !sem_.label.empty() || sem_.ttl != none.ttl ||
-                               sem_.grace != none.grace || sem_.keep_password)) {
+            if (new_limit_ && with_others_) {
                 throw usage_error("sem: --set-limit takes no other flag of sem");
             }
             settle_patience(sem_, tries_);
@@ -301,6 +306,7 @@ private:
     std::optional<std::string> value_;
     semaphore_flags sem_;
     std::optional<std::int64_t> new_limit_;
+    bool with_others_ = false; ///< Flags that mean nothing to `--set-limit`.
     top_flags top_;
     std::string name_;
     std::optional<std::int64_t> token_;

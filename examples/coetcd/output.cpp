@@ -69,44 +69,54 @@ std::string noted(std::string_view line) {
     return "coetcd: " + std::string(line) + '\n';
 }
 
-/// Writes in a thread of its own: a pipe may be full, and a terminal may stand still, for as long
-/// as its reader likes. It lasts to the end of the process.
+/// Writes to one output in a thread of its own: a pipe may be full, and a terminal may stand still,
+/// for as long as its reader likes. It lasts to the end of the process.
 class scribe {
 public:
-    static scribe& one() {
-        static scribe& all = *new scribe;
-        return all;
+    static scribe& of_notes() {
+        static scribe& one = *new scribe(STDERR_FILENO);
+        return one;
+    }
+    static scribe& of_output() {
+        static scribe& one = *new scribe(STDOUT_FILENO, &of_notes());
+        return one;
     }
 
     /// @param then Told in that thread what `write_all` has returned.
-    void write(int to, std::string text, std::function<void(int)> then = nullptr) {
+    void write(std::string text, std::function<void(int)> then = nullptr) {
         {
             const std::lock_guard alone(access_);
-            if (!then && to_come_.size() >= most_to_come) {
+            if (!then && to_come_.size() >= most_to_come && clock::now() - began_ > patience) {
                 return; // nobody has read for long
             }
             if (is_running_ || start()) {
-                to_come_.push_back({to, std::move(text), std::move(then)});
+                to_come_.push_back({std::move(text), std::move(then)});
                 changed_.notify_all();
                 return;
             }
         }
-        const int why = write_all(to, text); // there may be no more threads
+        const int why = write_all(to_, text); // there may be no more threads
         if (then) {
             then(why);
         }
     }
+    /// Waits for its reader, but not for long.
     void finish() {
         std::unique_lock alone(access_);
-        changed_.wait_for(alone, longest_end, [this] { return to_come_.empty(); });
+        changed_.wait_for(alone, patience, [this] { return to_come_.empty(); });
     }
 
 private:
+    using clock = std::chrono::steady_clock;
     static constexpr std::size_t most_to_come = 10'000;
-    static constexpr std::chrono::seconds longest_end{2};
+    static constexpr std::chrono::seconds patience{2};
+
+    /// @param first What it has to write comes first, if its reader does not stand still.
+    explicit scribe(int to, scribe* first = nullptr)
+        : to_(to)
+        , first_(first) {}
 
     struct job {
-        int to;
         std::string text;
         std::function<void(int)> then;
     };
@@ -129,8 +139,12 @@ private:
         for (;;) {
             changed_.wait(alone, [this] { return !to_come_.empty(); });
             const job& now = to_come_.front(); // others are added behind it
+            began_ = clock::now();
             alone.unlock();
-            const int why = write_all(now.to, now.text);
+            if (first_ != nullptr) {
+                first_->finish();
+            }
+            const int why = write_all(to_, now.text);
             if (now.then) {
                 now.then(why);
             }
@@ -140,9 +154,12 @@ private:
         }
     }
 
+    const int to_;
+    scribe* const first_;
     std::mutex access_;
     std::condition_variable changed_;
-    std::list<job> to_come_; // the first one is being written
+    clock::time_point began_; // to write the first one
+    std::list<job> to_come_;  // the first one is being written
     bool is_running_ = false;
 };
 
@@ -161,14 +178,13 @@ asio::awaitable<void> tell(std::string lines) {
     const auto failure = std::make_shared<int>(0);
     done->expires_at(asio::steady_timer::time_point::max());
     const auto is_over = std::make_shared<bool>(false);
-    scribe::one().write(
-        STDOUT_FILENO, std::move(lines), [executor, done, failure, is_over](int why) {
-            asio::post(executor, [done, failure, is_over, why] {
-                *failure = why;
-                *is_over = true;
-                done->expires_at(asio::steady_timer::time_point::min());
-            });
+    scribe::of_output().write(std::move(lines), [executor, done, failure, is_over](int why) {
+        asio::post(executor, [done, failure, is_over, why] {
+            *failure = why;
+            *is_over = true;
+            done->expires_at(asio::steady_timer::time_point::min());
         });
+    });
     (void)co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
     if (!*is_over) {
         throw boost::system::system_error(asio::error::operation_aborted);
@@ -180,7 +196,7 @@ asio::awaitable<void> tell(std::string lines) {
 
 void note(std::string_view line) {
     if (notes_aside) {
-        scribe::one().write(STDERR_FILENO, noted(line));
+        scribe::of_notes().write(noted(line));
     } else {
         (void)write_all(STDERR_FILENO, noted(line));
     }
@@ -196,7 +212,7 @@ void note_in_fork(std::string_view line) {
 }
 
 void finish_notes() {
-    scribe::one().finish();
+    scribe::of_notes().finish();
 }
 
 std::string single_spaced(std::string_view text) {

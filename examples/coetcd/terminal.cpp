@@ -13,7 +13,6 @@
 #include <cstring>
 #include <cwchar>
 #include <fcntl.h>
-#include <iostream>
 #include <poll.h>
 #include <string_view>
 #include <sys/ioctl.h>
@@ -77,6 +76,22 @@ extern "C" void coetcd_end_the_question(int number) {
 }
 extern "C" void coetcd_ask_again(int) {
     stood_still = 1;
+}
+
+/// Shows a text for people, unless a signal ends the wait for whoever reads it.
+void show_prompt(const std::string& text, const sigset_t& unblocked) {
+    while (ended_by == 0) {
+        fd_set output;
+        FD_ZERO(&output);
+        FD_SET(STDERR_FILENO, &output);
+        const int there =
+            ::pselect(STDERR_FILENO + 1, nullptr, &output, nullptr, nullptr, &unblocked);
+        if (there < 0 && errno == EINTR) {
+            continue;
+        }
+        (void)!::write(STDERR_FILENO, text.data(), text.size());
+        return;
+    }
 }
 
 /// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
@@ -143,7 +158,7 @@ std::string ask(const std::string& prompt, echo shown) {
     std::string line;
     {
         const answering now(shown);
-        std::cerr << prompt << std::flush;
+        show_prompt(prompt, now.unblocked);
         for (char c = 0; c != '\n' && ended_by == 0;) {
             fd_set input;
             FD_ZERO(&input);
@@ -154,7 +169,7 @@ std::string ask(const std::string& prompt, echo shown) {
                 stood_still = 0;
                 line.clear(); // it is thrown away
                 now.hide();
-                std::cerr << prompt << std::flush;
+                show_prompt(prompt, now.unblocked);
                 continue;
             }
             if (there > 0 && ::read(STDIN_FILENO, &c, 1) != 1) {
@@ -163,8 +178,9 @@ std::string ask(const std::string& prompt, echo shown) {
             line.append(there > 0 && c != '\n' ? 1 : 0, c);
         }
     }
-    if (shown == echo::off || ended_by != 0) {
-        std::cerr << '\n';
+    pollfd output{STDERR_FILENO, POLLOUT, 0};
+    if ((shown == echo::off || ended_by != 0) && ::poll(&output, 1, 0) == 1) {
+        (void)!::write(STDERR_FILENO, "\n", 1);
     }
     if (ended_by != 0) {
         throw interruption(ended_by);
@@ -210,12 +226,14 @@ void terminal::enter() {
     if (!is_shown_) {
         ::tcgetattr(STDIN_FILENO, &before_);
         flags_ = ::fcntl(STDIN_FILENO, F_GETFL);
+        output_flags_ = ::fcntl(STDOUT_FILENO, F_GETFL);
         is_shown_ = true;
     }
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     raw.c_cc[VQUIT] = _POSIX_VDISABLE;
     ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    ::fcntl(STDOUT_FILENO, F_SETFL, output_flags_ | O_NONBLOCK); // it may have been opened apart
     write_all(begin_pages);
     input_.native_non_blocking(true);
 }
@@ -238,6 +256,7 @@ void terminal::leave() {
         ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
     }
     ::fcntl(STDIN_FILENO, F_SETFL, flags_); // else the next program's reads would not wait
+    ::fcntl(STDOUT_FILENO, F_SETFL, output_flags_);
 }
 
 terminal::extent terminal::size() {

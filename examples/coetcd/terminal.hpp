@@ -53,7 +53,8 @@ private:
     boost::asio::signal_set signals_;
     bool is_shown_ = false; ///< Not in the background.
     termios before_{};
-    int flags_ = 0; ///< Of the description, which other programs have, too.
+    int flags_ = 0;        ///< Of the description, which other programs have, too.
+    int output_flags_ = 0; ///< The same; it may be another one.
 };
 
 /// Somebody has ended what was asked, with a signal.

@@ -395,6 +395,8 @@ public:
     full_pipe(const full_pipe&) = delete;
     full_pipe& operator=(const full_pipe&) = delete;
 
+    const std::string& path() const { return path_; }
+
     /// Runs the command, and has it write there.
     support::background_process
     start(const std::string& output, const words& arguments, const support::etcd_server& etcd) {
@@ -416,15 +418,18 @@ std::ptrdiff_t threads_of(pid_t pid) {
     return gone ? 0 : std::distance(begin(all), end(all));
 }
 
-/// Whether a signal stays pending for a process.
-bool blocks(pid_t pid, int number) {
+/// Whether a process has a signal in one of its masks, as `SigBlk:` or `SigCgt:`.
+bool has_signal(pid_t pid, const std::string& mask, int number) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/status");
     for (std::string line; std::getline(in, line);) {
-        if (line.starts_with("SigBlk:")) {
-            return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1U) != 0;
+        if (line.starts_with(mask)) {
+            return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (number - 1) & 1U) != 0;
         }
     }
     return false;
+}
+bool blocks(pid_t pid, int number) {
+    return has_signal(pid, "SigBlk:", number);
 }
 
 TEST_CASE("A loss stops the command although nobody reads the standard error", "[tool]") {
@@ -488,6 +493,34 @@ TEST_CASE("What has ended keeps its status while its last words are not read", "
     }
     holder.signal(SIGTERM);
     CHECK(holder.wait_for(20s) == 128 + SIGTERM);
+}
+
+TEST_CASE("A signal ends a question that is not read", "[tool]") {
+    full_pipe unread;
+    const std::string tool = COETCD_TOOL;
+    for (const int number : {SIGTERM, SIGINT}) {
+        typed_session still(
+            {"sh", "-c", "echo PID $$.; exec " + tool + " unlock n --token 5 2>" + unread.path()},
+            {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+        const std::string said = still.read_until(".");
+        const int pid = std::stoi(said.substr(said.find("PID ") + 4));
+        until("it asks", [&] { return has_signal(pid, "SigCgt:", SIGCONT); });
+        ::kill(pid, number);
+        until("it ends", [&] { return has_ended(pid); });
+    }
+}
+
+TEST_CASE("The key is written although nobody reads the notes", "[tool]") {
+    const std::string name = unique_name("unread");
+    full_pipe unread;
+    auto holder = start({"lock", name});
+    CHECK(next_line(holder).starts_with(name + "/"));
+    auto p = unread.start("2", {"lock", name, "-v"}, support::shared_etcd());
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    holder.signal(SIGTERM);
+    CHECK(next_line(p).starts_with(name + "/"));
+    p.signal(SIGTERM);
+    CHECK(p.wait_for(20s) == 0);
 }
 
 TEST_CASE("A command that cannot be run holds nothing although nobody reads that", "[tool]") {

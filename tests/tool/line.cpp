@@ -122,7 +122,9 @@ TEST_CASE("Flags of the connection that mean nothing alone are wrong usage", "[t
         {"lock " + long_name + " -- true", "lock: NAME: is longer than 512 bytes"},
         {"sem n --set-limit 5 --grace 3s", "--set-limit takes no other flag of sem"},
         {"sem n --set-limit 5 --keep-password", "--set-limit takes no other flag of sem"},
-        {"sem n --set-limit 5 --ttl 4s", "--set-limit takes no other flag of sem"},
+        {"sem n --set-limit 5 --ttl 10s", "--set-limit takes no other flag of sem"},
+        {"sem n --limit 1 --set-limit 5", "--set-limit takes no other flag of sem"},
+        {"sem n --set-limit 5 --try=false", "--set-limit takes no other flag of sem"},
     };
     for (const auto& [arguments, why] : others) {
         CAPTURE(arguments);

@@ -515,12 +515,17 @@ TEST_CASE("top leaves the terminal as it was, however it ends", "[tool][terminal
         CHECK(read.find(no_pages) != read.npos);
         bash.type("fg\n");
     }
-    for (const std::string before : {"", "\x13"}) { // Ctrl-S
+    const std::string stop = "\x13"; // Ctrl-S
+    for (const std::string next : {"", " </dev/tty", " >/dev/tty"}) {
         (void)bash.read_until("0 waiters");
-        bash.type(before + "q");
+        bash.type((next.empty() ? "" : stop) + "q");
         (void)bash.read_until(no_pages);
-        bash.type(tool + " top " + prefix + "\n");
+        (void)bash.read_until("$ ");
+        bash.type(tool + " top " + prefix + next + "\n");
     }
+    (void)bash.read_until("0 waiters");
+    bash.type(stop + "q");
+    (void)bash.read_until(no_pages);
 }
 
 TEST_CASE("top leaves the terminal as it was also for signals of others", "[tool][terminal]") {
