@@ -416,7 +416,10 @@ TEST_CASE("snapshot restored", "[faults]") {
         co_await a.blocking(restore);
         const auto after = co_await a.clean.put(a.prefix + "w/after", "");
         a.expect(after.header.revision < before.header.revision, "the revision has fallen");
-        co_await a.until(operation::keepalive, "O", 10s);
+        for (const operation each :
+             {operation::keepalive, operation::try_lock, operation::unlock}) {
+            co_await a.until(each, "O", 10s);
+        }
         a.heal();
     };
     run_fault(f, body);

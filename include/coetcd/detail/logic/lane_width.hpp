@@ -9,9 +9,9 @@ namespace coetcd::detail::logic {
 ///
 /// A request with room left waits for company while two are under way: it and the next one would
 /// only be smaller. A full one gains nothing by waiting: up to 16 are under way, so that a crowd
-/// fills the way to an etcd that is far. If a member says that there are too many, half as many
-/// are, and one more for each full one that is answered. A transaction that has to go alone takes
-/// no place of the others'.
+/// fills the way to an etcd that is far. If one is refused because there are too many, half as many
+/// are, and one more for each full one that is served. A transaction that has to go alone takes no
+/// place of the others'.
 template<class TimePoint>
 class lane_width {
 public:
