@@ -106,6 +106,12 @@ public:
         changed_.wait_for(alone, patience, [this] { return to_come_.empty(); });
     }
 
+    /// Whether its reader has been waited for in vain.
+    bool stands_still() {
+        const std::lock_guard alone(access_);
+        return !to_come_.empty() && clock::now() - began_ > patience;
+    }
+
 private:
     using clock = std::chrono::steady_clock;
     static constexpr std::size_t most_to_come = 10'000;
@@ -141,7 +147,7 @@ private:
             const job& now = to_come_.front(); // others are added behind it
             began_ = clock::now();
             alone.unlock();
-            if (first_ != nullptr) {
+            if (first_ != nullptr && !first_->stands_still()) {
                 first_->finish();
             }
             const int why = write_all(to_, now.text);
@@ -207,6 +213,9 @@ void note_aside() {
 }
 
 void note_in_fork(std::string_view line) {
+    sigset_t all; // a signal to the command does not change what it says
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_BLOCK, &all, nullptr);
     constexpr int patience = 2000;
     (void)write_all(STDERR_FILENO, noted(line), patience);
 }

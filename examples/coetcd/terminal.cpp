@@ -78,22 +78,6 @@ extern "C" void coetcd_ask_again(int) {
     stood_still = 1;
 }
 
-/// Shows a text for people, unless a signal ends the wait for whoever reads it.
-void show_prompt(const std::string& text, const sigset_t& unblocked) {
-    while (ended_by == 0) {
-        fd_set output;
-        FD_ZERO(&output);
-        FD_SET(STDERR_FILENO, &output);
-        const int there =
-            ::pselect(STDERR_FILENO + 1, nullptr, &output, nullptr, nullptr, &unblocked);
-        if (there < 0 && errno == EINTR) {
-            continue;
-        }
-        (void)!::write(STDERR_FILENO, text.data(), text.size());
-        return;
-    }
-}
-
 /// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
 class answering {
 public:
@@ -129,6 +113,23 @@ public:
             ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
         }
     }
+    /// Shows a text for people, unless a signal ends the wait for whoever reads it.
+    void show(const std::string& text) const {
+        while (ended_by == 0) {
+            fd_set output;
+            FD_ZERO(&output);
+            FD_SET(STDERR_FILENO, &output);
+            const int there =
+                ::pselect(STDERR_FILENO + 1, nullptr, &output, nullptr, nullptr, &unblocked);
+            if (there < 0 && errno == EINTR) {
+                stood_still = 0;
+                hide();
+                continue;
+            }
+            (void)!::write(STDERR_FILENO, text.data(), text.size());
+            return;
+        }
+    }
     ~answering() {
         if (is_hidden_) {
             ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &modes_);
@@ -158,7 +159,7 @@ std::string ask(const std::string& prompt, echo shown) {
     std::string line;
     {
         const answering now(shown);
-        show_prompt(prompt, now.unblocked);
+        now.show(prompt);
         for (char c = 0; c != '\n' && ended_by == 0;) {
             fd_set input;
             FD_ZERO(&input);
@@ -169,7 +170,7 @@ std::string ask(const std::string& prompt, echo shown) {
                 stood_still = 0;
                 line.clear(); // it is thrown away
                 now.hide();
-                show_prompt(prompt, now.unblocked);
+                now.show(prompt);
                 continue;
             }
             if (there > 0 && ::read(STDIN_FILENO, &c, 1) != 1) {

@@ -396,6 +396,15 @@ public:
     full_pipe& operator=(const full_pipe&) = delete;
 
     const std::string& path() const { return path_; }
+    /// Reads what is there.
+    std::string drained() {
+        std::string all;
+        char some[4096];
+        for (ssize_t n = 0; (n = ::read(fd_, some, sizeof some)) > 0;) {
+            all.append(some, static_cast<std::size_t>(n));
+        }
+        return all;
+    }
 
     /// Runs the command, and has it write there.
     support::background_process
@@ -510,6 +519,61 @@ TEST_CASE("A signal ends a question that is not read", "[tool]") {
     }
 }
 
+TEST_CASE("A password is not shown after fg where the question had to wait", "[tool][terminal]") {
+    full_pipe unread;
+    typed_session bash({"bash", "--norc", "--noprofile", "-i"},
+                       {"PS1=$ ", "TERM=dumb", "ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+    const std::string user = unique_name("u");
+    bash.type(COETCD_TOOL " who zz --user " + user + " 2>" + unread.path() + "\n");
+    until("it asks", [&] {
+        for (const fs::directory_entry& each : fs::directory_iterator("/proc")) {
+            std::ifstream in(each.path() / "cmdline");
+            const std::string line{std::istreambuf_iterator<char>(in), {}};
+            if (line.find(user) != line.npos) {
+                return has_signal(std::stoi(each.path().filename()), "SigCgt:", SIGCONT);
+            }
+        }
+        return false;
+    });
+    bash.type("\x1a");
+    (void)bash.read_until("Stopped");
+    (void)bash.read_until("$ ");
+    bash.type("fg\n");
+    (void)bash.read_until("who zz");
+    std::string shown;
+    until("it asks again", [&] {
+        shown += unread.drained();
+        return shown.find("Password of " + user + ": ") != shown.npos;
+    });
+    bash.type("SECRETPW\n");
+    const std::string read = bash.read_until("$ ");
+    CHECK(read.find("SECRET") == read.npos);
+    CHECK(shown.find("Password", shown.find("Password") + 1) == shown.npos);
+}
+
+TEST_CASE("elect --listen does not wait for a reader of its notes at each line", "[tool]") {
+    const std::string name = unique_name("unread"), lease = granted_lease();
+    full_pipe unread;
+    auto p = unread.start("2",
+                          {"elect",
+                           "--listen",
+                           name,
+                           "--endpoints",
+                           "127.0.0.1:1,127.0.0.1:" + std::to_string(shared_etcd().port())},
+                          support::shared_etcd());
+    CHECK(next_line(p) == "nobody");
+    put_place(name, lease, "first");
+    CHECK(next_line(p) == "first");
+    const auto began = clock_type::now();
+    for (const std::string value : {"a", "b", "c", "d"}) {
+        put_place(name, lease, value);
+        CHECK(next_line(p) == value);
+    }
+    CHECK(clock_type::now() - began < 4s);
+    p.signal(SIGTERM);
+    CHECK(p.wait_for(20s) == 128 + SIGTERM);
+}
+
 TEST_CASE("The key is written although nobody reads the notes", "[tool]") {
     const std::string name = unique_name("unread");
     full_pipe unread;
@@ -526,9 +590,20 @@ TEST_CASE("The key is written although nobody reads the notes", "[tool]") {
 TEST_CASE("A command that cannot be run holds nothing although nobody reads that", "[tool]") {
     const std::string name = unique_name("unread");
     full_pipe unread;
-    auto p = unread.start("2", {"lock", name, "--", "/nowhere/at/all"}, support::shared_etcd());
-    CHECK(p.wait_for(20s) == 127);
-    CHECK(run({"who", name}).exit_code == 1);
+    for (const bool signalled : {false, true}) {
+        auto p = unread.start("2", {"lock", name, "--", "/nowhere/at/all"}, support::shared_etcd());
+        if (signalled) {
+            const std::string own = std::to_string(p.pid());
+            until("it says so", [&] {
+                std::ifstream children("/proc/" + own + "/task/" + own + "/children");
+                int child = 0;
+                return (children >> child) && blocks(child, SIGTERM);
+            });
+            p.signal(SIGTERM);
+        }
+        CHECK(p.wait_for(20s) == 127);
+        CHECK(run({"who", name}).exit_code == 1);
+    }
 }
 
 TEST_CASE("What a slow reader cannot take at once is not lost", "[tool][large]") {
