@@ -41,9 +41,8 @@ namespace {
 namespace asio = boost::asio;
 
 /// @returns 0, or why it failed.
-/// @param patience How long it waits for a reader, in milliseconds; -1 for ever. What it writes
-/// then
-///   must be short: a pipe takes it at once, or not at all.
+/// @param patience How long it waits for a reader, in milliseconds; -1 for ever. Else the text must
+///   be short: a pipe takes it at once, or not at all.
 int write_all(int to, std::string_view text, int patience = -1) {
     while (!text.empty()) {
         pollfd reader{to, POLLOUT, 0};

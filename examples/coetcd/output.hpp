@@ -41,8 +41,8 @@ boost::asio::awaitable<void> tell(std::string lines);
 void note(std::string_view line);
 /// From now on `note` waits for nobody to read it.
 void note_aside();
-/// As `note`, in a new process, which has one thread. It waits for 2 s at most, and
-/// no signal ends it.
+/// As `note`, in a new process, which has one thread. It waits for 2 s at most, and no signal ends
+/// it.
 void note_in_fork(std::string_view line);
 /// Waits a while, if need be, until what was noted is written.
 void finish_notes();

@@ -107,11 +107,11 @@ public:
     /// Maximum time to connect, including name lookup, for all addresses of the name together. Must
     /// be positive.
     std::chrono::milliseconds connect_timeout{1000};
-    /// Maximum connections per endpoint for calls. Each is opened when a call finds none free, and
-    /// closed once it was idle for 10 s, but for two. Further calls queue, and go to another
-    /// endpoint if this one answers none of them for as long as `attempt_timeout`. Renewals of
-    /// sessions, transactions of locks, and watches have connections of their own. Must be
-    /// positive.
+    /// Maximum connections per endpoint for calls. Each is opened when a call finds none free. A
+    /// later call, or renewal, closes those that were idle for 10 s, but for two. Further calls
+    /// queue, and go to another endpoint if this one answers none of them for as long as
+    /// `attempt_timeout`. Renewals of sessions, transactions of locks, and watches have connections
+    /// of their own. Must be positive.
     std::size_t connections = 64;
 };
 
