@@ -440,6 +440,12 @@ bool has_signal(pid_t pid, const std::string& mask, int number) {
 bool blocks(pid_t pid, int number) {
     return has_signal(pid, "SigBlk:", number);
 }
+/// Whether a process waits in the kernel, for a reader of what it writes.
+bool sleeps(pid_t pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, program, state;
+    return (in >> number >> program >> state) && state == "S";
+}
 
 TEST_CASE("A loss stops the command although nobody reads the standard error", "[tool]") {
     support::etcd_server etcd;
@@ -597,7 +603,8 @@ TEST_CASE("A command that cannot be run holds nothing although nobody reads that
             until("it says so", [&] {
                 std::ifstream children("/proc/" + own + "/task/" + own + "/children");
                 int child = 0;
-                return (children >> child) && blocks(child, SIGTERM);
+                // It blocks signals too before it tries to run the command, but does not sleep.
+                return (children >> child) && blocks(child, SIGTERM) && sleeps(child);
             });
             p.signal(SIGTERM);
         }
