@@ -162,8 +162,9 @@ public:
     const std::string& name() const;
 
     /// Waits until this candidate leads, retrying through network failures, for as long as the
-    /// session lives. One round trip if nobody leads; otherwise one after hand-over. In the
-    /// background it costs a watch of the key and one more round trip.
+    /// session lives. One round trip if nobody leads; otherwise one to queue up, and as a
+    /// rule none after hand-over. In the background it costs a watch of the key and one more round
+    /// trip.
     ///
     /// @param value What observers see at first, such as an address.
     /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue;

@@ -211,8 +211,9 @@ public:
     executor_type get_executor() const;
 
     /// Waits until the lock is acquired, retrying through network failures, for as long as the
-    /// session lives. One round trip if free; otherwise one after hand-over. If a coroutine of this
-    /// session hands it over, its `unlock` shares that round trip.
+    /// session lives. One round trip if free; otherwise one to queue up, more while it waits, and
+    /// as a rule none after hand-over. If a coroutine of this session hands it over, its `unlock`
+    /// shares the one round trip that is needed.
     ///
     /// @throws error with `errc::lock_lost` if somebody else deleted our place in the queue;
     ///   otherwise see above.

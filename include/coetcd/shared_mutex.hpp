@@ -89,8 +89,8 @@ public:
 
     // To read.
 
-    /// Waits until no writer is ahead of it. One round trip if there is none; otherwise one after
-    /// hand-over, however many readers it is handed over to. As `mutex::lock`.
+    /// Waits until no writer is ahead of it. One round trip if there is none; otherwise as a rule
+    /// none after hand-over, however many readers it is handed over to. As `mutex::lock`.
     boost::asio::awaitable<void> lock_shared();
     /// Takes the lock to read if there is no writer, and no waiting writer, right now. One round
     /// trip; none if this session writes or waits to. As `mutex::try_lock`.

@@ -48,8 +48,9 @@ void actor::start_crowding(std::uint64_t seed, nanoseconds until) {
 
 asio::awaitable<void> actor::begin_crowd(std::uint64_t seed, nanoseconds until) {
     chance taste(seed);
-    // They do not pause: two requests are on their way, always.
-    s_.judge.rates.expect(*p_, 15 + static_cast<int>(100ms / s_.latency));
+    // They do not pause: two requests are on their way, always, and two more of those that go
+    // alone.
+    s_.judge.rates.expect(*p_, 15 + static_cast<int>(200ms / s_.latency));
     const coetcd::session_options how(30s);
     std::shared_ptr<crowd> all;
     try {

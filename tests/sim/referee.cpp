@@ -320,7 +320,7 @@ void referee::wants_no_more(std::list<request>::iterator r) {
 std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold h) {
     ++grants;
     world_.note("granted", static_cast<std::uint64_t>(h.fence), h.key);
-    if (!owners_.contains({h.key, h.fence})) {
+    if (!owners_.contains({h.key, h.fence}) && !went_before_its_turn(h)) {
         world_.fail("a lock was granted that etcd never gave: " + h.key);
     }
     if (!fences_.insert({h.name, h.fence}).second) {
@@ -335,6 +335,17 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
     }
     holds_.push_back(std::move(h));
     return std::prev(holds_.end());
+}
+
+/// Somebody has deleted its key while others were before it, and these have gone since: it will
+/// find that out.
+bool referee::went_before_its_turn(const hold& h) const {
+    const auto gone = gone_.find({h.key, h.fence});
+    const auto& keys = world_.store.keys;
+    return gone != gone_.end() && gone->second.why != etcd::cause::request &&
+           std::none_of(keys.lower_bound(h.name + "/"),
+                        keys.lower_bound(h.name + "0"),
+                        [&](const auto& k) { return k.second.create_revision < h.fence; });
 }
 
 void referee::look_for_another(const hold& h) {
@@ -378,7 +389,7 @@ std::list<hold>::iterator referee::resumed(hold h) {
     world_.note("resumed", static_cast<std::uint64_t>(h.fence), h.key);
     // A late copy may have put its key again after that was deleted by hand: another life.
     fences_.insert({h.name, h.fence});
-    if (!owners_.contains({h.key, h.fence})) {
+    if (!owners_.contains({h.key, h.fence}) && !went_before_its_turn(h)) {
         world_.fail("a lock was resumed that etcd never gave: " + h.key);
     }
     look_for_another(h);
@@ -610,6 +621,10 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
         }
         if (is_late(gone->second.when, h.session->ttl())) {
             world_.fail("a holder does not notice that its key is gone: " + h.key);
+        }
+        if (prompt && !owners_.contains({h.key, h.fence}) &&
+            world_.now() > std::max({gone->second.when, h.granted_at, healed_at}) + 1s) {
+            world_.fail("a holder does not notice that its key had gone before its turn: " + h.key);
         }
         if (h.watched && prompt && gone->second.told &&
             world_.now() > std::max(gone->second.when, h.granted_at) + 1s) {

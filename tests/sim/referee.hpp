@@ -272,6 +272,7 @@ private:
         bool told; ///< By an event.
     };
 
+    bool went_before_its_turn(const hold& h) const;
     /// Two may not hold one lock.
     void look_for_another(const hold& h);
     void look_for_surplus(nanoseconds healed_at, nanoseconds bound);

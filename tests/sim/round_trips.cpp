@@ -79,7 +79,12 @@ struct spending {
 struct waiting {
     std::string queue; ///< The prefix of its keys.
     coetcd::lease_id lease;
+    std::size_t process;
     std::size_t turns = 0; ///< How often the key just before its own has ended.
+    // As soon as they are known:
+    std::optional<nanoseconds> next_since{}; ///< One place was before it from then on.
+    std::optional<nanoseconds> first_since{};
+    std::size_t writes = 0; ///< Of its process, until it was the first.
 };
 
 bool only_reads(json::value txn) {
@@ -221,6 +226,28 @@ private:
                     ++w.turns;
                 }
             }
+        }
+        for (waiting& w : queued) {
+            look_at(w);
+        }
+    }
+    void look_at(waiting& w) const {
+        std::int64_t own = 0;
+        for (const std::string& key : store.under(w.queue)) {
+            if (store.keys.at(key).lease == w.lease) {
+                own = store.keys.at(key).create_revision;
+            }
+        }
+        std::size_t older = 0;
+        for (const std::string& key : store.under(w.queue)) {
+            older += store.keys.at(key).create_revision < own ? std::size_t{1} : 0;
+        }
+        if (own != 0 && older <= 1 && !w.next_since) {
+            w.next_since = now();
+        }
+        if (own != 0 && older == 0 && !w.first_since) {
+            w.first_since = now();
+            w.writes = spent_.contains(w.process) ? spent_.at(w.process).writes : 0;
         }
     }
     /// Whether it was the last one before the key of the waiter.
@@ -375,6 +402,13 @@ private:
         place_in_queue(const place_in_queue&) = delete;
         place_in_queue& operator=(const place_in_queue&) = delete;
         std::size_t turns() const { return place_->turns; }
+        /// How many requests that write its process has sent since it was the first, if it was the
+        /// next one for so long before that.
+        std::size_t writes_at_turn(nanoseconds prepared, const spending& now) const {
+            const bool is_prepared = place_->next_since && place_->first_since &&
+                                     *place_->first_since - *place_->next_since > prepared;
+            return is_prepared ? now.writes - place_->writes : 0;
+        }
 
     private:
         std::list<waiting>& all_;
@@ -567,7 +601,7 @@ private:
         bool taken = true;
         {
             const place_in_queue place(
-                w_, {"lock/" + std::to_string(name) + "/", kit_->session.lease()});
+                w_, {"lock/" + std::to_string(name) + "/", kit_->session.lease(), p_->number()});
             const bill b(*this);
             if (waits) {
                 co_await m.lock();
@@ -580,10 +614,13 @@ private:
             } else if (here.was_alone()) {
                 expect(s.writes == 1 && s.looks == 0, "lock of a free name", s);
             } else {
-                // It enters, by two transactions at most; looks at the key before it, later at its
-                // own key, too; and asks, and maybe looks again, when that one has gone.
+                // It enters, by two transactions at most; looks at the keys before it, later at its
+                // own key, too; and asks, and maybe looks again, when one of those has gone.
                 const std::size_t most = 4 + 2 * place.turns() + b.background() - 1;
                 expect(s.all() <= most, "lock of a name that others have", s);
+                expect(place.writes_at_turn(2 * w_.longest(), w_.of(*p_)) == 0,
+                       "the turn of a waiter that has proved it ahead",
+                       s);
             }
         }
         if (taken) {

@@ -91,6 +91,8 @@ private:
     void look_at(const std::string& name);
     void check_upgrade(const std::string& name, const etcd::change& c);
     void check(const shared_hold& h);
+    bool went_before_its_turn(const shared_hold& h,
+                              const coetcd::detail::logic::held_life& own) const;
     bool excused(const shared_hold& h) const;
     std::optional<nanoseconds> entitled_since(const etcd::record& r) const;
 

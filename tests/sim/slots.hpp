@@ -146,7 +146,7 @@ private:
     std::map<const process*, client> clients_;
 };
 
-/// What wakes a waiter: the end of a key wakes the one behind it, and no other.
+/// What wakes a waiter: the end of a key wakes the one behind it and the next one, and no other.
 class herd_counter {
 public:
     explicit herd_counter(world& w)

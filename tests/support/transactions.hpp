@@ -69,9 +69,9 @@ inline std::string text(const op& o) {
         how.min_create_revision != 0 || how.min_mod_revision != 0 || how.max_mod_revision != 0) {
         throw std::logic_error("a read of another kind");
     }
-    if (how.limit == 1 && how.order == sort_order::descend && how.target == sort_target::create) {
+    if (how.limit != 0 && how.order == sort_order::descend && how.target == sort_target::create) {
         const bool bounded = how.max_create_revision != 0;
-        return "newest(" + text(r.range) +
+        return "newest" + (how.limit == 1 ? "" : std::to_string(how.limit)) + "(" + text(r.range) +
                (bounded ? " to " + std::to_string(how.max_create_revision) : "") + ")";
     }
     if (how.limit != 0 || how.order != sort_order::none || how.max_create_revision != 0) {
@@ -152,10 +152,10 @@ inline bool refused(const std::function<void()>& read) {
     }
 }
 
-inline std::vector<std::string> names(const std::vector<coetcd::detail::logic::predecessor>& all) {
+inline std::vector<std::string> names(const std::vector<coetcd::detail::logic::held_life>& all) {
     std::vector<std::string> out;
-    for (const coetcd::detail::logic::predecessor& p : all) {
-        out.push_back(p.key + " " + std::to_string(p.create_revision));
+    for (const coetcd::detail::logic::held_life& life : all) {
+        out.push_back(life.key + " " + std::to_string(life.create_revision));
     }
     return out;
 }

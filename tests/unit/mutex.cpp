@@ -85,8 +85,7 @@ TEST_CASE("a name that is empty or too long is refused", "[mutex]") {
     REQUIRE_NOTHROW(coetcd::mutex(session, std::string(512, 'x')));
 }
 
-TEST_CASE("lock() waits for the one before, is woken by its end, and proves it by a write",
-          "[mutex]") {
+TEST_CASE("lock() waits for the one before, and has the lock with its end", "[mutex]") {
     world w;
     const coetcd::client client = w.client();
     coetcd::session one = w.await(coetcd::session::open(client));
@@ -101,10 +100,10 @@ TEST_CASE("lock() waits for the one before, is woken by its end, and proves it b
     REQUIRE(count(w, is_confirm) == 0);
 
     auto unlocking = w.start(first.unlock());
-    w.env->pass(10ms); // there and back, an event, there and back
+    w.env->pass(3ms); // there and back, an event
     REQUIRE(unlocking.get());
     waiting.get();
-    REQUIRE(count(w, is_confirm) == 1);
+    REQUIRE(count(w, is_confirm) == 0);
     REQUIRE(second.owns_lock());
     w.env->pass(10ms);
     REQUIRE(w.etcd->watches() == 1);    // the one ahead: it may well be so again
@@ -1845,15 +1844,25 @@ TEST_CASE("an attempt that may not lock may not clean up, either, and keeps its 
 }
 
 TEST_CASE("sec.spin: ends that are none do not keep a waiter asking", "[mutex][security]") {
+    // Of four in a queue the last one, by itself, is told that the one before it goes.
     rivals all;
     world& w = all.w;
+    coetcd::session three = w.await(coetcd::session::open(all.client));
+    coetcd::mutex c(three, "m");
     w.await(all.a.lock());
+    auto second = w.start(all.b.lock());
+    w.env->pass(100ms);
+    auto third = w.start(c.lock());
+    w.env->pass(1s);
+    const coetcd::client apart = w.client();
+    coetcd::session four = w.await(coetcd::session::open(apart));
+    coetcd::mutex d(four, "m");
     std::shared_ptr<scripted_env::server_stream> stream;
     w.env->on_open = [&, serve = w.env->on_open](const call_request& r, auto opened) {
         stream = opened;
         serve(r, opened);
     };
-    auto waiting = w.start(all.b.lock());
+    auto waiting = w.start(d.lock());
     w.env->pass(1s); // its own key is watched, too
     REQUIRE(stream);
     std::int64_t revision = 9'000'000'000'000'000'000; // that no store has reached
@@ -1882,9 +1891,12 @@ TEST_CASE("sec.spin: ends that are none do not keep a waiter asking", "[mutex][s
     }
     CHECK(asked <= 60);
     CHECK_FALSE(waiting.ended());
-    // It hears of the end that there is.
-    w.await(all.a.unlock());
-    w.env->pass(3s);
+    // It hears of the ends that there are.
+    for (coetcd::mutex* each : {&all.a, &all.b, &c}) {
+        CHECK_FALSE(waiting.ended());
+        w.await(each->unlock());
+        w.env->pass(3s);
+    }
     CHECK(waiting.ended());
-    CHECK(all.b.owns_lock());
+    CHECK(d.owns_lock());
 }

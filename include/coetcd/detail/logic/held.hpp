@@ -62,4 +62,13 @@ inline std::vector<held_life> missing(const txn_response& response,
     return gone;
 }
 
+/// Whether an answer shows any of these lives.
+/// @param index That of the read of the first of them.
+inline bool
+shows_any(const txn_response& response, std::size_t index, const std::vector<held_life>& some) {
+    return std::any_of(some.begin(), some.end(), [&](const held_life& h) {
+        return answers::holds(answers::range_at(response, index++), h.key, h.create_revision);
+    });
+}
+
 } // namespace coetcd::detail::logic

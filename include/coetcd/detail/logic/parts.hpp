@@ -10,7 +10,7 @@
 
 namespace coetcd::detail::logic {
 
-/// etcd takes 128 conditions or operations in a list, and each name may need three.
+/// etcd takes 128 conditions or operations in a list, and each name may need four.
 inline constexpr std::size_t most_parts = 32;
 
 /// Sorts by name and keeps each name once: exclusive if any part of that name is. etcd refuses a

@@ -294,12 +294,14 @@ private:
         now.at = judge(room_);
         now.create_revision = born;
         now.seen = response.header.revision;
+        keys_ahead before;
         for (const key_value& kv : answers::range_at(response, newest).kvs) {
-            now.ahead.push_back({kv.key, kv.create_revision});
+            before.newest.push_back({kv.key, kv.create_revision});
             if (now.at != standing::where::exceeds) {
                 now.at = standing::where::behind;
             }
         }
+        now.ahead.push_back(std::move(before));
         waited_ = waited_ || now.at != standing::where::room;
         return now;
     }

@@ -32,12 +32,30 @@ inline range_options keys_only() {
     return how;
 }
 
-inline range_options newest() {
+inline range_options newest(std::size_t most = 1) {
     range_options how = keys_only();
-    how.limit = 1;
+    how.limit = static_cast<std::int64_t>(most);
     how.order = sort_order::descend;
     how.target = sort_target::create;
     return how;
+}
+
+/// Whether the ends of all keys before ours prove that we own. Where an owner leaves a note, it has
+/// to ask once more.
+inline bool ends_are_enough(const name_keys& c) {
+    return c.note_key.empty();
+}
+/// How many of the keys before ours are waited for: as many as two places like ours have, if they
+/// are not too many for one `look`.
+inline std::size_t most_ahead(const name_keys& c, const attempt_keys& a) {
+    if (!ends_are_enough(c)) {
+        return 1;
+    }
+    return a.by_name.size() == 1 ? 2 * c.keys.size() : 2;
+}
+/// Reads them, and whether there are more.
+inline range_options ahead(const name_keys& c, const attempt_keys& a) {
+    return newest(most_ahead(c, a) + (ends_are_enough(c) ? 1 : 0));
 }
 
 inline compare epoch_holds(const name_keys& c) {
@@ -93,8 +111,7 @@ inline bool covers(const key_range& prefix, const std::string& key) {
 
 } // namespace transactions
 
-/// Takes a place, and tells who is directly before us. The read comes first, and so sees only
-/// others.
+/// Takes a place, and tells who is before us. The read comes first, and so sees only others.
 inline txn enter(const attempt_keys& a, const std::string& label) {
     txn t;
     for (const name_keys& c : a.by_name) {
@@ -102,7 +119,7 @@ inline txn enter(const attempt_keys& a, const std::string& label) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == 0);
         }
-        t.success.push_back(op::range(c.before, transactions::newest()));
+        t.success.push_back(op::range(c.before, transactions::ahead(c, a)));
     }
     transactions::put_all(a, label, t.success);
     for (const name_keys& c : a.by_name) {
@@ -138,35 +155,23 @@ inline txn take(const attempt_keys& a, const std::string& label) {
     return t;
 }
 
-/// Tells whether anybody is still before us. It changes nothing, but erases a key that does not
+/// Tells who is still before us. It changes nothing, but erases a key that does not
 /// exist, and so goes through consensus like a write: a member that has stalled cannot answer from
 /// memory.
 inline txn confirm(const attempt_keys& a, std::int64_t create_revision) {
-    range_options next_older = transactions::newest();
-    next_older.max_create_revision = create_revision - 1;
     txn t;
     t.success.push_back(op::erase(a.by_name.front().void_key));
     for (const name_keys& c : a.by_name) {
         for (const std::string& key : c.keys) {
             t.compares.push_back(compare::create_revision(key) == create_revision);
         }
-        t.success.push_back(op::range(c.before, next_older));
+        range_options older = transactions::ahead(c, a);
+        older.max_create_revision = create_revision - 1;
+        t.success.push_back(op::range(c.before, older));
     }
     for (const name_keys& c : a.by_name) {
         compare nobody_older = compare::create_revision(c.before) > create_revision - 1;
         notes::leave(c.note_key, c.keys.front(), std::move(nobody_older), t.success);
-    }
-    return t;
-}
-
-/// Reads our keys and one that is ahead.
-inline txn look(const attempt_keys& a, const predecessor& ahead) {
-    txn t;
-    t.success.push_back(op::range(ahead.key, transactions::keys_only()));
-    for (const name_keys& c : a.by_name) {
-        for (const std::string& key : c.keys) {
-            t.success.push_back(op::range(key, transactions::keys_only()));
-        }
     }
     return t;
 }
@@ -294,6 +299,25 @@ inline standing why_refused(const txn_response& response, const attempt_keys& a)
     return result;
 }
 
+/// Who is before us.
+/// @param index That of the answer for the first name.
+inline void
+tell_ahead(standing& now, const txn_response& response, const attempt_keys& a, std::size_t index) {
+    for (const name_keys& c : a.by_name) {
+        const range_response& told = range_at(response, index++);
+        const std::size_t most = transactions::most_ahead(c, a);
+        keys_ahead all;
+        for (const key_value& kv : told.kvs) {
+            now.at = standing::where::behind;
+            if (all.newest.size() != most) {
+                all.newest.push_back({kv.key, require_revision(kv.create_revision)});
+            }
+        }
+        all.complete = transactions::ends_are_enough(c) && told.kvs.size() <= most && !told.more;
+        now.ahead.push_back(std::move(all));
+    }
+}
+
 /// Makes an attempt that would own wait, if a note is not its own, or prove ownership once more, if
 /// it has left no note.
 /// @param index That of the first answer about notes.
@@ -333,12 +357,9 @@ inline standing after_enter(const txn_response& response, const attempt_keys& a)
     result.at = standing::where::owner;
     result.create_revision = answers::require_revision(response.header.revision);
     std::size_t at = a.by_name.size();
-    for (std::size_t i = 0; i != a.by_name.size(); ++i) {
-        for (const key_value& kv : answers::range_at(response, i).kvs) {
-            result.at = standing::where::behind;
-            result.ahead.push_back({kv.key, kv.create_revision});
-        }
-        at += a.by_name[i].keys.size();
+    answers::tell_ahead(result, response, a, 0);
+    for (const name_keys& c : a.by_name) {
+        at += c.keys.size();
     }
     answers::heed_notes(result, response, a, at);
     return result;
@@ -376,40 +397,9 @@ after_confirm(const txn_response& response, const attempt_keys& a, std::int64_t 
     }
     result.at = standing::where::owner;
     result.create_revision = create_revision;
-    for (std::size_t i = 0; i != a.by_name.size(); ++i) {
-        for (const key_value& kv : answers::range_at(response, i + 1).kvs) {
-            result.at = standing::where::behind;
-            result.ahead.push_back({kv.key, kv.create_revision});
-        }
-    }
+    answers::tell_ahead(result, response, a, 1);
     answers::heed_notes(result, response, a, a.by_name.size() + 1);
     return result;
-}
-
-/// The key to wait for: of those ahead, the one that came last is likely to go last.
-inline const predecessor& whom_to_watch(const standing& now) {
-    return *std::max_element(now.ahead.begin(), now.ahead.end(), [](const auto& a, const auto& b) {
-        return a.create_revision < b.create_revision;
-    });
-}
-
-/// Whether the answer to `look` calls for a `confirm`: the key ahead is gone, or one of ours is.
-inline bool has_moved(const txn_response& response,
-                      const attempt_keys& a,
-                      std::int64_t create_revision,
-                      const predecessor& ahead) {
-    if (!answers::holds(answers::range_at(response, 0), ahead.key, ahead.create_revision)) {
-        return true;
-    }
-    std::size_t at = 1;
-    for (const name_keys& c : a.by_name) {
-        for (const std::string& key : c.keys) {
-            if (!answers::holds(answers::range_at(response, at++), key, create_revision)) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 /// How far a place is given up.

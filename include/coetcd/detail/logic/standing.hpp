@@ -66,6 +66,13 @@ inline name_keys exclusive_keys(const std::string& name,
 struct predecessor {
     std::string key;
     std::int64_t create_revision;
+    std::int64_t ended = 0; ///< When this life has ended, by the revision; 0 if that was not told.
+};
+
+/// Those before us in the queue of one name, as one answer told them.
+struct keys_ahead {
+    std::vector<predecessor> newest{}; ///< The newest first.
+    bool complete = false;             ///< There is no other one, nor will there be: see ahead.hpp.
 };
 
 /// Where an attempt stands.
@@ -86,7 +93,7 @@ struct standing {
     };
     where at = where::gone;
     std::int64_t create_revision = 0;   ///< That of our keys, if they are there.
-    std::vector<predecessor> ahead{};   ///< If `behind`: the key before ours, if any, of each name.
+    std::vector<keys_ahead> ahead{};    ///< If `behind`: those before us, for each name.
     std::vector<std::int64_t> epochs{}; ///< If `ended`: those that count now, of all names.
     bool partly = false; ///< Some of our keys are there, and others are not: somebody deleted them.
     std::int64_t note = 0; ///< If `delayed`: the revision of the note.

@@ -130,6 +130,13 @@ public:
     bool is_lost() const { return lost_by_.has_value(); }
     /// Gives it back, since its time is over.
     void on_expired();
+    /// Somebody who was there before us has it after all.
+    void on_not_ours() {
+        const auto self = shared_from_this(); // listeners may let go of it
+        holds_ = false;
+        tell_own_loss(errc::lock_lost);
+        (void)leave(false);
+    }
     void on_key_gone() override {
         const auto self = shared_from_this(); // listeners may let go of it
         const bool leaves = !there.is_deleted() && there.outlasts_deletion();
@@ -319,7 +326,7 @@ inline void place::report_end() {
     const auto& observer = session->owner->options.observer;
     if (!std::exchange(is_reported_, true) && observer) {
         const bool late = session->world.now() >= std::min(session->certain_until(), held_until());
-        const bool lost = there.is_deleted() || late || session->is_taken_away();
+        const bool lost = lost_by_ == errc::lock_lost || late || session->is_taken_away();
         observer->on_lock_hold({name(), session->world.now() - granted_at_, lost});
     }
 }

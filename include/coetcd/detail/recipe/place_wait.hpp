@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/ahead.hpp>
 #include <coetcd/detail/logic/delay.hpp>
 #include <coetcd/detail/logic/next_step.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
@@ -8,6 +9,7 @@
 #include <coetcd/detail/recipe/observed.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
+#include <coetcd/detail/recipe/watch_over.hpp>
 
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/cancellation_type.hpp>
@@ -219,7 +221,7 @@ private:
     }
 
     /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
-    /// puts its keys, and learns which place is next ahead of it: `now_`.
+    /// puts its keys, and learns who is ahead of it: `now_`.
     asio::awaitable<void> enter() {
         now_.reset();
         while (is_in_time()) {
@@ -244,18 +246,24 @@ private:
         }
     }
 
-    /// 3. Waits until the key ahead of us is gone, or one of our own keys, or until the deadline.
+    /// 3. Waits until keys ahead of us are gone, or one of our own keys, or until the deadline.
+    /// Ends that are certain tell where we stand now.
     asio::awaitable<void> until_moved() {
         begin_vigil();
-        const logic::predecessor ahead = logic::whom_to_watch(*now_);
-        vigil_->watch(ahead.key, ahead.create_revision, told_);
+        const std::vector<logic::held_life> ahead = logic::still_ahead(*now_);
+        if (logic::told_ended(*now_).empty()) {
+            vigil_->watch(ahead, told_);
+        }
         std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
         std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
             return logic::has_moved(r, attempt_->keys(), attempt_->create_revision(), ahead);
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), attempt_->not_after);
         const vigil::end how = co_await std::move(wait);
-        waited(*vigil_, how == vigil::end::moved, how);
+        waited(*vigil_, how == vigil::end::moved || how == vigil::end::told, how);
+        if (how == vigil::end::told) {
+            logic::heed_ends(*now_, vigil_->take_ends());
+        }
     }
 
     /// 3, where a rule asks for room: waits until there may be some.
@@ -311,7 +319,7 @@ private:
             own_vigil_->watch_later(attempt_->held_by(), told_);
         }
         vigil& both = *own_vigil_;
-        both.watch(attempt_->keys().by_name.front().note_key, note, told_);
+        both.watch({{attempt_->keys().by_name.front().note_key, note}}, told_);
         std::function<txn()> look = [this] { return logic::look_at_note(attempt_->keys()); };
         std::function<bool(const txn_response&)> moved =
             [this, revision, note](const txn_response& r) {
@@ -320,10 +328,11 @@ private:
         auto wait =
             both.until_moved(std::move(look), std::move(moved), std::min(due, attempt_->not_after));
         const vigil::end how = co_await std::move(wait);
-        waited(both, how == vigil::end::moved || session_->world.now() >= due, how);
+        const bool has_moved = how == vigil::end::moved || how == vigil::end::told;
+        waited(both, has_moved || session_->world.now() >= due, how);
     }
 
-    /// 4. Proves that nothing is ahead of us, or learns what is: `now_`. After a delay our note
+    /// 4. Proves that nobody is ahead of us, or learns who is: `now_`. After a delay our note
     /// replaces the one that an owner has left.
     asio::awaitable<void> confirm() {
         const std::int64_t revision = attempt_->create_revision();
@@ -364,6 +373,9 @@ private:
             throw_aborted();
         }
         attempt_->grant();
+        if (std::vector<logic::held_life> ended = logic::told_ended(*now_); !ended.empty()) {
+            spawn(session_->world, look_behind(attempt_->shared_from_this(), std::move(ended)));
+        }
         return attempt_;
     }
 

@@ -5,6 +5,7 @@
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/rule.hpp>
+#include <coetcd/detail/logic/standing.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
@@ -26,7 +27,9 @@ namespace coetcd::detail {
 class vigil {
 public:
     enum class end {
-        moved, ///< A life that was watched has ended, or a look says that something is different.
+        told,  ///< Lives that are waited for have ended, for certain: see `take_ends`.
+        moved, ///< A life that is watched may have ended, or a look says that something is
+               ///< different.
         late,  ///< The deadline came first.
         failed ///< A look failed for good: see `failure`.
     };
@@ -49,23 +52,47 @@ public:
         , watches_(std::make_unique<kept_watches>(*owner_->world, owner_->hub))
         , ttl_(ttl) {}
     ~vigil() {
-        drop(main_);
+        drop_watched();
         withdraw_question();
     }
     vigil(const vigil&) = delete;
     vigil& operator=(const vigil&) = delete;
 
-    /// Waits for the end of this life of a key.
-    /// @param known It was there in the answer to a request that was sent then.
-    void watch(const std::string& key, std::int64_t create_revision, time_point known) {
-        drop(main_);
+    /// Waits for the ends of these lives of keys. What was watched before and is again goes on
+    /// being watched, so no end is missed.
+    /// @param known They were there in the answer to a request that was sent then.
+    void watch(const std::vector<logic::held_life>& lives, time_point known) {
         signs_.clear();
-        main_ = watches().take(key);
-        bool true_so_far = main_->attach(wake_, create_revision, known);
+        withdraw_question(); // it is about others
+        std::vector<std::unique_ptr<key_watch>> before = std::exchange(watched_, {});
+        bool true_so_far = true;
+        for (const logic::held_life& life : lives) {
+            const auto same = std::find_if(before.begin(), before.end(), [&](const auto& w) {
+                return w && w->key() == life.key;
+            });
+            watched_.push_back(same != before.end() ? std::move(*same) : watches().take(life.key));
+            watched_.back()->restart_if_ended();
+            true_so_far &= watched_.back()->attach(wake_, life.create_revision, known);
+        }
         for (std::size_t i = 0; i != own_.size(); ++i) {
             true_so_far &= own_[i]->attach(wake_, own_lives_[i].create_revision, known);
         }
+        std::for_each(before.begin(), before.end(), [this](auto& w) { drop(w); });
         note_events(true_so_far);
+        begin_patience();
+    }
+    /// The revisions at which the lives that are waited for have ended, in their order; 0 for those
+    /// that have not. Only the latter are waited for from now on.
+    std::vector<std::int64_t> take_ends() {
+        std::vector<std::int64_t> ends;
+        for (auto& w : watched_) {
+            ends.push_back(w->certain_end());
+            if (ends.back() != 0) {
+                drop(w);
+            }
+        }
+        std::erase(watched_, nullptr);
+        return ends;
     }
     /// Waits for one of these signs instead, and looks at once: the answer that says what to wait
     /// for may share its revision with a later part of the same request. These watches are not kept
@@ -73,7 +100,7 @@ public:
     /// @param seen The revision of the store in that answer.
     /// @param known When the request was sent.
     void watch(const std::vector<logic::sign>& signs, std::int64_t seen, time_point known) {
-        drop(main_);
+        drop_watched();
         withdraw_question(); // it may be older
         if (signs_.empty()) {
             for (const logic::sign& s : signs) {
@@ -86,6 +113,7 @@ public:
             true_so_far &= w->attach(wake_, seen, known, true);
         }
         note_events(true_so_far);
+        begin_patience();
     }
     /// If the wait takes long, waits for the ends of these as well: our own keys, which go only if
     /// somebody deletes them.
@@ -104,14 +132,13 @@ public:
                                      std::function<bool(const txn_response&)> moved,
                                      time_point deadline) {
         env& world = *owner_->world;
-        const time_point own_due = after(world.now(), own_patience);
-        time_point recheck = next_recheck();
         while (alive()) {
             const time_point now = world.now();
             const bool may_be_over = has_event() || any_own(&key_watch::erased);
             if (may_be_over && now >= trusts_events_) {
                 withdraw_question();
-                co_return end::moved;
+                const bool is_certain = are_told_ends_certain();
+                co_return is_certain ? end::told : end::moved;
             }
             if (now >= deadline) {
                 co_return end::late;
@@ -121,21 +148,18 @@ public:
                 continue;
             }
             const bool watches_own = own_.size() == own_lives_.size();
-            if (!watches_own && now >= own_due) {
+            if (!watches_own && now >= own_due_) {
                 watch_own();
                 continue; // a kept watch may have been told already
             }
             const bool blind = any_blind() || any_own(&key_watch::blind);
-            if (!blind && now < recheck) {
-                const time_point next = watches_own ? recheck : std::min(recheck, own_due);
+            if (!blind && now < recheck_) {
+                const time_point next = watches_own ? recheck_ : std::min(recheck_, own_due_);
                 (void)co_await wake_.wait(std::min(deadline, next));
                 continue;
             }
-            recheck = next_recheck();
-            look_taken();
-            for (const auto& own : own_) {
-                own->look_taken();
-            }
+            recheck_ = next_recheck();
+            tell_watches(&key_watch::look_taken);
             if (!blind && held_) {
                 continue;
             }
@@ -155,6 +179,7 @@ public:
             if (moved(answer->response)) {
                 co_return end::moved;
             }
+            tell_watches(&key_watch::was_shown);
         }
         co_return end::late;
     }
@@ -165,7 +190,7 @@ public:
                                     std::int64_t create_revision,
                                     time_point known,
                                     time_point deadline) {
-        watch(key, create_revision, known);
+        watch({{key, create_revision}}, known);
         std::function<txn()> look = [&] {
             return txn().then(op::range(key, logic::transactions::keys_only()));
         };
@@ -173,7 +198,8 @@ public:
             return logic::is_gone(r.header, logic::answers::range_at(r, 0), key, create_revision);
         };
         auto wait = until_moved(std::move(look), std::move(gone), deadline);
-        co_return co_await std::move(wait);
+        const end how = co_await std::move(wait);
+        co_return how == end::told ? end::moved : how;
     }
 
     error_code failure;
@@ -183,6 +209,11 @@ private:
     // A wait that ends sooner does not watch its own keys.
     static constexpr std::chrono::milliseconds own_patience{250};
 
+    /// Also if ends are taken since, this goes on.
+    void begin_patience() {
+        own_due_ = after(owner_->world->now(), own_patience);
+        recheck_ = next_recheck();
+    }
     void watch_own() {
         for (const logic::held_life& life : own_lives_) {
             own_.push_back(watches().take(life.key));
@@ -202,24 +233,35 @@ private:
         return std::any_of(
             own_.begin(), own_.end(), [is](const auto& own) { return ((*own).*is)(); });
     }
+    /// What is waited for: lives, or signs.
+    const std::vector<std::unique_ptr<key_watch>>& waited_for() const {
+        return signs_.empty() ? watched_ : signs_;
+    }
     bool has_event() const {
-        return (main_ && main_->erased()) ||
-               std::any_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->erased(); });
+        const auto& all = waited_for();
+        return std::any_of(all.begin(), all.end(), [](const auto& w) { return w->erased(); });
+    }
+    /// Whether nothing else has happened than that lives have ended, and the watches that have told
+    /// it miss nothing.
+    bool are_told_ends_certain() const {
+        return signs_.empty() && !any_own(&key_watch::erased) &&
+               std::all_of(watched_.begin(), watched_.end(), [](const auto& w) {
+                   return !w->erased() || w->certain_end() != 0;
+               });
     }
     bool any_blind() const {
-        // One look serves all signs, once all of them are watched.
-        const bool all =
-            std::all_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->in_force(); });
-        return (main_ && main_->blind()) ||
-               (all && std::any_of(
-                           signs_.begin(), signs_.end(), [](const auto& w) { return w->blind(); }));
+        // One look serves all, once all of them are watched.
+        const auto& all = waited_for();
+        return std::all_of(all.begin(), all.end(), [](const auto& w) { return w->in_force(); }) &&
+               std::any_of(all.begin(), all.end(), [](const auto& w) { return w->blind(); });
     }
-    void look_taken() {
-        if (main_) {
-            main_->look_taken();
+    /// One look is about all of them.
+    void tell_watches(void (key_watch::*what)()) {
+        for (const auto& w : waited_for()) {
+            ((*w).*what)();
         }
-        for (const auto& w : signs_) {
-            w->look_taken();
+        for (const auto& w : own_) {
+            ((*w).*what)();
         }
     }
 
@@ -260,6 +302,7 @@ private:
             question_->on_end = nullptr;
             owner_->transactions->withdraw(question_);
             question_ = nullptr;
+            tell_watches(&key_watch::look_missed);
         }
     }
     void drop(std::unique_ptr<key_watch>& w) {
@@ -268,18 +311,24 @@ private:
             w = nullptr;
         }
     }
+    void drop_watched() {
+        std::for_each(watched_.begin(), watched_.end(), [this](auto& w) { drop(w); });
+        watched_.clear();
+    }
 
     const std::shared_ptr<session_impl> session_; // null if there is none
     const std::shared_ptr<client_impl> owner_;
     notifier& wake_;
-    const std::function<bool()> held_;              // empty if it waits for what others have
-    const std::unique_ptr<kept_watches> watches_;   // without a session, which has its own
-    const std::chrono::seconds ttl_{0};             // without a session
-    std::unique_ptr<key_watch> main_;               // of the key ahead
-    std::vector<std::unique_ptr<key_watch>> signs_; // or these
+    const std::function<bool()> held_;                // empty if it waits for what others have
+    const std::unique_ptr<kept_watches> watches_;     // without a session, which has its own
+    const std::chrono::seconds ttl_{0};               // without a session
+    std::vector<std::unique_ptr<key_watch>> watched_; // of the keys ahead
+    std::vector<std::unique_ptr<key_watch>> signs_;   // or these
     std::vector<std::unique_ptr<key_watch>> own_;
     std::vector<logic::held_life> own_lives_;
     time_point own_known_{};
+    time_point own_due_{};
+    time_point recheck_{};
     std::shared_ptr<lane_part> question_;
     unsigned false_ends_ = 0; // that were told, in a row
     time_point trusts_events_ = time_point::min();

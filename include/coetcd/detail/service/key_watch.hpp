@@ -51,6 +51,7 @@ public:
         if (in_force()) {
             now_ = looks || since_ >= known ? state::blind : state::seeing;
         }
+        has_seen_all_ = now_ == state::seeing;
         const bool contradicts = first_end_ > life_ && heard_ <= known;
         if (contradicts) {
             last_event_ = 0;
@@ -64,6 +65,9 @@ public:
 
     /// The life that is waited for has ended. An event of an earlier life says nothing.
     bool erased() const { return last_event_ > life_; }
+    /// The revision at which it has ended, if the watch has been in force ever since that life was
+    /// known to be there; else 0.
+    std::int64_t certain_end() const { return erased() && has_seen_all_ ? first_end_ : 0; }
     bool in_force() const { return now_ == state::blind || now_ == state::seeing; }
     /// It is in force but may have missed the end, so the key is to be looked at.
     bool blind() const { return now_ == state::blind; }
@@ -75,6 +79,14 @@ public:
         }
         restart_if_ended();
     }
+    /// There is no answer to that look.
+    void look_missed() {
+        if (now_ == state::seeing && !has_seen_all_) {
+            now_ = state::blind;
+        }
+    }
+    /// The answer to that look has shown the life that is waited for.
+    void was_shown() { has_seen_all_ = now_ == state::seeing; }
     void restart_if_ended() {
         if (now_ == state::ended) {
             start();
@@ -112,6 +124,7 @@ private:
         // A restored etcd counts from an older revision. Nothing is lost: a look follows.
         last_event_ = 0;
         first_end_ = 0;
+        has_seen_all_ = false;
         now_ = state::blind;
         since_ = env_.now();
         wake();
@@ -126,7 +139,10 @@ private:
             wake();
         }
     }
-    void on_ended(error_code, std::string, std::int64_t) override { now_ = state::ended; }
+    void on_ended(error_code, std::string, std::int64_t) override {
+        now_ = state::ended;
+        has_seen_all_ = false;
+    }
 
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
@@ -140,6 +156,7 @@ private:
     time_point heard_{};         // when
     std::int64_t id_ = 0;
     state now_ = state::ended;
+    bool has_seen_all_ = false; // since this life was known to be there
     time_point since_{};
 };
 

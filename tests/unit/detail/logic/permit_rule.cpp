@@ -446,8 +446,10 @@ TEST_CASE("what the answer to enter means", "[logic][permit_rule]") {
         CHECK(a.others() == (row.in ? strings{w} : strings{h0, h2}));
         if (row.at == where::behind) {
             REQUIRE(now.ahead.size() == 1);
-            CHECK(now.ahead[0].key == "s/wait/f");
-            CHECK(now.ahead[0].create_revision == 12);
+            REQUIRE(now.ahead[0].newest.size() == 1);
+            CHECK(now.ahead[0].newest[0].key == "s/wait/f");
+            CHECK(now.ahead[0].newest[0].create_revision == 12);
+            CHECK_FALSE(now.ahead[0].complete);
         }
         if (row.at == where::no_room) {
             CHECK(now.seen == 50);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/ahead.hpp>
 #include <coetcd/detail/logic/places.hpp>
 
 #include <cstdint>
@@ -97,14 +98,14 @@ TEST_CASE("no two slots share a key", "[logic][places]") {
 TEST_CASE("what is put compares the epoch, and is asked why if it is refused", "[logic][places]") {
     const std::string k = "m/1a-3-2";
     const std::string e = "m.1a-3-2";
-    CHECK(text(enter(one, "who")) == "m(" + e + ")=7 c(" + k + ")=0 ? newest([m/,m0)) put(" + k +
+    CHECK(text(enter(one, "who")) == "m(" + e + ")=7 c(" + k + ")=0 ? newest3([m/,m0)) put(" + k +
                                          ",who,1a) : get(" + k + ") get(" + e + ")");
     CHECK(text(enter(pair, "who")) ==
-          "m(s.i)=0 c(s/write/i)=0 c(s/keep/i)=0 ? newest([s/,s0)) put(s/write/i,who,1a) "
+          "m(s.i)=0 c(s/write/i)=0 c(s/keep/i)=0 ? newest5([s/,s0)) put(s/write/i,who,1a) "
           "put(s/keep/i,who,1a) : get(s/write/i) get(s/keep/i) get(s.i)");
     CHECK(text(enter(both, "")) == "m(" + e + ")=7 c(" + k +
                                        ")=0 m(s.i)=0 c(s/write/i)=0 c(s/keep/i)=0 ? " +
-                                       "newest([m/,m0)) newest([s/,s0)) put(" + k +
+                                       "newest3([m/,m0)) newest3([s/,s0)) put(" + k +
                                        ",,1a) put(s/write/i,,1a) put(s/keep/i,,1a) : get(" + k +
                                        ") get(" + e + ") get(s/write/i) get(s/keep/i) get(s.i)");
 
@@ -126,25 +127,18 @@ TEST_CASE("a key that is not in the queue it waits for is compared, too", "[logi
     CHECK(text(take(reader, "who")) == "m(s.i)=0 c([s/write/,s/write0))=0 c(s/read/i)=0 ? "
                                        "put(s/read/i,who,1a) : get(s/read/i) get(s.i)");
     CHECK(text(enter(reader, "who")) ==
-          "m(s.i)=0 c(s/read/i)=0 ? newest([s/write/,s/write0)) put(s/read/i,who,1a) : "
+          "m(s.i)=0 c(s/read/i)=0 ? newest3([s/write/,s/write0)) put(s/read/i,who,1a) : "
           "get(s/read/i) get(s.i)");
 }
 
 TEST_CASE("to confirm is to erase what is not there, and to read the older keys",
           "[logic][places]") {
-    CHECK(text(confirm(one, 50)) == "c(m/1a-3-2)=50 ? erase(m.1a-3-void) newest([m/,m0) to 49) :");
+    CHECK(text(confirm(one, 50)) == "c(m/1a-3-2)=50 ? erase(m.1a-3-void) newest3([m/,m0) to 49) :");
     CHECK(text(confirm(pair, 50)) ==
-          "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s.void) newest([s/,s0) to 49) :");
+          "c(s/write/i)=50 c(s/keep/i)=50 ? erase(s.void) newest5([s/,s0) to 49) :");
     CHECK(text(confirm(both, 50)) ==
           "c(m/1a-3-2)=50 c(s/write/i)=50 c(s/keep/i)=50 ? "
-          "erase(m.1a-3-void) newest([m/,m0) to 49) newest([s/,s0) to 49) :");
-}
-
-TEST_CASE("to look is to read the key ahead and our own ones", "[logic][places]") {
-    const predecessor ahead{"m/f", 40};
-    CHECK(text(look(one, ahead)) == "? get(m/f) get(m/1a-3-2) :");
-    CHECK(text(look(pair, ahead)) == "? get(m/f) get(s/write/i) get(s/keep/i) :");
-    CHECK(text(look(both, ahead)) == "? get(m/f) get(m/1a-3-2) get(s/write/i) get(s/keep/i) :");
+          "erase(m.1a-3-void) newest3([m/,m0) to 49) newest3([s/,s0) to 49) :");
 }
 
 TEST_CASE("to release is to erase a life, to end is to erase under an epoch and to put another",
@@ -211,7 +205,7 @@ TEST_CASE("the answer to enter tells the place in the queue", "[logic][places]")
         const standing now = after_enter(row.response, row.keys);
         CHECK(now.at == row.at);
         CHECK(now.create_revision == 50);
-        CHECK(names(now.ahead) == row.ahead);
+        CHECK(names(still_ahead(now)) == row.ahead);
         CHECK(now.epochs.empty());
     }
 }
@@ -343,49 +337,11 @@ TEST_CASE("the answer to confirm tells which keys are ahead", "[logic][places]")
         const standing now = after_confirm(row.response, row.keys, 45);
         CHECK(now.at == row.at);
         CHECK(now.create_revision == 45);
-        CHECK(names(now.ahead) == row.ahead);
+        CHECK(names(still_ahead(now)) == row.ahead);
     }
     const standing gone = after_confirm(no({}), both, 45);
     CHECK(gone.at == where::gone);
     CHECK(gone.create_revision == 0);
-}
-
-TEST_CASE("of those ahead the one that came last is watched", "[logic][places]") {
-    standing now;
-    now.ahead = {{"a", 40}};
-    CHECK(whom_to_watch(now).key == "a");
-    now.ahead = {{"a", 40}, {"b", 42}, {"c", 41}};
-    CHECK(whom_to_watch(now).key == "b");
-}
-
-TEST_CASE("the queue has moved if a key of ours or the one ahead is gone", "[logic][places]") {
-    const predecessor first{"m/f", 40};
-    const op_response ahead = found({kv("m/f", 40)});
-    const op_response own = found({kv("m/1a-3-2", 50)});
-    const op_response write = found({kv("s/write/i", 50)});
-    const op_response keep = found({kv("s/keep/i", 50)});
-    struct {
-        const attempt_keys& keys;
-        std::vector<op_response> reads;
-        bool moved;
-    } const rows[] = {
-        {one, {ahead, own}, false},
-        {one, {none, own}, true},
-        {one, {ahead, none}, true},
-        {one, {none, none}, true},
-        {one, {ahead, found({kv("m/1a-3-2", 51)})}, true}, // another life
-        {one, {found({kv("m/f", 41)}), own}, true},
-        {one, {found({kv("m/e", 40)}), own}, true},
-        {pair, {ahead, write, keep}, false},
-        {pair, {ahead, write, none}, true},
-        {pair, {ahead, none, keep}, true},
-        {both, {ahead, own, write, keep}, false},
-        {both, {ahead, none, write, keep}, true},
-        {both, {ahead, own, write, none}, true},
-    };
-    for (const auto& row : rows) {
-        CHECK(has_moved(yes(row.reads), row.keys, 50, first) == row.moved);
-    }
 }
 
 TEST_CASE("a place is given up when an answer says that nothing of it is there, or can come",
@@ -514,7 +470,6 @@ TEST_CASE("a place is given up when an answer says that nothing of it is there, 
 }
 
 TEST_CASE("an answer that lacks something is none", "[logic][places]") {
-    const predecessor first{"m/f", 40};
     const op_response own = found({kv("m/1a-3-2", 45)});
     const op_response same = found({kv("m.1a-3-2", 6, 7)});
     const std::vector<op_response> few[] = {{}, {put}, {none}, {none, put}};
@@ -534,11 +489,6 @@ TEST_CASE("an answer that lacks something is none", "[logic][places]") {
     CHECK(refused([&] { (void)after_confirm(yes({erased(0)}), one, 45); }));
     CHECK(refused([&] { (void)after_confirm(yes({none, erased(0)}), one, 45); }));
     CHECK(refused([&] { (void)after_leaving(no({none, none}), pair.by_name[0], 45, false); }));
-    const op_response ahead = found({kv("m/f", 40)});
-    for (const auto& reads :
-         std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, put}}) {
-        CHECK(refused([&] { (void)has_moved(yes(reads), one, 45, first); }));
-    }
 }
 
 TEST_CASE("an answer without the revision of what is there is none", "[logic][places]") {

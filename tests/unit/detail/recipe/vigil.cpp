@@ -46,7 +46,7 @@ TEST_CASE("a watch of our own key that was kept, and told of its end, ends the w
         impl->watches.keep(std::move(earlier));
     }
     vigil waits(impl, wake);
-    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    waits.watch({{"ahead", w.etcd->keys.at("ahead").create_revision}}, impl->world.now());
     waits.watch_later({{"own", life}}, impl->world.now());
     std::function<coetcd::txn()> look = [] {
         return coetcd::txn().then(coetcd::op::range("ahead"));
@@ -78,7 +78,7 @@ TEST_CASE("a watch of our own key that was kept, and may have missed its end, as
         impl->watches.keep(std::move(earlier));
     }
     vigil waits(impl, wake);
-    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    waits.watch({{"ahead", w.etcd->keys.at("ahead").create_revision}}, impl->world.now());
     waits.watch_later({{"own", life}}, known);
     bool counts = false; // the key ahead is looked at, too, after the break
     std::function<coetcd::txn()> look = [] { return coetcd::txn().then(coetcd::op::range("own")); };
@@ -110,7 +110,7 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
     w.env->round_trip = 2ms;
     coetcd::detail::notifier wake(impl->world);
     vigil waits(impl, wake);
-    waits.watch("ahead", w.etcd->keys.at("ahead").create_revision, impl->world.now());
+    waits.watch({{"ahead", w.etcd->keys.at("ahead").create_revision}}, impl->world.now());
     bool asked = false;
     std::function<coetcd::txn()> look = [&] {
         asked = true;
@@ -148,7 +148,7 @@ TEST_CASE("a vigil over what is held looks only when it may have missed the end,
     coetcd::detail::notifier wake(impl->world);
     bool held = true;
     vigil watches(impl, wake, [&] { return held; });
-    watches.watch("held", w.etcd->keys.at("held").create_revision, impl->world.now());
+    watches.watch({{"held", w.etcd->keys.at("held").create_revision}}, impl->world.now());
     int looks = 0;
     std::function<coetcd::txn()> look = [&] {
         ++looks;
