@@ -240,8 +240,9 @@ TEST_CASE("ZooKeeper: of five hundred waiters a release wakes one", "[known_fail
         all.give_back = [](held_lock& held) { return held.unlock(); };
         all.keys = "herd/";
         all.ours = 1;
-        all.more_watches = 0; // the key ahead, and their own
-        all.events = 1;
+        all.watches = 3;       // the two keys ahead, and their own
+        all.more_watches = -1; // one only is ahead of the first one
+        all.events = 2;
         co_await one_of_a_herd_wakes(etcd, std::move(all));
     };
     run_options patient;

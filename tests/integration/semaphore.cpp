@@ -217,6 +217,7 @@ TEST_CASE("Five hundred waiters, one release: one of them wakes, and the next", 
         all.give_back = [](permit& held) { return held.release(); };
         all.keys = "herd/wait/";
         all.ours = 0;
+        all.watches = 2;
         all.more_watches = 1; // of the first one
         all.events = 2;
         co_await one_of_a_herd_wakes(etcd, std::move(all));

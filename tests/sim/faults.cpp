@@ -127,6 +127,9 @@ void add_wrong_answers(chance& c, weather& w) {
     if (c.one_in(6)) {
         w[fault::ttl_overstated] = static_cast<std::uint32_t>(c.between(10'000, 500'000));
     }
+    if (c.one_in(6)) {
+        w[fault::end_invented] = static_cast<std::uint32_t>(c.between(10'000, 300'000));
+    }
 }
 
 void add_other_clusters(chance& c, weather& w) {

@@ -618,13 +618,13 @@ private:
                 // own key, too; and asks, and maybe looks again, when one of those has gone.
                 const std::size_t most = 4 + 2 * place.turns() + b.background() - 1;
                 expect(s.all() <= most, "lock of a name that others have", s);
-                expect(place.writes_at_turn(2 * w_.longest(), w_.of(*p_)) == 0,
+                expect(place.writes_at_turn(w_.longest(), w_.of(*p_)) == 0,
                        "the turn of a waiter that has proved it ahead",
                        s);
             }
         }
         if (taken) {
-            co_await rest(40ms);
+            co_await rest(taste_.one_in(3) ? 600ms : 40ms); // those behind prepare for their turn
             co_await costs("unlock", 1, beside::hold, ignoring(m.unlock()));
         }
     }

@@ -3,7 +3,10 @@
 
 #include <coetcd/detail/testing/link.hpp>
 
+#include <algorithm>
 #include <iterator>
+
+#include "sim/slots.hpp"
 
 namespace sim {
 
@@ -18,7 +21,8 @@ std::string_view name(fault f) {
         "early_revoke",   "leader_change",  "compaction",     "member_paused", "member_cut",
         "member_lags",    "member_hidden",  "client_paused",  "client_cut",    "client_crashed",
         "clock_rate",     "token_expired",  "locked_out",     "no_space",      "operator_delete",
-        "silent_delete",  "member_refuses", "ttl_overstated", "member_strays", "cluster_replaced"};
+        "silent_delete",  "member_refuses", "ttl_overstated", "member_strays", "cluster_replaced",
+        "end_invented"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -55,6 +59,16 @@ world::world(std::uint64_t seed, options o)
     , other_([this] { return now(); }, o.members, o.speaks) {
     other_.cluster = 4711;
     store.loses_event = [this] { return strikes(fault::event_lost); };
+    // Of one that waits: a holder that watches its key believes it, and stops.
+    store.invents_end = [this](const std::string& key) {
+        const std::optional<queue_key> place = queue_key::parse(key);
+        const std::int64_t own = store.keys.at(key).create_revision;
+        return place &&
+               std::any_of(store.keys.lower_bound(place->name + "/"),
+                           store.keys.lower_bound(place->name + "0"),
+                           [own](const auto& k) { return k.second.create_revision < own; }) &&
+               strikes(fault::end_invented);
+    };
 }
 
 bool world::strikes(fault f) {

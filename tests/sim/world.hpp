@@ -70,8 +70,9 @@ enum class fault : std::size_t {
     ttl_overstated,   // by the answers to grants, or by those to renewals
     member_strays,    // for a while its endpoint leads to another cluster
     cluster_replaced, // all endpoints lead to another cluster, for good
+    end_invented,     // a watch that begins is told of the end of a key that is there
 };
-inline constexpr std::size_t fault_kinds = 35;
+inline constexpr std::size_t fault_kinds = 36;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.

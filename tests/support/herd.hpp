@@ -30,12 +30,13 @@ struct herd {
     std::function<boost::asio::awaitable<bool>(Held&)> give_back;
     std::string keys;    ///< Where the keys of those are that wait.
     std::size_t ours;    ///< How many keys the one that has it has there.
-    double more_watches; ///< Than the two of each waiter.
+    double watches;      ///< Of each waiter.
+    double more_watches; ///< Than these.
     double events;       ///< That one end tells, and one grant, at most.
 };
 
 /// Five hundred sessions wait for what another one has. When that gives it back, one of them has
-/// it, and etcd tells no other.
+/// it, and etcd tells at most one other.
 template<class Lock, class Held>
 boost::asio::awaitable<void> one_of_a_herd_wakes(const etcd_server& etcd, herd<Lock, Held> all) {
     using namespace std::chrono_literals;
@@ -63,7 +64,7 @@ boost::asio::awaitable<void> one_of_a_herd_wakes(const etcd_server& etcd, herd<L
     co_await until_count(c, all.keys, static_cast<std::int64_t>(crowd + all.ours), 30s);
     const auto watchers = [&]() -> boost::asio::awaitable<bool> {
         const double now = co_await metric(etcd.port(), watched);
-        co_return now == others + 2 * crowd + all.more_watches;
+        co_return now == others + all.watches * crowd + all.more_watches;
     };
     co_await eventually(watchers, 30s, "all watch");
     const std::string events = "etcd_debugging_mvcc_events_total";

@@ -188,6 +188,26 @@ TEST_CASE("an end that comes while it is asked who is before us is counted with 
     CHECK(q.mutexes[3].owns_lock());
 }
 
+TEST_CASE("an end that comes while it is looked for others is not all that there is",
+          "[hand_over]") {
+    // Of two ahead, one ends before its watch is in force, the other while it is looked for both.
+    for (auto apart = 0us; apart < 12ms; apart += 250us) {
+        queue q(3);
+        q.w.await(q.mutexes[0].lock());
+        auto second = q.w.start(q.mutexes[1].lock());
+        q.w.env->pass(1s);
+        auto third = q.w.start(q.mutexes[2].lock());
+        q.w.env->pass(2100us); // its place is in etcd, its watches are not
+        second.cancel();
+        q.w.env->pass(apart);
+        auto unlocking = q.w.start(q.mutexes[0].unlock());
+        q.w.env->pass(30ms);
+        CAPTURE(apart.count());
+        CHECK(third.ended());
+        CHECK(q.mutexes[2].owns_lock());
+    }
+}
+
 TEST_CASE("after a watch that was interrupted it is asked who is before us", "[hand_over]") {
     queue q(2);
     q.line_up();

@@ -152,9 +152,11 @@ public:
 
     bool tells = true;                 ///< If false, events are lost.
     std::function<bool()> loses_event; ///< Asked for each message of events, if set.
-    std::set<std::string> forbidden;   ///< Keys that must not be put.
-    std::string forbidden_prefix;      ///< The prefix of keys that must not be put; empty for none.
-    std::int64_t stale_by = 0;         ///< How many revisions old the store is that reads show.
+    /// Asked for each watch of a key that begins, if set: whether it is told an end that is none.
+    std::function<bool(const std::string&)> invents_end;
+    std::set<std::string> forbidden; ///< Keys that must not be put.
+    std::string forbidden_prefix;    ///< The prefix of keys that must not be put; empty for none.
+    std::int64_t stale_by = 0;       ///< How many revisions old the store is that reads show.
     witness* told = nullptr;
 
     std::chrono::seconds shortest_ttl{2};

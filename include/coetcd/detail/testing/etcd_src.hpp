@@ -25,7 +25,8 @@ COETCD_DECL etcd::etcd(clock now, int members, dialect speaks)
                         told->watched(stream, id, start_revision);
                     }
                 },
-                [this] { return loses_event && loses_event(); }}) {}
+                [this] { return loses_event && loses_event(); },
+                [this](const std::string& key) { return invents_end && invents_end(key); }}) {}
 
 // Changes.
 

@@ -31,6 +31,8 @@ public:
         /// or 0.
         std::function<void(std::uint64_t, std::int64_t, std::int64_t)> watched;
         std::function<bool()> loses_event; ///< Asked for each message of events.
+        /// Asked for each watch of a key that begins: whether it is told an end that is none.
+        std::function<bool(const std::string&)> invents_end;
     };
     etcd_watches(const etcd_store& s, const etcd_members& m, ways how)
         : store_(s)

@@ -162,6 +162,17 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
     how_.watched(id, watch_id, w.next);
     watches_.push_back(std::move(w));
     say(nullptr);
+    const watch& begun = watches_.back();
+    const auto now = store_.keys.find(begun.key);
+    if (begun.next == 0 && begun.range_end.empty() && now != store_.keys.end() &&
+        how_.invents_end(begun.key)) {
+        etcd_store::change end;
+        end.key = begun.key;
+        end.deleted = true;
+        end.before = now->second;
+        end.revision = now->second.mod_revision + 1;
+        send_events(watch(begun), {&end});
+    }
 }
 
 COETCD_DECL void etcd_watches::send_events(const watch& w,

@@ -186,6 +186,51 @@ TEST_CASE("a watch is blind from its creation until a look is taken", "[service]
     CHECK(f.w.etcd->watches() == 1); // the same
 }
 
+TEST_CASE("an end is certain if nothing was missed since the life was known to be there",
+          "[service][key_watch]") {
+    // It is in force since before that; it was looked at; the look has had no answer, or shows it.
+    enum class how { in_force, not_looked, looked, missed, shown, interrupted };
+    for (const how each :
+         {how::in_force, how::not_looked, how::looked, how::missed, how::shown, how::interrupted}) {
+        CAPTURE(static_cast<int>(each));
+        key_watch_fixture f;
+        const auto watch = f.watch("k");
+        if (each == how::in_force) {
+            f.pass();
+        }
+        const auto life = f.put("k");
+        watch->attach(f.wake, life, f.now());
+        f.pass();
+        CHECK(watch->certain_end() == 0);
+        if (each != how::in_force && each != how::not_looked) {
+            watch->look_taken();
+        }
+        if (each == how::missed) {
+            watch->look_missed();
+            CHECK(watch->blind());
+        }
+        if (each == how::shown || each == how::interrupted) {
+            watch->was_shown();
+            watch->look_missed(); // another one
+            CHECK_FALSE(watch->blind());
+        }
+        if (each == how::interrupted) {
+            f.w.env->break_streams();
+            f.pass(1s);
+            CHECK(watch->blind());
+        }
+        f.erase("k");
+        f.pass();
+        CHECK(watch->erased());
+        const bool certain = each == how::in_force || each == how::shown;
+        CHECK((watch->certain_end() == f.w.etcd->revision) == certain);
+        CHECK((watch->certain_end() != 0) == certain);
+        watch->was_shown(); // by an answer of before
+        watch->attach(f.wake, f.put("k"), f.now() - 1h);
+        CHECK(watch->certain_end() == 0); // of that life
+    }
+}
+
 TEST_CASE("a watch that was in force before a life was heard of is not blind",
           "[service][key_watch]") {
     key_watch_fixture f;
