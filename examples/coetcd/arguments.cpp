@@ -79,7 +79,7 @@ bool is_true(const std::string& value) {
     static const std::set<std::string_view> good{"1", "t", "T", "true", "TRUE", "True"};
     static const std::set<std::string_view> bad{"0", "f", "F", "false", "FALSE", "False"};
     if (!good.contains(value) && !bad.contains(value)) {
-        throw usage_error("neither true nor false: " + quoted(value));
+        throw usage_error("neither true nor false"); // perhaps a password
     }
     return good.contains(value);
 }
@@ -237,6 +237,7 @@ private:
     }
 
     void take_option(const std::string& word) {
+        behind_flag_ = false;
         const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
         const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
         if (o == nullptr) {
@@ -248,12 +249,12 @@ private:
         if (equals != word.npos) {
             value = word.substr(equals + 1);
         } else if (o->value.empty()) {
-            // It says all.
+            behind_flag_ = true; // which says all
         } else if (at_ == cut_) {
             throw usage_error(o->name + ": has no value");
         } else if (at_->size() > 1 && at_->front() == '-') {
             throw usage_error(o->name + ": has no value; one that begins with a dash is written " +
-                              o->name + "=" + coetcd::printable(*at_));
+                              o->name + "=" + o->value); // not as it is: perhaps a password
         } else {
             value = *at_++;
         }
@@ -267,18 +268,25 @@ private:
         }
     }
 
+    /// A word that nothing takes. Behind a flag without a value it may be meant as its value, and
+    /// be a password.
+    std::string shown(const std::string& word) const {
+        return behind_flag_ ? "behind a flag that has no value" : quoted(word);
+    }
+
     void take_word(const std::string& word) {
         if (found_ == nullptr) {
             found_ = subcommand_called(word);
             if (found_ == nullptr) {
-                throw usage_error("no such subcommand: " + quoted(word));
+                throw usage_error("no such subcommand: " + shown(word));
             }
             return;
         }
         if (operands_ == found_->operands.size()) {
-            throw usage_error(found_->name + ": one word too many: " + quoted(word) +
+            throw usage_error(found_->name + ": one word too many: " + shown(word) +
                               (found_->command != nullptr ? "; a COMMAND stands after --" : ""));
         }
+        behind_flag_ = false;
         const operand& o = found_->operands[operands_++];
         take(o.take, word, found_->name + ": " + o.name);
     }
@@ -302,6 +310,7 @@ private:
     const grammar& grammar_;
     const words::const_iterator cut_; ///< The first `--`, or the end.
     words::const_iterator at_;
+    bool behind_flag_ = false; // the word before was one without a value
     const words::const_iterator end_;
     const subcommand* found_ = nullptr;
     std::size_t operands_ = 0;

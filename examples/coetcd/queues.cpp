@@ -160,21 +160,20 @@ struct place {
     }
 };
 
-/// Who has it: what has permits; of a lock the oldest one, and with a reader all until the next
-/// writer.
+/// Who has it, each by what it waits for itself: permits for no lock, a reader for older writers,
+/// and any other place for whatever is older. One name may be used for all of these at once.
 queue queue_of(std::string name, std::vector<place> places) {
     std::sort(places.begin(), places.end(), [](const place& a, const place& b) {
         return a.turn < b.turn;
     });
-    const bool counts = std::any_of(places.begin(), places.end(), [](const place& p) {
-        return p.of == kind::waits || p.of == kind::holds;
-    });
     queue q;
     q.name = std::move(name);
+    bool behind_writer = false;
     for (place& p : places) {
-        const bool is_next =
-            q.holders.empty() || (q.waiters.empty() && p.what.shared && q.holders.front().shared);
-        const bool has = counts ? p.of == kind::holds : is_next;
+        const bool is_first = q.holders.empty() && q.waiters.empty();
+        const bool has = p.of == kind::holds ||
+                         (p.what.shared ? !behind_writer : p.of != kind::waits && is_first);
+        behind_writer = behind_writer || p.of == kind::writes;
         (has ? q.holders : q.waiters).push_back(std::move(p.what));
     }
     return q;

@@ -103,14 +103,17 @@ public:
         how.sa_handler = coetcd_ask_again;
         ::sigaction(SIGCONT, &how, &continued_before_);
         is_hidden_ = shown == echo::off && ::tcgetattr(STDIN_FILENO, &modes_) == 0;
-        hide();
+        begin_line();
     }
-    /// Also after it stood still, when the terminal was the shell's, which shows what is typed.
-    void hide() const {
+    /// What was typed before the question is no answer to it. Also after it stood still, when the
+    /// terminal was the shell's, which shows what is typed.
+    void begin_line() const {
         if (is_hidden_) {
             termios hidden = modes_;
             hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
             ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+        } else {
+            ::tcflush(STDIN_FILENO, TCIFLUSH);
         }
     }
     /// Shows a text for people, unless a signal ends the wait for whoever reads it.
@@ -123,7 +126,7 @@ public:
                 ::pselect(STDERR_FILENO + 1, nullptr, &output, nullptr, nullptr, &unblocked);
             if (there < 0 && errno == EINTR) {
                 stood_still = 0;
-                hide();
+                begin_line();
                 continue;
             }
             (void)!::write(STDERR_FILENO, text.data(), text.size());
@@ -169,7 +172,7 @@ std::string ask(const std::string& prompt, echo shown) {
             if (stood_still != 0) {
                 stood_still = 0;
                 line.clear(); // it is thrown away
-                now.hide();
+                now.begin_line();
                 now.show(prompt);
                 continue;
             }

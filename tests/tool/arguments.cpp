@@ -162,14 +162,23 @@ TEST_CASE("What is before -- is read strictly", "[arguments]") {
     CHECK(wrong({"run", "n", "--label"}) == "--label: has no value");
     CHECK(wrong({"run", "n", "--where", "--", "true"}) == "--where: has no value");
     CHECK(wrong({"run", "n", "--label", "--try"}) ==
-          "--label: has no value; one that begins with a dash is written --label=--try");
+          "--label: has no value; one that begins with a dash is written --label=TEXT");
     CHECK(wrong({"run", "--where", "u", "n", "v", "w"}) != "");
     CHECK(wrong({"run", "n", "--label", "a", "--label", "b"}) == "--label: is given twice");
     CHECK(wrong({"run", "n", "--try", "-t", "--try=true"}).empty());
     CHECK(wrong({"run", "n", "--try=false", "--try=0"}).empty());
     CHECK(wrong({"run", "n", "--try=false", "--try"}) == "--try: is given as true and as false");
     CHECK(wrong({"run", "n", "-t", "--try=f"}) == "--try: is given as true and as false");
-    CHECK(wrong({"run", "n", "--try=perhaps"}) == "--try: neither true nor false: 'perhaps'");
+    CHECK(wrong({"run", "n", "--try=perhaps"}) == "--try: neither true nor false");
+    // What stands where no value belongs may be meant as one, and be a password.
+    for (const words& line : {words{"run", "n", "--try", "hunter2", "x"},
+                              {"run", "n", "--try=hunter2"},
+                              {"run", "n", "v", "--try", "hunter2"},
+                              {"run", "n", "--label", "-x:hunter2"},
+                              {"run", "n", "--hunt=hunter2"}}) {
+        CHECK(wrong(line) != "");
+        CHECK(wrong(line).find("hunter2") == std::string::npos);
+    }
     CHECK(wrong({"run", "n", "--wh\x1b[31m"}) == "no such flag of run: '--wh?[31m'");
 }
 
@@ -247,10 +256,10 @@ TEST_CASE("Help is asked for in front of --, and not behind it", "[arguments]") 
     CHECK(c.read({"run", "n", "--", "--help"}).help == "run");
     CHECK(c.read({"run", "n", "--label=--help"}).help == "run");
     CHECK(wrong({"--where", "run", "run", "n", "--label", "-h"}) ==
-          "--label: has no value; one that begins with a dash is written --label=-h");
+          "--label: has no value; one that begins with a dash is written --label=TEXT");
     for (const std::string word : {"-h", "--help"}) { // as the value of a variable of a script
         CHECK(wrong({"run", "n", "--label", word}) ==
-              "--label: has no value; one that begins with a dash is written --label=" + word);
+              "--label: has no value; one that begins with a dash is written --label=TEXT");
         for (const words& line : {words{"run", word}, {"run", "n", word}, {word}}) {
             words runs = line;
             runs.insert(runs.end(), {"--", "true"});

@@ -117,6 +117,23 @@ TEST_CASE("permits of one place are added up", "[queues]") {
     CHECK(told_by({{"n/hold/00/a-1-0", 4}, {"n/hold/00/b-1-0", 4, 0xb}}) == lines{"n: 4*1 4*1 |"});
 }
 
+TEST_CASE("a name that is used for a lock and for permits tells who has what", "[queues]") {
+    // A lock waits for all that is older, permits and who waits for them wait for no lock.
+    CHECK(told_by({{"n/a-1-0", 3}, {"n/hold/00/b-1-0", 4, 0xb}}) == lines{"n: 3 4*1 |"});
+    CHECK(told_by({{"n/hold/00/b-1-0", 3, 0xb}, {"n/a-1-0", 4}}) == lines{"n: 3*1 | 4"});
+    CHECK(told_by({{"n/a-1-0", 3}, {"n/wait/b-1-0", 4, 0xb}}) == lines{"n: 3 | 4"});
+    CHECK(told_by({{"n/wait/b-1-0", 3, 0xb}, {"n/a-1-0", 4}}) == lines{"n: | 3 4"});
+    CHECK(told_by({{"n/write/a-1-0", 3}, {"n/keep/a-1-0", 3}, {"n/wait/b-1-0", 4, 0xb}}) ==
+          lines{"n: 3 | 4"});
+    // A reader waits for older writers alone.
+    CHECK(told_by({{"n/hold/00/b-1-0", 3, 0xb}, {"n/read/a-1-0", 4}}) == lines{"n: 3*1 4r |"});
+    CHECK(told_by({{"n/a-1-0", 3}, {"n/read/b-1-0", 4, 0xb}}) == lines{"n: 3 4r |"});
+    CHECK(told_by({{"n/wait/b-1-0", 2, 0xb},
+                   {"n/write/c-1-0", 3, 0xc},
+                   {"n/keep/c-1-0", 3, 0xc},
+                   {"n/read/a-1-0", 4}}) == lines{"n: | 2 3 4r"});
+}
+
 TEST_CASE("locks of other clients are told as ours are", "[queues]") {
     CHECK(told_by({{"n/694d9a1b", 5, 0x694d9a1b}, {"n/a-1-0", 6}}) == lines{"n: 5 | 6"});
     CHECK(told_by({{"n/read/1700000000000000000", 5}, {"n/write/1700000000000000001", 6, 0xb}}) ==

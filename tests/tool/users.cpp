@@ -601,6 +601,22 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
         sh.type("\x03");
         (void)sh.read_until("status 130");
     }
+    { // what was typed before is no answer
+        const temporary_file gate("coetcd-tool");
+        const std::string fifo = gate.path().string();
+        REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+        typed_session sh({"bash",
+                          "-c",
+                          "stty -echo; echo ready; cat " + fifo + "; " + line + "; echo status $?"},
+                         {environment});
+        (void)sh.read_until("ready");
+        sh.type("y\n");
+        std::ofstream(fifo) << "open\n";
+        (void)sh.read_until("[y/N] ");
+        sh.type("n\n");
+        (void)sh.read_until("status 1");
+        CHECK(holder.running());
+    }
     typed_session sh({"bash", "-c", line + " | cat; echo status $?"}, {environment});
     (void)sh.read_until("[y/N] ");
     sh.type("y\n");

@@ -113,9 +113,12 @@ inline std::string in_small_letters(std::string_view text) {
 inline endpoint parse_endpoint(std::string_view url) {
     constexpr std::uint16_t default_port = 2379;
     const auto refuse = [&](const char* reason) {
+        const std::size_t end = std::min(url.find_first_of("?#"), url.size());
+        const std::string_view plain = url.substr(0, end); // what follows may be a password
         const auto at = url.rfind('@');
-        const auto shown =
-            at == url.npos ? wire::printable(url) : "..." + wire::printable(url.substr(at));
+        const std::string shown =
+            (at == url.npos ? wire::printable(plain) : "..." + wire::printable(url.substr(at))) +
+            (at == url.npos && end != url.size() ? "..." : "");
         throw std::invalid_argument("endpoints: \"" + shown + "\" " + reason +
                                     "; expected http://host:port or https://host:port");
     };

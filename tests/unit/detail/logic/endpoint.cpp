@@ -196,7 +196,9 @@ TEST_CASE("sec.server_text: the quoted input is fit for a log", "[logic][endpoin
                            "root:secret@h",
                            "http://root:s@secret@h",
                            "ftp://root:secret@h",
-                           "http://root:secret@"}) {
+                           "http://root:secret@",
+                           "http://h/?password=secret",
+                           "http://h#secret"}) {
         CAPTURE(url);
         const auto text = refusal(url);
         CHECK_FALSE(text.empty());
