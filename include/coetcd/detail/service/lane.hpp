@@ -28,7 +28,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,7 +78,7 @@ public:
         part->wanted_ = false;
         if (!part->in_flight && !part->over) {
             part->on_end = nullptr;
-            end(*part);
+            part->end();
         }
     }
 
@@ -201,8 +200,8 @@ private:
             const parts all = std::exchange(late, {});
             for (const auto& part : all) {
                 part->ec = errc::timed_out;
-                say(*part, "txn: there was no time left to send it");
-                end(*part);
+                part->say("txn: there was no time left to send it");
+                part->end();
             }
         }
         /// @returns Whether it may leave; if not, its parts are back where they were.
@@ -263,8 +262,8 @@ private:
         for (const auto& part : all) {
             if (!part->over) {
                 part->ec = errc::unavailable;
-                say(*part, "it has failed");
-                end(*part);
+                part->say("it has failed");
+                part->end();
             }
         }
     }
@@ -411,7 +410,7 @@ private:
             switch (result.then) {
             case logic::landing::next::over:
                 part.ec = a.ec;
-                say(part, a.text);
+                part.say(a.text);
                 if (response) {
                     part.response = std::move(*response);
                 }
@@ -432,7 +431,7 @@ private:
             put_back(all.batch, at);
         }
         for (const auto& part : all.batch) {
-            end(*part);
+            part->end();
         }
     }
 
@@ -455,25 +454,6 @@ private:
             }
         } else if (!alone.ec && !refused_.empty()) {
             refused_.remove(logic::subject_of(alone.what));
-        }
-    }
-
-    /// Sets the text, if there is memory for it.
-    static void say(lane_part& part, std::string_view text) noexcept {
-        try {
-            part.text = text;
-        } catch (const std::bad_alloc&) {
-            part.text.clear();
-        }
-    }
-
-    static void end(lane_part& part) {
-        part.over = true;
-        if (part.doubtful_) {
-            part.left = std::max(part.left, logic::effect::settled);
-        }
-        if (const auto told = std::exchange(part.on_end, nullptr)) {
-            told();
         }
     }
 

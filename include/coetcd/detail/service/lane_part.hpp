@@ -7,11 +7,14 @@
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,24 @@ private:
         }
         return likely && !nested_ ? logic::group::form::flat : logic::group::form::nested;
     }
+    /// Sets the text, if there is memory for it.
+    void say(std::string_view why) noexcept {
+        try {
+            text = why;
+        } catch (const std::bad_alloc&) {
+            text.clear();
+        }
+    }
+    void end() {
+        over = true;
+        if (doubtful_) {
+            left = std::max(left, logic::effect::settled);
+        }
+        if (const auto told = std::exchange(on_end, nullptr)) {
+            told();
+        }
+    }
+
     time_point asked_{};       // when it was submitted
     std::uint64_t number_ = 0; // in the order of submission
     unsigned passed_over_ = 0; // by others that came later, while it was the oldest of its queue
