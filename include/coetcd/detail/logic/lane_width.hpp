@@ -2,16 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 namespace coetcd::detail::logic {
 
 /// Which requests of the lane may leave, beside those that are under way.
 ///
 /// A request with room left waits for company while two are under way: it and the next one would
-/// only be smaller. A full one gains nothing by waiting: up to 16 are under way, so that a crowd
-/// fills the way to an etcd that is far. If one is refused because there are too many, half as many
-/// are, and one more for each full one that is served. A transaction that has to go alone takes no
-/// place of the others'.
+/// only be smaller. But it waits no longer than 5 ms after the last one left: where etcd is far,
+/// the end of another one may be long in coming. A full one gains nothing by waiting: up to 16 are
+/// under way, so that a crowd fills the way. If one is refused because there are too many, half as
+/// many are, and one more for each full one that is served. A transaction that has to go alone
+/// takes no place of the others'.
 template<class TimePoint>
 class lane_width {
 public:
@@ -24,18 +27,26 @@ public:
     /// The most that are ever under way.
     static constexpr int most = 16 + 2;
 
-    bool may_leave(load what) const {
+    bool may_leave(load what, TimePoint now) const {
         switch (what) {
         case load::alone:
             return alone_ < most_alone;
         case load::roomy:
-            return shared_ < most_roomy;
+            return shared_ < most_roomy || (shared_ < full_ && now >= turn());
         case load::full:
             return shared_ < full_;
         }
         return false;
     }
-    void has_left(load what) { ++(what == load::alone ? alone_ : shared_); }
+    /// When a roomy one may leave although two are under way; nothing if it may not before one of
+    /// these has ended.
+    std::optional<TimePoint> next_turn() const {
+        return shared_ < full_ ? std::optional(turn()) : std::nullopt;
+    }
+    void has_left(load what, TimePoint now) {
+        ++(what == load::alone ? alone_ : shared_);
+        left_ = what == load::alone ? left_ : now;
+    }
     /// Whatever became of it.
     void is_over(load what) { --(what == load::alone ? alone_ : shared_); }
     int under_way() const { return alone_ + shared_; }
@@ -53,6 +64,9 @@ public:
     }
 
 private:
+    static constexpr std::chrono::milliseconds longest_wait{5};
+    TimePoint turn() const { return left_ + longest_wait; }
+
     static constexpr int most_alone = 2;
     static constexpr int most_roomy = 2;
     static constexpr int most_full = most - most_alone;
@@ -60,6 +74,7 @@ private:
     int alone_ = 0;
     int shared_ = 0; // all others
     int full_ = most_full;
+    TimePoint left_{}; // the last one of the others
     TimePoint narrowed_ = TimePoint::min();
 };
 

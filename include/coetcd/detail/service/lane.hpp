@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/alarm.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/crowd.hpp>
@@ -54,7 +55,8 @@ public:
         : router_(std::move(r))
         , env_(*router_->world())
         , request_timeout_(request_timeout)
-        , attempt_timeout_(attempt_timeout) {}
+        , attempt_timeout_(attempt_timeout)
+        , alarm_(router_->world(), [this] { depart(); }) {}
 
     /// Sends a part at the end of the running handler, or of the next one if it is not alone, so
     /// that parts that belong together go together.
@@ -139,13 +141,27 @@ private:
 
     /// Whether a request may leave, as far as can be told before it is put together.
     bool may_leave() const {
-        return (!alone_.empty() && width_.may_leave(load::alone)) ||
-               (in_company() != 0 && width_.may_leave(load::roomy)) ||
-               (in_company() >= logic::group::most_members && width_.may_leave(load::full));
+        return (!alone_.empty() && may_leave(load::alone)) ||
+               (in_company() != 0 && may_leave(load::roomy)) ||
+               (in_company() >= logic::group::most_members && may_leave(load::full));
+    }
+    bool may_leave(load what) const { return width_.may_leave(what, env_.now()); }
+
+    /// Those that wait for company do so until one of the requests under way has ended, or for as
+    /// long as the width says.
+    void set_alarm() noexcept {
+        const std::optional<time_point> then = width_.next_turn();
+        if (then && *then > env_.now() && in_company() != 0) {
+            alarm_.set(*then);
+        }
     }
 
     void depart() {
-        if (!may_leave() || (more_may_come() && wake())) {
+        if (!may_leave()) {
+            set_alarm();
+            return;
+        }
+        if (more_may_come() && wake()) {
             return;
         }
         try {
@@ -162,6 +178,7 @@ private:
                 }
                 spawn(env_, fly(std::move(next)));
             }
+            set_alarm();
         } catch (const std::bad_alloc&) {
             give_up_unless_in_flight();
         }
@@ -210,7 +227,7 @@ private:
                 const bool is_full = g.is_full() || batch.size() >= company;
                 what = is_full ? load::full : load::roomy;
             }
-            const bool leaves = !batch.empty() && lane->width_.may_leave(what);
+            const bool leaves = !batch.empty() && lane->may_leave(what);
             while (!leaves && !batch.empty()) {
                 lane->put_back(batch, std::prev(batch.end()));
             }
@@ -220,7 +237,7 @@ private:
             size = batch.size();
             patient = what != load::alone && std::all_of(batch.begin(), batch.end(), is_patient);
             departed = lane->env_.now();
-            lane->width_.has_left(what);
+            lane->width_.has_left(what, departed);
             lane->parts_in_flight_ += size;
             lane->patient_in_flight_ = lane->patient_in_flight_ || patient;
             for (const auto& part : batch) {
@@ -274,14 +291,14 @@ private:
                 each->pop_front(); // it was withdrawn
             }
         }
-        if (!alone_.empty() && width_.may_leave(load::alone)) {
+        if (!alone_.empty() && may_leave(load::alone)) {
             gather(alone_, 1, b);
             if (!b.batch.empty()) {
                 b.what = load::alone;
                 return;
             }
         }
-        const std::size_t share = width_.may_leave(load::roomy)
+        const std::size_t share = may_leave(load::roomy)
                                       ? std::min(logic::group::most_members,
                                                  crowd_.share(in_company() + parts_in_flight_))
                                       : logic::group::most_members;
@@ -474,6 +491,7 @@ private:
     std::size_t parts_in_flight_ = 0;
     bool patient_in_flight_ = false; // a request of patient ones alone
     bool awake_ = false;
+    alarm alarm_; // for those that wait for company
 };
 
 } // namespace coetcd::detail

@@ -101,11 +101,11 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
     one_session all;
     auto& [w, client, session, impl] = all;
     w.etcd->write("ahead", "");
-    w.env->round_trip = 1s; // two requests under way: there is no room for another one
-    for (int i = 0; i != 2; ++i) {
+    w.env->round_trip = 1s; // as many requests under way as there may be: no room for another one
+    for (int i = 0; i != 16; ++i) {
         impl->owner->transactions->submit(std::make_shared<coetcd::detail::lane_part>(
             coetcd::txn().then(coetcd::op::range("other"))));
-        w.env->pass(1ms);
+        w.env->pass(6ms);
     }
     w.env->round_trip = 2ms;
     coetcd::detail::notifier wake(impl->world);
