@@ -64,7 +64,7 @@ boost::asio::awaitable<void> one_of_a_herd_wakes(const etcd_server& etcd, herd<L
     co_await until_count(c, all.keys, static_cast<std::int64_t>(crowd + all.ours), 30s);
     const auto watchers = [&]() -> boost::asio::awaitable<bool> {
         const double now = co_await metric(etcd.port(), watched);
-        co_return now == others + all.watches * crowd + all.more_watches;
+        co_return now == others + all.watches* crowd + all.more_watches;
     };
     co_await eventually(watchers, 30s, "all watch");
     const std::string events = "etcd_debugging_mvcc_events_total";

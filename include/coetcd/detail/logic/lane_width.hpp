@@ -11,7 +11,7 @@ namespace coetcd::detail::logic {
 ///
 /// A request with room left waits for company while two are under way: it and the next one would
 /// only be smaller. But it waits no longer than 5 ms after the last one left: where etcd is far,
-/// the end of another one may be long in coming. A full one gains nothing by waiting: up to 16 are
+/// the end of another one may be long in coming. A full one gains nothing by waiting: up to 32 are
 /// under way, so that a crowd fills the way. If one is refused because there are too many, half as
 /// many are, and one more for each full one that is served. A transaction that has to go alone
 /// takes no place of the others'.
@@ -25,7 +25,7 @@ public:
     };
 
     /// The most that are ever under way.
-    static constexpr int most = 16 + 2;
+    static constexpr int most = 32 + 2;
 
     bool may_leave(load what, TimePoint now) const {
         switch (what) {

@@ -29,14 +29,14 @@ int fill(width w, load what, time_point now = start) {
 TEST_CASE("full requests leave until the way is full, others until there are two",
           "[logic][lane]") {
     width w;
-    CHECK(fill(w, load::full) == 16);
+    CHECK(fill(w, load::full) == 32);
     CHECK(fill(w, load::roomy) == 2);
     CHECK(fill(w, load::alone) == 2);
     for (const load each : {load::roomy, load::full, load::alone, load::full, load::alone}) {
         w.has_left(each, start);
     }
     CHECK(w.under_way() == 5);
-    CHECK(fill(w, load::full) == 13);
+    CHECK(fill(w, load::full) == 29);
     CHECK(fill(w, load::roomy) == 0);
     CHECK(fill(w, load::alone) == 0);
     w.is_over(load::alone);
@@ -80,7 +80,7 @@ TEST_CASE("one with room left waits for company for 5 ms, while there is way", "
         CHECK(w.may_leave(load::roomy, now));
         w.has_left(load::roomy, now);
     }
-    CHECK(more == 14);
+    CHECK(more == 30);
     CHECK_FALSE(w.may_leave(load::roomy, now + 1h));
     w.was_too_many(now, now);
     w.is_over(load::roomy);
@@ -91,17 +91,17 @@ TEST_CASE("a limit of rates halves what is under way, once for those that it met
           "[logic][lane]") {
     width w;
     w.was_too_many(start, start + 1s);
-    CHECK(fill(w, load::full) == 8);
+    CHECK(fill(w, load::full) == 16);
     w.was_too_many(start, start + 2s); // it was under way before
     w.was_too_many(start + 500ms, start + 2s);
-    CHECK(fill(w, load::full) == 8);
+    CHECK(fill(w, load::full) == 16);
     w.was_too_many(start + 1s, start + 3s);
-    CHECK(fill(w, load::full) == 4);
+    CHECK(fill(w, load::full) == 8);
     w.was_served(load::roomy);
     w.was_served(load::alone);
-    CHECK(fill(w, load::full) == 4);
+    CHECK(fill(w, load::full) == 8);
     w.was_served(load::full);
-    CHECK(fill(w, load::full) == 5);
+    CHECK(fill(w, load::full) == 9);
     for (int i = 4; i != 8; ++i) {
         w.was_too_many(start + i * 1s, start + i * 1s);
     }
@@ -110,5 +110,5 @@ TEST_CASE("a limit of rates halves what is under way, once for those that it met
     for (int i = 0; i != 100; ++i) {
         w.was_served(load::full);
     }
-    CHECK(fill(w, load::full) == 16);
+    CHECK(fill(w, load::full) == 32);
 }

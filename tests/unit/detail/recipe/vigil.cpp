@@ -102,7 +102,7 @@ TEST_CASE("a look that was not sent when an event tells the end is not sent any 
     auto& [w, client, session, impl] = all;
     w.etcd->write("ahead", "");
     w.env->round_trip = 1s; // as many requests under way as there may be: no room for another one
-    for (int i = 0; i != 16; ++i) {
+    for (int i = 0; i != 32; ++i) {
         impl->owner->transactions->submit(std::make_shared<coetcd::detail::lane_part>(
             coetcd::txn().then(coetcd::op::range("other"))));
         w.env->pass(6ms);

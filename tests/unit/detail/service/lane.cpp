@@ -225,10 +225,44 @@ TEST_CASE("full requests leave while others wait for company", "[service][lane]"
     CHECK(f.requests().empty());
     submit("b", 1);
     CHECK(f.requests() == strings{numbered("a", 1, 59) + " b1"});
-    submit("c", 60 * 20);
-    CHECK(f.requests().size() == 14); // with the two that occupy it
+    submit("c", 60 * 40);
+    CHECK(f.requests().size() == 30); // with the two that occupy it
     f.finish();
-    CHECK(f.requests().size() == 21);
+    CHECK(f.requests().size() == 41);
+}
+
+TEST_CASE("where etcd is far, nobody waits for company for more than 5 ms", "[service][lane]") {
+    lane_fixture f;
+    f.w.env->round_trip = 200ms;
+    f.occupy();
+    for (const char* key : {"a", "b"}) {
+        f.submit(put_new(key));
+        f.w.env->pass(1ms);
+    }
+    CHECK(f.requests().empty());
+    f.w.env->pass(2ms);
+    CHECK(f.requests().empty());
+    f.w.env->pass(1ms); // 5 ms after the last one of those under way
+    CHECK(f.requests() == strings{"a b"});
+    f.submit(put_new("c"));
+    f.w.env->pass(4ms);
+    CHECK(f.requests().size() == 1);
+    f.w.env->pass(1ms);
+    CHECK(f.requests().size() == 2);
+    f.w.env->pass(50ms); // nothing is left to send
+    CHECK(f.requests().size() == 2);
+    f.submit(put_new("d"));
+    f.go();
+    CHECK(f.requests().size() == 3);
+    // It may be gone when that time has come.
+    lane_fixture near;
+    near.w.env->round_trip = 1ms;
+    near.occupy();
+    near.submit(put_new("a"));
+    near.w.env->pass(4ms);
+    CHECK(near.requests() == strings{"a"});
+    near.lane.reset();
+    near.finish();
 }
 
 TEST_CASE("what has to go alone takes no place of others", "[service][lane]") {
@@ -260,14 +294,14 @@ TEST_CASE("a limit of rates narrows the lane, and answers widen it again", "[ser
     f.finish();
     f.w.env->on_call = serve;
     f.w.env->calls.clear();
-    for (int i = 1; i <= 60 * 20; ++i) {
+    for (int i = 1; i <= 60 * 40; ++i) {
         f.submit(put_new("k" + std::to_string(i)));
     }
     f.go();
-    CHECK(f.requests().size() == 8);
+    CHECK(f.requests().size() == 16);
     f.w.env->pass(round_trip);
     f.go();
-    CHECK(f.requests().size() == 20);
+    CHECK(f.requests().size() == 40);
     f.finish();
 }
 
