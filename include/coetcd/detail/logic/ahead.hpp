@@ -21,29 +21,23 @@
 /// while the last one on it still has its turn, and so before ours.
 namespace coetcd::detail::logic {
 
-/// Those before us whose ends etcd has not told yet.
-inline std::vector<held_life> still_ahead(const standing& now) {
+/// Those before us whose ends etcd has told, or has not told.
+inline std::vector<held_life> lives_ahead(const standing& now, bool ended) {
     std::vector<held_life> all;
     for (const keys_ahead& of : now.ahead) {
         for (const predecessor& p : of.newest) {
-            if (p.ended == 0) {
+            if ((p.ended != 0) == ended) {
                 all.push_back({p.key, p.create_revision});
             }
         }
     }
     return all;
 }
-/// Those before us whose ends etcd has told.
+inline std::vector<held_life> still_ahead(const standing& now) {
+    return lives_ahead(now, false);
+}
 inline std::vector<held_life> told_ended(const standing& now) {
-    std::vector<held_life> all;
-    for (const keys_ahead& of : now.ahead) {
-        for (const predecessor& p : of.newest) {
-            if (p.ended != 0) {
-                all.push_back({p.key, p.create_revision});
-            }
-        }
-    }
-    return all;
+    return lives_ahead(now, true);
 }
 
 /// Whether nothing more is to be waited for, of those before us in one queue: all have ended; or,

@@ -159,6 +159,9 @@ public:
                 continue;
             }
             recheck_ = next_recheck();
+            if (blind) {
+                withdraw_question(); // it may be from before the watch was in force
+            }
             tell_watches(&key_watch::look_taken);
             if (!blind && held_) {
                 continue;
