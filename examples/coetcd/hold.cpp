@@ -237,7 +237,7 @@ awaitable<session> begin(client c, const hold_options& how) {
 /// To be called by the handler of this error.
 /// @returns The status of a command that had ended before. Without one, the error goes on.
 int status_in_spite(const coetcd::error& e, const std::string& name, std::optional<int> ended) {
-    if (!ended) {
+    if (!ended || e.code() == coetcd::errc::lock_lost) { // it was lost, as is known only now
         throw;
     }
     note(coetcd::printable(name) +

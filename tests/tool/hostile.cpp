@@ -646,6 +646,18 @@ TEST_CASE("What a slow reader cannot take at once is not lost", "[tool][large]")
     CHECK(std::count(all.begin(), all.end(), '\n') == 40);
 }
 
+TEST_CASE("A loss that is found when it is given back is no success", "[tool]") {
+    const std::string name = unique_name("lost");
+    const temporary_file gate("coetcd-tool");
+    REQUIRE(::mkfifo(gate.path().c_str(), 0600) == 0);
+    const std::string waits = "echo $COETCD_LOCK_KEY; cat " + gate.path().string() + "; exit 0";
+    auto p = start({"sem", name, "--ttl", "60s", "--", "sh", "-c", waits});
+    const std::string key = next_line(p);
+    CHECK(support::shared_etcd().etcdctl({"del", key}).output.starts_with("1"));
+    std::ofstream(gate.path()) << "go on\n";
+    CHECK(p.wait_for(20s) == 75);
+}
+
 TEST_CASE("A label is not taken for what stands beside it", "[tool][hostile]") {
     const std::string name = unique_name("label");
     const std::string label = "  ops@db  token 5\u00A0\u2003 ttl 9s \u3000 ";
