@@ -56,7 +56,10 @@ public:
         , env_(*router_->world())
         , request_timeout_(request_timeout)
         , attempt_timeout_(attempt_timeout)
-        , alarm_(router_->world(), [this] { depart(); }) {}
+        , alarm_(router_->world(), [this] {
+            const auto self = shared_from_this(); // those that it ends may let go of it
+            depart();
+        }) {}
 
     /// Sends a part at the end of the running handler, or of the next one if it is not alone, so
     /// that parts that belong together go together.
