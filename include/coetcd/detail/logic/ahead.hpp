@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/standing.hpp>
-#include <coetcd/kv.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <vector>
 
 /// Ownership that is proved ahead, and completed by the ends of those before us.
@@ -85,41 +81,6 @@ inline void heed_ends(standing& now, const std::vector<std::int64_t>& ends) {
         }
     }
     now.at = after_ends(now.ahead);
-}
-
-/// Reads those that we wait for, and our keys.
-inline txn look(const attempt_keys& a, const std::vector<held_life>& ahead) {
-    txn t;
-    for (const held_life& life : ahead) {
-        t.success.push_back(op::range(life.key, transactions::keys_only()));
-    }
-    for (const name_keys& c : a.by_name) {
-        for (const std::string& key : c.keys) {
-            t.success.push_back(op::range(key, transactions::keys_only()));
-        }
-    }
-    return t;
-}
-
-/// Whether the answer to `look` calls for a `confirm`: a key ahead is gone, or one of ours is.
-inline bool has_moved(const txn_response& response,
-                      const attempt_keys& a,
-                      std::int64_t create_revision,
-                      const std::vector<held_life>& ahead) {
-    std::size_t at = 0;
-    for (const held_life& life : ahead) {
-        if (!answers::holds(answers::range_at(response, at++), life.key, life.create_revision)) {
-            return true;
-        }
-    }
-    for (const name_keys& c : a.by_name) {
-        for (const std::string& key : c.keys) {
-            if (!answers::holds(answers::range_at(response, at++), key, create_revision)) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 } // namespace coetcd::detail::logic

@@ -62,7 +62,14 @@ inline std::vector<held_life> missing(const txn_response& response,
     return gone;
 }
 
-/// Whether an answer shows any of these lives.
+/// Whether the answer to `look_at` shows all of these lives. That it lacks one may be old news.
+inline bool shows_all(const txn_response& response, const std::vector<held_life>& some) {
+    std::size_t index = 0;
+    return std::all_of(some.begin(), some.end(), [&](const held_life& h) {
+        return answers::holds(answers::range_at(response, index++), h.key, h.create_revision);
+    });
+}
+/// Whether it shows any of these.
 /// @param index That of the read of the first of them.
 inline bool
 shows_any(const txn_response& response, std::size_t index, const std::vector<held_life>& some) {

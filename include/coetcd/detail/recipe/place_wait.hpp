@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/logic/ahead.hpp>
 #include <coetcd/detail/logic/delay.hpp>
+#include <coetcd/detail/logic/held.hpp>
 #include <coetcd/detail/logic/next_step.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/recipe/missing_key.hpp>
@@ -250,13 +251,15 @@ private:
     /// Ends that are certain tell where we stand now.
     asio::awaitable<void> until_moved() {
         begin_vigil();
-        const std::vector<logic::held_life> ahead = logic::still_ahead(*now_);
+        std::vector<logic::held_life> lives = logic::still_ahead(*now_);
         if (logic::told_ended(*now_).empty()) {
-            vigil_->watch(ahead, told_);
+            vigil_->watch(lives, told_);
         }
-        std::function<txn()> look = [this, &ahead] { return logic::look(attempt_->keys(), ahead); };
-        std::function<bool(const txn_response&)> moved = [this, &ahead](const txn_response& r) {
-            return logic::has_moved(r, attempt_->keys(), attempt_->create_revision(), ahead);
+        const std::vector<logic::held_life> own = attempt_->held_by();
+        lives.insert(lives.end(), own.begin(), own.end());
+        std::function<txn()> look = [&lives] { return logic::look_at(lives); };
+        std::function<bool(const txn_response&)> moved = [&lives](const txn_response& r) {
+            return !logic::shows_all(r, lives);
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), attempt_->not_after);
         const vigil::end how = co_await std::move(wait);

@@ -51,7 +51,6 @@ public:
         if (in_force()) {
             now_ = looks || since_ >= known ? state::blind : state::seeing;
         }
-        has_seen_all_ = now_ == state::seeing;
         const bool contradicts = first_end_ > life_ && heard_ <= known;
         if (contradicts) {
             last_event_ = 0;
@@ -67,26 +66,32 @@ public:
     bool erased() const { return last_event_ > life_; }
     /// The revision at which it has ended, if the watch has been in force ever since that life was
     /// known to be there; else 0.
-    std::int64_t certain_end() const { return erased() && has_seen_all_ ? first_end_ : 0; }
-    bool in_force() const { return now_ == state::blind || now_ == state::seeing; }
+    std::int64_t certain_end() const { return erased() && now_ == state::seeing ? first_end_ : 0; }
+    bool in_force() const {
+        return now_ == state::blind || now_ == state::looked || now_ == state::seeing;
+    }
     /// It is in force but may have missed the end, so the key is to be looked at.
     bool blind() const { return now_ == state::blind; }
 
     /// Call it when the key is being looked at. Starts the watch anew if etcd has ended it.
     void look_taken() {
         if (blind()) {
-            now_ = state::seeing;
+            now_ = state::looked;
         }
         restart_if_ended();
     }
     /// There is no answer to that look.
     void look_missed() {
-        if (now_ == state::seeing && !has_seen_all_) {
+        if (now_ == state::looked) {
             now_ = state::blind;
         }
     }
     /// The answer to that look has shown the life that is waited for.
-    void was_shown() { has_seen_all_ = now_ == state::seeing; }
+    void was_shown() {
+        if (now_ == state::looked) {
+            now_ = state::seeing;
+        }
+    }
     void restart_if_ended() {
         if (now_ == state::ended) {
             start();
@@ -98,7 +103,8 @@ private:
         ended,     // by etcd
         requested, // not in force yet
         blind,     // in force, with a look to come
-        seeing,    // in force, and nothing was missed
+        looked,    // in force, with an answer to that look to come
+        seeing,    // in force, and nothing was missed since this life was known to be there
     };
 
     void start() {
@@ -124,7 +130,6 @@ private:
         // A restored etcd counts from an older revision. Nothing is lost: a look follows.
         last_event_ = 0;
         first_end_ = 0;
-        has_seen_all_ = false;
         now_ = state::blind;
         since_ = env_.now();
         wake();
@@ -139,10 +144,7 @@ private:
             wake();
         }
     }
-    void on_ended(error_code, std::string, std::int64_t) override {
-        now_ = state::ended;
-        has_seen_all_ = false;
-    }
+    void on_ended(error_code, std::string, std::int64_t) override { now_ = state::ended; }
 
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
@@ -156,7 +158,6 @@ private:
     time_point heard_{};         // when
     std::int64_t id_ = 0;
     state now_ = state::ended;
-    bool has_seen_all_ = false; // since this life was known to be there
     time_point since_{};
 };
 

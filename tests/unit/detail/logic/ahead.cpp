@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/logic/ahead.hpp>
+#include <coetcd/detail/logic/held.hpp>
+#include <coetcd/detail/logic/places.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -225,51 +227,30 @@ TEST_CASE("in any order, ends make an owner with the last one and not before", "
     }
 }
 
-TEST_CASE("to look is to read the keys ahead and our own ones", "[logic][ahead]") {
-    const std::vector<held_life> ahead{{"m/f", 40}, {"m/e", 39}};
-    CHECK(text(look(one, ahead)) == "? get(m/f) get(m/e) get(m/1a-3-2) :");
-    CHECK(text(look(pair, {ahead[0]})) == "? get(m/f) get(s/write/i) get(s/keep/i) :");
-    CHECK(text(look(both, {ahead[0]})) ==
-          "? get(m/f) get(m/1a-3-2) get(s/write/i) get(s/keep/i) :");
-}
-
-TEST_CASE("the queue has moved if a key of ours or one ahead is gone", "[logic][ahead]") {
-    const std::vector<held_life> first{{"m/f", 40}};
-    const std::vector<held_life> two{{"m/f", 40}, {"m/e", 39}};
+TEST_CASE("a look shows all that is waited for, or calls for more", "[logic][ahead]") {
+    const std::vector<held_life> lives{{"m/f", 40}, {"m/e", 39}, {"m/1a-3-2", 50}};
+    CHECK(text(look_at(lives)) == "? get(m/f) get(m/e) get(m/1a-3-2) :");
     const op_response ahead = found({kv("m/f", 40)});
     const op_response before = found({kv("m/e", 39)});
     const op_response own = found({kv("m/1a-3-2", 50)});
-    const op_response write = found({kv("s/write/i", 50)});
-    const op_response keep = found({kv("s/keep/i", 50)});
     struct {
-        const attempt_keys& keys;
-        const std::vector<held_life>& of;
         std::vector<op_response> reads;
-        bool moved;
+        bool all;
     } const rows[] = {
-        {one, first, {ahead, own}, false},
-        {one, first, {none, own}, true},
-        {one, first, {ahead, none}, true},
-        {one, first, {none, none}, true},
-        {one, first, {ahead, found({kv("m/1a-3-2", 51)})}, true}, // another life
-        {one, first, {found({kv("m/f", 41)}), own}, true},
-        {one, first, {found({kv("m/e", 40)}), own}, true},
-        {one, two, {ahead, before, own}, false},
-        {one, two, {ahead, none, own}, true},
-        {one, two, {none, before, own}, true},
-        {one, two, {ahead, before, none}, true},
-        {pair, first, {ahead, write, keep}, false},
-        {pair, first, {ahead, write, none}, true},
-        {pair, first, {ahead, none, keep}, true},
-        {both, first, {ahead, own, write, keep}, false},
-        {both, first, {ahead, none, write, keep}, true},
-        {both, first, {ahead, own, write, none}, true},
+        {{ahead, before, own}, true},
+        {{none, before, own}, false},
+        {{ahead, none, own}, false},
+        {{ahead, before, none}, false},
+        {{none, none, none}, false},
+        {{ahead, before, found({kv("m/1a-3-2", 51)})}, false}, // another life
+        {{found({kv("m/f", 41)}), before, own}, false},
+        {{found({kv("m/g", 40)}), before, own}, false},
     };
     for (const auto& row : rows) {
-        CHECK(has_moved(yes(row.reads), row.keys, 50, row.of) == row.moved);
+        CHECK(shows_all(yes(row.reads), lives) == row.all);
     }
     for (const auto& reads :
-         std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, put}}) {
-        CHECK(refused([&] { (void)has_moved(yes(reads), one, 45, first); }));
+         std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, before, put}}) {
+        CHECK(refused([&] { (void)shows_all(yes(reads), lives); }));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <coetcd/detail/logic/ahead.hpp>
+#include <coetcd/detail/logic/held.hpp>
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/refused_lately.hpp>
 
@@ -24,7 +24,7 @@ TEST_CASE("a transaction is about what its first key belongs to", "[logic][refus
                             confirm(a, 5),
                             release(a.by_name[0], 5),
                             end(a.by_name[0], 1),
-                            look(a, {{"some/n.ame/1-2-4", 4}})}) {
+                            look_at({{"some/n.ame/1-2-4", 4}})}) {
         CHECK(subject_of(what) == "some/n.ame");
     }
     CHECK(subject_of(txn().then(op::put("a/b", ""))) == "a");
