@@ -89,7 +89,10 @@ private:
     std::int64_t how_far(int m) const { return members_.applied(m, store_.revision); }
     std::int64_t compacted(int m) const { return members_.compacted_at(m, store_.compacted); }
     void create_watch(std::uint64_t id, json::value request);
-    void send_events(const watch& w, const std::vector<const etcd_store::change*>& changes);
+    /// @param before Lines that arrive with it.
+    void send_events(const watch& w,
+                     const std::vector<const etcd_store::change*>& changes,
+                     const std::string& before = {});
 
     const etcd_store& store_;
     const etcd_members& members_;

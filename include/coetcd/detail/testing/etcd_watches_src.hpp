@@ -100,7 +100,7 @@ COETCD_DECL void etcd_watches::listen(std::uint64_t id, std::string_view message
 COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value request) {
     stream& from = streams_.at(id);
     std::int64_t watch_id = request["watch_id"].number();
-    const auto say = [&](const char* refused) {
+    const auto text = [&](const char* refused) {
         json_writer out;
         out.open().name("result").open();
         members_.header(out, from.at, how_far(from.at));
@@ -111,8 +111,9 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
             out.word("cancel_reason", refused);
         }
         out.close().close();
-        from.to.on_line(out.take());
+        return out.take();
     };
+    const auto say = [&](const char* refused) { from.to.on_line(text(refused)); };
     try {
         how_.check_token(from.token);
     } catch (const etcd_refusal& no) {
@@ -160,23 +161,23 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
     w.synced = w.next == 0 || w.next > how_far(from.at);
     unsynced_ += w.synced ? 0 : 1;
     how_.watched(id, watch_id, w.next);
-    watches_.push_back(std::move(w));
-    say(nullptr);
-    const watch& begun = watches_.back();
-    const auto now = store_.keys.find(begun.key);
-    if (begun.next == 0 && begun.range_end.empty() && now != store_.keys.end() &&
-        how_.invents_end(begun.key)) {
+    watches_.push_back(w);
+    const auto now = store_.keys.find(w.key);
+    if (w.next == 0 && w.range_end.empty() && now != store_.keys.end() && how_.invents_end(w.key)) {
         etcd_store::change end;
-        end.key = begun.key;
+        end.key = w.key;
         end.deleted = true;
         end.before = now->second;
         end.revision = now->second.mod_revision + 1;
-        send_events(watch(begun), {&end});
+        send_events(w, {&end}, text(nullptr) + "\n"); // at once, so before any look
+    } else {
+        say(nullptr);
     }
 }
 
 COETCD_DECL void etcd_watches::send_events(const watch& w,
-                                           const std::vector<const etcd_store::change*>& changes) {
+                                           const std::vector<const etcd_store::change*>& changes,
+                                           const std::string& before) {
     const auto found = streams_.find(w.stream);
     if (found == streams_.end()) {
         return;
@@ -207,7 +208,7 @@ COETCD_DECL void etcd_watches::send_events(const watch& w,
         out.close();
     }
     out.close(']').close().close();
-    found->second.to.on_line(out.take());
+    found->second.to.on_line(before + out.take());
 }
 
 COETCD_DECL void etcd_watches::tell_progress() {
