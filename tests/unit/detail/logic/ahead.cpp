@@ -1,38 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/logic/ahead.hpp>
-#include <coetcd/detail/logic/held.hpp>
-#include <coetcd/detail/logic/places.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/transactions.hpp"
 
-using namespace coetcd;
-using namespace coetcd::detail;
 using namespace coetcd::detail::logic;
-using namespace support;
 using where = standing::where;
 
 namespace {
-
-/// One name with one key, one with two, both, and one whose owners leave notes.
-const attempt_keys one{0x1a, {exclusive_keys("m", 0x1a, 3, 2, 7)}};
-const attempt_keys pair{
-    0x1a, {{"s", {"s/write/i", "s/keep/i"}, key_range::prefix("s/"), "s.i", "s.void", 0}}};
-const attempt_keys both{0x1a, {one.by_name[0], pair.by_name[0]}};
-attempt_keys with_note() {
-    attempt_keys a = one;
-    a.by_name[0].note_key = "m.own";
-    return a;
-}
 
 using ends = std::vector<std::int64_t>;
 
@@ -57,73 +38,7 @@ standing behind_all(const std::vector<told>& names) {
     return now;
 }
 
-op_response found_these(std::size_t many) {
-    std::vector<key_value> all;
-    for (std::size_t i = 0; i != many; ++i) {
-        all.push_back(kv("m/" + std::to_string(i), 40 - static_cast<std::int64_t>(i)));
-    }
-    return found(std::move(all));
-}
-op_response and_more(op_response of) {
-    std::get<range_response>(of).more = true;
-    return of;
-}
-op_response no_note() {
-    txn_response note;
-    note.succeeded = true;
-    return note;
-}
-
 } // namespace
-
-TEST_CASE("an answer tells the newest of those ahead, and whether they are all", "[logic][ahead]") {
-    const attempt_keys noted = with_note();
-    struct {
-        const char* what;
-        const attempt_keys& keys;
-        std::vector<op_response> reads; // for each name
-        std::vector<std::size_t> told;
-        std::vector<bool> complete;
-    } const rows[] = {
-        {"one", one, {found_these(1)}, {1}, {true}},
-        {"as many as are waited for", one, {found_these(2)}, {2}, {true}},
-        {"one more", one, {found_these(3)}, {2}, {false}},
-        {"many more", one, {found_these(30)}, {2}, {false}},
-        {"a server with a limit of its own", one, {and_more(found_these(1))}, {1}, {false}},
-        {"two writers", pair, {found_these(4)}, {4}, {true}},
-        {"more than two writers", pair, {found_these(5)}, {4}, {false}},
-        {"two names", both, {found_these(2), found_these(2)}, {2, 2}, {true, true}},
-        {"two names, one free", both, {none, found_these(3)}, {0, 2}, {true, false}},
-        {"an owner is to leave a note", noted, {found_these(1)}, {1}, {false}},
-    };
-    for (const auto& row : rows) {
-        CAPTURE(row.what);
-        std::vector<op_response> entering = row.reads;
-        std::vector<op_response> confirming{erased(0)};
-        confirming.insert(confirming.end(), row.reads.begin(), row.reads.end());
-        for (const name_keys& c : row.keys.by_name) {
-            entering.insert(entering.end(), c.keys.size(), put);
-        }
-        for (const name_keys& c : row.keys.by_name) {
-            if (!c.note_key.empty()) {
-                entering.push_back(no_note());
-                confirming.push_back(no_note());
-            }
-        }
-        for (const standing& now :
-             {after_enter(yes(entering), row.keys), after_confirm(yes(confirming), row.keys, 50)}) {
-            CHECK(now.at == where::behind);
-            REQUIRE(now.ahead.size() == row.told.size());
-            for (std::size_t i = 0; i != now.ahead.size(); ++i) {
-                CHECK(now.ahead[i].newest.size() == row.told[i]);
-                CHECK(now.ahead[i].complete == row.complete[i]);
-            }
-        }
-    }
-    // A key that exists has a revision, and the end of a life is told by it.
-    const std::vector<op_response> nameless{erased(0), found({kv("m/f", 0)})};
-    CHECK(refused([&] { (void)after_confirm(yes(nameless), one, 45); }));
-}
 
 TEST_CASE("ends make an owner of who knows all, and of others one that asks", "[logic][ahead]") {
     struct {
@@ -224,33 +139,5 @@ TEST_CASE("in any order, ends make an owner with the last one and not before", "
                 CHECK(now.at == (complete ? where::owner : where::queued));
             }
         } while (std::next_permutation(order.begin(), order.end()));
-    }
-}
-
-TEST_CASE("a look shows all that is waited for, or calls for more", "[logic][ahead]") {
-    const std::vector<held_life> lives{{"m/f", 40}, {"m/e", 39}, {"m/1a-3-2", 50}};
-    CHECK(text(look_at(lives)) == "? get(m/f) get(m/e) get(m/1a-3-2) :");
-    const op_response ahead = found({kv("m/f", 40)});
-    const op_response before = found({kv("m/e", 39)});
-    const op_response own = found({kv("m/1a-3-2", 50)});
-    struct {
-        std::vector<op_response> reads;
-        bool all;
-    } const rows[] = {
-        {{ahead, before, own}, true},
-        {{none, before, own}, false},
-        {{ahead, none, own}, false},
-        {{ahead, before, none}, false},
-        {{none, none, none}, false},
-        {{ahead, before, found({kv("m/1a-3-2", 51)})}, false}, // another life
-        {{found({kv("m/f", 41)}), before, own}, false},
-        {{found({kv("m/g", 40)}), before, own}, false},
-    };
-    for (const auto& row : rows) {
-        CHECK(shows_all(yes(row.reads), lives) == row.all);
-    }
-    for (const auto& reads :
-         std::vector<std::vector<op_response>>{{}, {put}, {ahead}, {ahead, before, put}}) {
-        CHECK(refused([&] { (void)shows_all(yes(reads), lives); }));
     }
 }

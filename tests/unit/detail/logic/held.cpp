@@ -111,3 +111,41 @@ TEST_CASE("a life that is not there is missing", "[logic][held]") {
     CHECK(gone({}, some) == strings{});
     CHECK(gone({put_response(), none, c, none}, some) == strings{"b"});
 }
+
+TEST_CASE("an answer shows all lives, or any", "[logic][held]") {
+    const std::vector<held_life> some{{"a", 40}, {"b", 41}, {"c", 50}};
+    const op_response a = found("a", 40);
+    const op_response b = found("b", 41);
+    const op_response c = found("c", 50);
+    const op_response none = range_response();
+    struct {
+        std::vector<op_response> reads;
+        bool all;
+        bool any;
+        bool any_but_first;
+    } const rows[] = {
+        {{a, b, c}, true, true, true},
+        {{none, b, c}, false, true, true},
+        {{a, none, c}, false, true, true},
+        {{a, b, none}, false, true, true},
+        {{a, none, none}, false, true, false},
+        {{none, none, none}, false, false, false},
+        {{a, b, found("c", 51)}, false, true, true}, // another life
+        {{none, none, found("c", 51)}, false, false, false},
+        {{none, none, found("d", 50)}, false, false, false},
+    };
+    const std::vector<held_life> last{some[1], some[2]};
+    for (const auto& row : rows) {
+        txn_response r;
+        r.responses = row.reads;
+        CHECK(shows_all(r, some) == row.all);
+        CHECK(shows_any(r, 0, some) == row.any);
+        CHECK(shows_any(r, 1, last) == row.any_but_first);
+    }
+    // what lacks a read
+    for (const auto& reads : std::vector<std::vector<op_response>>{{}, {put_response()}, {a, b}}) {
+        txn_response r;
+        r.responses = reads;
+        CHECK_THROWS_AS(shows_all(r, some), error);
+    }
+}

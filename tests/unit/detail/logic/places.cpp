@@ -2,6 +2,7 @@
 #include <coetcd/detail/logic/ahead.hpp>
 #include <coetcd/detail/logic/places.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -29,8 +30,32 @@ const attempt_keys pair{
     0x1a, {{"s", {"s/write/i", "s/keep/i"}, key_range::prefix("s/"), "s.i", "s.void", 0}}};
 const attempt_keys both{0x1a, {one.by_name[0], pair.by_name[0]}};
 
+/// One whose owners leave notes.
+attempt_keys with_note() {
+    attempt_keys a = one;
+    a.by_name[0].note_key = "m.own";
+    return a;
+}
+
 bool covers(const key_range& range, const std::string& key) {
     return key >= range.key && key < range.range_end;
+}
+
+op_response found_these(std::size_t many) {
+    std::vector<key_value> all;
+    for (std::size_t i = 0; i != many; ++i) {
+        all.push_back(kv("m/" + std::to_string(i), 40 - static_cast<std::int64_t>(i)));
+    }
+    return found(std::move(all));
+}
+op_response and_more(op_response of) {
+    std::get<range_response>(of).more = true;
+    return of;
+}
+op_response no_note() {
+    txn_response note;
+    note.succeeded = true;
+    return note;
 }
 
 using strings = std::vector<std::string>;
@@ -342,6 +367,56 @@ TEST_CASE("the answer to confirm tells which keys are ahead", "[logic][places]")
     const standing gone = after_confirm(no({}), both, 45);
     CHECK(gone.at == where::gone);
     CHECK(gone.create_revision == 0);
+}
+
+TEST_CASE("an answer tells the newest of those ahead, and whether they are all",
+          "[logic][places]") {
+    const attempt_keys noted = with_note();
+    struct {
+        const char* what;
+        const attempt_keys& keys;
+        std::vector<op_response> reads; // for each name
+        std::vector<std::size_t> told;
+        std::vector<bool> complete;
+    } const rows[] = {
+        {"one", one, {found_these(1)}, {1}, {true}},
+        {"as many as are waited for", one, {found_these(2)}, {2}, {true}},
+        {"one more", one, {found_these(3)}, {2}, {false}},
+        {"many more", one, {found_these(30)}, {2}, {false}},
+        {"a server with a limit of its own", one, {and_more(found_these(1))}, {1}, {false}},
+        {"two writers", pair, {found_these(4)}, {4}, {true}},
+        {"more than two writers", pair, {found_these(5)}, {4}, {false}},
+        {"two names", both, {found_these(2), found_these(2)}, {2, 2}, {true, true}},
+        {"two names, one free", both, {none, found_these(3)}, {0, 2}, {true, false}},
+        {"an owner is to leave a note", noted, {found_these(1)}, {1}, {false}},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.what);
+        std::vector<op_response> entering = row.reads;
+        std::vector<op_response> confirming{erased(0)};
+        confirming.insert(confirming.end(), row.reads.begin(), row.reads.end());
+        for (const name_keys& c : row.keys.by_name) {
+            entering.insert(entering.end(), c.keys.size(), put);
+        }
+        for (const name_keys& c : row.keys.by_name) {
+            if (!c.note_key.empty()) {
+                entering.push_back(no_note());
+                confirming.push_back(no_note());
+            }
+        }
+        for (const standing& now :
+             {after_enter(yes(entering), row.keys), after_confirm(yes(confirming), row.keys, 50)}) {
+            CHECK(now.at == where::behind);
+            REQUIRE(now.ahead.size() == row.told.size());
+            for (std::size_t i = 0; i != now.ahead.size(); ++i) {
+                CHECK(now.ahead[i].newest.size() == row.told[i]);
+                CHECK(now.ahead[i].complete == row.complete[i]);
+            }
+        }
+    }
+    // A key that exists has a revision, and the end of a life is told by it.
+    const std::vector<op_response> nameless{erased(0), found({kv("m/f", 0)})};
+    CHECK(refused([&] { (void)after_confirm(yes(nameless), one, 45); }));
 }
 
 TEST_CASE("a place is given up when an answer says that nothing of it is there, or can come",
