@@ -237,26 +237,18 @@ private:
     }
 
     void take_option(const std::string& word) {
-        behind_flag_ = false;
         const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
         const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
         if (o == nullptr) {
             throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
-                              quoted(word.substr(0, equals)) + // its value may be a password
+                              quoted(without_value(word)) +
                               (found_ ? "" : ", before a subcommand"));
         }
         std::string value = "true";
         if (equals != word.npos) {
             value = word.substr(equals + 1);
-        } else if (o->value.empty()) {
-            behind_flag_ = true; // which says all
-        } else if (at_ == cut_) {
-            throw usage_error(o->name + ": has no value");
-        } else if (at_->size() > 1 && at_->front() == '-') {
-            throw usage_error(o->name + ": has no value; one that begins with a dash is written " +
-                              o->name + "=" + o->value); // not as it is: perhaps a password
-        } else {
-            value = *at_++;
+        } else if (!o->value.empty()) {
+            value = value_behind(*o);
         }
         const auto [earlier, is_first] = given_.emplace(o->name, value);
         if (!is_first && !o->value.empty()) {
@@ -268,25 +260,45 @@ private:
         }
     }
 
-    /// A word that nothing takes. Behind a flag without a value it may be meant as its value, and
-    /// be a password.
-    std::string shown(const std::string& word) const {
-        return behind_flag_ ? "behind a flag that has no value" : quoted(word);
+    std::string value_behind(const option& o) {
+        if (at_ == cut_) {
+            throw usage_error(o.name + ": has no value");
+        }
+        if (at_->size() > 1 && at_->front() == '-') {
+            throw usage_error(o.name + ": has no value; one that begins with a dash is written " +
+                              o.name + "=" + o.value); // not as it is: perhaps a password
+        }
+        return *at_++;
     }
 
+    /// An unknown flag, cut off where a password may begin: other programs know `-pSECRET`.
+    static std::string without_value(const std::string& flag) {
+        constexpr std::string_view password = "--password";
+        if (!flag.starts_with("--")) {
+            return flag.substr(0, 2);
+        }
+        const auto is_part = [](char c) { return c == '-' || (c >= 'a' && c <= 'z'); };
+        const auto end = std::find_if_not(flag.begin(), flag.end(), is_part);
+        const std::string name(flag.begin(), end);
+        return name.starts_with(password) ? std::string(password) : name;
+    }
+
+    /// A word that nothing takes may be meant as the value of a flag that has none, or of another
+    /// program's flag, and be a password: so it is not shown.
     void take_word(const std::string& word) {
         if (found_ == nullptr) {
             found_ = subcommand_called(word);
             if (found_ == nullptr) {
-                throw usage_error("no such subcommand: " + shown(word));
+                throw usage_error("no such subcommand" +
+                                  (given_.empty() ? ": " + quoted(word) : ", behind the flags"));
             }
             return;
         }
         if (operands_ == found_->operands.size()) {
-            throw usage_error(found_->name + ": one word too many: " + shown(word) +
+            throw usage_error(found_->name + ": one word too many" +
+                              (operands_ == 0 ? "" : ", behind " + found_->operands.back().name) +
                               (found_->command != nullptr ? "; a COMMAND stands after --" : ""));
         }
-        behind_flag_ = false;
         const operand& o = found_->operands[operands_++];
         take(o.take, word, found_->name + ": " + o.name);
     }
@@ -310,7 +322,6 @@ private:
     const grammar& grammar_;
     const words::const_iterator cut_; ///< The first `--`, or the end.
     words::const_iterator at_;
-    bool behind_flag_ = false; // the word before was one without a value
     const words::const_iterator end_;
     const subcommand* found_ = nullptr;
     std::size_t operands_ = 0;

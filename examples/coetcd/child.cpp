@@ -243,6 +243,7 @@ child::child(asio::any_io_executor executor,
     }
     ::setpgid(pid_, pid_); // whoever comes first
     ++running_;
+    ++alive_;
     if (gets_terminal) {
         give_terminal();
     }
@@ -264,6 +265,7 @@ child::~child() {
         ::signal(number, SIG_DFL);
     }
     ::signal(SIGCONT, SIG_DFL);
+    alive_ -= status_ < 0 ? 1 : 0;
     --running_;
 }
 
@@ -282,6 +284,36 @@ void child::signal(int number) const {
     ::kill(-pid_, number); // nobody, if all of its group have ended
     if (status_ < 0 && ::getpgid(pid_) != pid_) {
         ::kill(pid_, number);
+    }
+}
+
+void child::kill_the_rest_of(pid_t group) {
+    bool found = true;
+    std::vector<pid_t> left;
+    for (int rounds = 10; found && rounds != 0; --rounds) { // they may start others meanwhile
+        found = false;
+        left.clear();
+        for (const group_member& m : members_of(group)) {
+            // A group of somebody else that has this number by now is one of another session.
+            if (m.has_ended || ::getsid(m.pid) != ::getsid(0)) {
+                continue;
+            }
+            if (::kill(m.pid, SIGKILL) == 0) {
+                found = true;
+            } else if (errno == EPERM) {
+                left.push_back(m.pid);
+            }
+        }
+    }
+    give_up_on(left);
+}
+
+void child::give_up_on(const std::vector<pid_t>& left) {
+    escaped_ = !left.empty();
+    if (escaped_) {
+        note("gives up on COMMAND: " + list_of(left) +
+             (left.size() == 1 ? " still runs" : " still run") +
+             ", without the lock; stop it by hand");
     }
 }
 
@@ -330,6 +362,7 @@ bool child::has_ended() {
 void child::take_end(int how) {
     died_ = WIFSIGNALED(how);
     status_ = died_ ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    --alive_;
     if (died_ && WTERMSIG(how) == SIGINT && !heeded({SIGINT}).empty()) {
         interrupts_ = ::tcgetpgrp(terminal_) == pid_ ? 0 : ::getpid();
     }
@@ -419,12 +452,7 @@ asio::awaitable<int> child::stop(std::chrono::milliseconds grace) {
         status = co_await wait();
         left = out_of_reach(); // now also where /proc shows none but one's own
     }
-    escaped_ = !left.empty();
-    if (escaped_) {
-        note("gives up on COMMAND: " + list_of(left) +
-             (left.size() == 1 ? " still runs" : " still run") +
-             ", without the lock; stop it by hand");
-    }
+    give_up_on(left);
     co_return status;
 }
 

@@ -52,8 +52,10 @@ public:
     /// Kills it, if that is permitted.
     ~child();
 
-    /// Whether there is one, that gets the signals.
+    /// Whether there is one, that gets the signals; or its end is still being looked into.
     static bool is_running() { return running_ != 0; }
+    /// Whether there is one that has not ended.
+    static bool is_alive() { return alive_ != 0; }
     /// Whether one was to be stopped, and still runs: it has changed its user, and may not be
     /// signalled.
     static bool has_escaped() { return escaped_; }
@@ -63,6 +65,9 @@ public:
     /// @returns The exit status as a shell tells it: 128 and the signal that ended it, 127 if there
     ///   is no such program, 126 if it cannot be run.
     static boost::asio::awaitable<int> run(child& self, std::chrono::milliseconds grace);
+    pid_t group() const { return pid_; }
+    /// Ends what one that has ended has left in its group. Says so if that is not permitted.
+    static void kill_the_rest_of(pid_t group);
     /// Whether it has not ended by itself.
     bool was_stopped() const { return was_stopped_; }
     /// If SIGINT has ended a command: whom it has to end, too, for `kill`. That is we; or all of
@@ -80,6 +85,8 @@ private:
     void go_on() const;
     /// Those of its group that we may not signal.
     std::vector<pid_t> out_of_reach() const;
+    /// @param left Those that cannot be ended.
+    static void give_up_on(const std::vector<pid_t>& left);
     bool reap();
     /// Whether it has ended. It does not stand still with it.
     bool has_ended();
@@ -103,6 +110,7 @@ private:
     const int terminal_; ///< -1: we have none.
     termios modes_{};    ///< Of the terminal, before it had it.
     static inline int running_ = 0;
+    static inline int alive_ = 0; // of these
     static inline bool escaped_ = false;
     static inline std::optional<pid_t> interrupts_;
 };

@@ -35,8 +35,10 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <sys/types.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "arguments.hpp"
 #include "child.hpp"
@@ -68,10 +70,39 @@ awaitable<session> open(client c, double ttl, std::string label) {
 
 /// What is held, for the command's environment; and whether it still is.
 struct grip {
-    std::string key;
-    std::int64_t token = 0;
+    std::vector<std::string> keys; ///< By which it is held; the first one stands for it.
+    std::int64_t token = 0;        ///< Their create_revision.
     std::function<bool()> lasts;
 };
+
+/// How a command has ended by itself.
+struct end {
+    std::optional<int> status;    ///< If that was held then, as far as we knew.
+    std::optional<bool> was_held; ///< What etcd says of that, if it answers.
+    std::optional<pid_t> group;   ///< Of the command.
+};
+
+awaitable<void> ask_etcd(client c, grip what, std::optional<bool>& is_held) {
+    coetcd::txn look;
+    for (const std::string& key : what.keys) {
+        look.compares.push_back(coetcd::compare::create_revision(key) == what.token);
+    }
+    const coetcd::txn_response found = co_await c.txn(std::move(look));
+    is_held = found.succeeded;
+}
+
+/// Whether etcd says that it is held. It has a second to answer.
+awaitable<std::optional<bool>> is_held(client c, grip what) {
+    const auto executor = co_await asio::this_coro::executor;
+    std::optional<bool> answer;
+    asio::steady_timer patience(executor, std::chrono::seconds(1));
+    auto either = asio::experimental::make_parallel_group(
+        asio::co_spawn(executor, ask_etcd(std::move(c), std::move(what), answer), asio::deferred),
+        patience.async_wait(asio::deferred));
+    (void)co_await either.async_wait(asio::experimental::wait_for_one(),
+                                     asio::as_tuple(asio::use_awaitable));
+    co_return answer;
+}
 
 /// The password is not the command's, if it is not asked to be.
 void hide_password(child::variables& environment) {
@@ -110,13 +141,10 @@ int over(const std::string& name) {
 }
 
 /// Runs the command; or shows the key, and waits to be cancelled.
-/// @param ended The status of the command, if it has ended by itself while this was held: what
-///   fails then changes nothing about it.
-awaitable<int> use(client c,
-                   const hold_options& how,
-                   coetcd::lease_id lease,
-                   grip what,
-                   std::optional<int>& ended) {
+/// @param ended If the command has ended by itself while this was held, what fails then changes
+///   nothing about its status.
+awaitable<int>
+use(client c, const hold_options& how, coetcd::lease_id lease, grip what, end& ended) {
     const auto executor = co_await asio::this_coro::executor;
     entry held;
     held.lease = lease;
@@ -127,7 +155,7 @@ awaitable<int> use(client c,
         limit.expires_after(milliseconds(how.max_hold));
     }
     if (how.command.empty()) {
-        auto saying = tell(what.key + '\n');
+        auto saying = tell(what.keys.front() + '\n');
         auto either = asio::experimental::make_parallel_group(
             asio::co_spawn(executor, std::move(saying), asio::deferred),
             limit.async_wait(asio::deferred));
@@ -144,7 +172,7 @@ awaitable<int> use(client c,
         const auto [unlimited] = co_await limit.async_wait(asio::as_tuple(asio::use_awaitable));
         co_return unlimited ? well : over(how.name);
     }
-    child::variables more{{"COETCD_LOCK_KEY", what.key},
+    child::variables more{{"COETCD_LOCK_KEY", what.keys.front()},
                           {"COETCD_FENCING_TOKEN", std::to_string(what.token)},
                           {"COETCD_LEASE", hex(lease)}};
     if (!how.keep_password) {
@@ -162,8 +190,16 @@ awaitable<int> use(client c,
     if (failure) {
         std::rethrow_exception(failure);
     }
+    if (!running.was_stopped()) {
+        ended.group = running.group();
+    }
     if (!running.was_stopped() && what.lasts()) { // we may have stood still
-        ended = status;
+        ended.status = status;
+        co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+        ended.was_held = co_await is_held(c, what);
+        if (ended.was_held == false) { // a signal could keep us from finding that out
+            throw coetcd::error(coetcd::errc::lock_lost, coetcd::printable(how.name));
+        }
     }
     co_return order[0] == 0 || unlimited || !running.was_stopped() ? status : over(how.name);
 }
@@ -204,7 +240,7 @@ awaitable<void> tell_queue(client c, const std::string& whole_name) {
         note(name + ": " + describe(e) + " waits");
     }
     for (const auto& [key, revision] : q.strays) {
-        note(in_the_way(key));
+        note(in_the_way(q.name, key));
     }
 }
 
@@ -235,14 +271,24 @@ awaitable<session> begin(client c, const hold_options& how) {
 }
 
 /// To be called by the handler of this error.
-/// @returns The status of a command that had ended before. Without one, the error goes on.
-int status_in_spite(const coetcd::error& e, const std::string& name, std::optional<int> ended) {
-    if (!ended || e.code() == coetcd::errc::lock_lost) { // it was lost, as is known only now
+/// @returns The status of a command that had ended before. Without one, the error goes on, and what
+///   a command has left does not.
+int status_in_spite(const coetcd::error& e, const std::string& name, const end& ended) {
+    const bool was_held = ended.was_held == true;
+    // That may be known only now; else what is on the way may have asked twice to give it back.
+    const bool was_lost =
+        ended.was_held == false || (e.code() == coetcd::errc::lock_lost && !was_held);
+    if (!ended.status || was_lost) {
+        if (ended.group) {
+            child::kill_the_rest_of(*ended.group);
+        }
         throw;
     }
-    note(coetcd::printable(name) +
-         ": is not given back, and lasts for its ttl at most: " + in_flags(e.what()));
-    return *ended;
+    if (!was_held || e.code() != coetcd::condition::ownership_lost) {
+        note(coetcd::printable(name) +
+             ": is not given back, and lasts for its ttl at most: " + in_flags(e.what()));
+    }
+    return *ended.status;
 }
 
 /// Ends a session in the end. All is done then: that this fails is told, and changes no status.
@@ -272,9 +318,13 @@ std::shared_ptr<coetcd::observer> troubles_if(bool told) {
 awaitable<int> lock(client c, lock_flags how) {
     session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
-    std::optional<int> ended;
+    end ended;
     auto body = [&](const coetcd::held_lock& held) -> awaitable<int> {
-        grip what{held.key(), held.fencing_token(), [&held] { return held.owns_lock(); }};
+        std::vector<std::string> keys{held.key()};
+        if (!how.shared) {
+            keys = keys_of_writer(how.name, held.key());
+        }
+        grip what{keys, held.fencing_token(), [&held] { return held.owns_lock(); }};
         return use(c, how, lease, std::move(what), ended);
     };
     coetcd::lock_options options;
@@ -303,9 +353,9 @@ awaitable<int> lock(client c, lock_flags how) {
 awaitable<int> elect(client c, elect_flags how) {
     session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
-    std::optional<int> ended;
+    end ended;
     auto body = [&](const coetcd::leadership& term) -> awaitable<int> {
-        grip what{term.key(), term.term(), [&term] { return term.leads(); }};
+        grip what{{term.key()}, term.term(), [&term] { return term.leads(); }};
         return use(c, how, lease, std::move(what), ended);
     };
     coetcd::election office(s, how.name);
@@ -323,9 +373,11 @@ awaitable<int> elect(client c, elect_flags how) {
 awaitable<int> take_permits(client c, semaphore_flags how) {
     session s = co_await begin(c, how);
     const coetcd::lease_id lease = s.lease();
-    std::optional<int> ended;
+    end ended;
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {
-        grip what{held.key(), held.token(), [&held] { return held.owns(); }};
+        grip what{keys_of_permits(how.name, held.key(), how.permits), held.token(), [&held] {
+                      return held.owns();
+                  }};
         return use(c, how, lease, std::move(what), ended);
     };
     coetcd::semaphore permits(s, how.name, how.limit);
@@ -384,8 +436,15 @@ awaitable<int> ask(client c, std::string name, double ttl) {
 
 awaitable<int> listen(client c, std::string name, bool as_json) {
     coetcd::leader_feed news = coetcd::observe(c, name);
+    bool was_nobody = false;
     for (;;) {
-        const auto now = co_await news.next();
+        auto now = co_await news.next();
+        if (now && !is_candidate(name, now->key, now->lease)) {
+            now.reset(); // candidates wait for that key
+        }
+        if (std::exchange(was_nobody, !now) && !now) {
+            continue;
+        }
         std::string line = now ? coetcd::printable(now->value) : "nobody";
         if (as_json) {
             nlohmann::json j{{"leader", nullptr}};

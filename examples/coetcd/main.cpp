@@ -384,6 +384,7 @@ int run(const job& work) {
     }
     int interrupted = 0;
     std::optional<std::chrono::steady_clock::time_point> ends_since;
+    std::optional<std::chrono::steady_clock::time_point> of_command; // it has got the last one then
     bool is_done = false; // a signal may have come just before
     std::function<void()> listen = [&] {
         signals.async_wait([&](const boost::system::error_code& ec, int number) {
@@ -391,11 +392,14 @@ int run(const job& work) {
                 return;
             }
             interrupted = number;
-            if (!child::is_running()) {
-                const auto now = std::chrono::steady_clock::now();
-                if (now - ends_since.value_or(now) >= apart) {
-                    die_of(number);
-                }
+            const auto now = std::chrono::steady_clock::now();
+            const auto first = ends_since.value_or(of_command.value_or(now));
+            if (!child::is_alive() && now - first >= apart) {
+                die_of(number);
+            }
+            if (child::is_running()) { // or it has ended of this very signal
+                of_command = child::is_alive() ? now : first;
+            } else {
                 ends_since = ends_since.value_or(now);
                 stop.emit(asio::cancellation_type::terminal);
             }

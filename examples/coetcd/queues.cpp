@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -79,13 +80,14 @@ since(const all_keys& keys, const std::string& name, const entry& e) {
     return moment(std::chrono::milliseconds(*time));
 }
 
-/// Of a number of permits, in two hexadecimal digits: there are sixteen.
+/// Of a number of permits; in keys, with a 0 before it.
+constexpr std::string_view bits = "0123456789abcdef";
+
 std::optional<int> bit_in(std::string_view digits) {
-    constexpr std::string_view all = "0123456789abcdef";
-    if (digits.size() != 2 || digits[0] != '0' || all.find(digits[1]) == all.npos) {
+    if (digits.size() != 2 || digits[0] != '0' || bits.find(digits[1]) == bits.npos) {
         return std::nullopt;
     }
-    return static_cast<int>(all.find(digits[1]));
+    return static_cast<int>(bits.find(digits[1]));
 }
 
 /// Names that may end as the lines of a lock or a semaphore do, and are known to be whole.
@@ -160,17 +162,44 @@ struct place {
     }
 };
 
-/// Who has it, each by what it waits for itself: permits for no lock, a reader for older writers,
-/// and any other place for whatever is older. One name may be used for all of these at once.
-queue queue_of(std::string name, std::vector<place> places) {
+/// The keys below a name that are no place of it.
+strays strays_of(const all_keys& keys, const std::string& name, const whole_names& whole) {
+    strays found;
+    for (auto at = keys.lower_bound(name + "/"); at != keys.lower_bound(name + "0"); ++at) {
+        const std::optional<position> p = position_of(at->second, whole);
+        if (!p || p->name != name) {
+            found.emplace(at->first, at->second.create_revision);
+        }
+    }
+    return found;
+}
+
+/// @returns The create_revision of the oldest of those that begin so; if there is none, the
+///   greatest number.
+std::int64_t oldest_of(const strays& all, const std::string& beginning) {
+    std::int64_t oldest = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [key, revision] : all) {
+        oldest = key.starts_with(beginning) ? std::min(oldest, revision) : oldest;
+    }
+    return oldest;
+}
+
+/// Who has it, each by what it waits for itself: permits for no lock, a reader for older keys of
+/// writers, and any other place for whatever is older. One name may be used for all of these at
+/// once.
+queue queue_of(std::string name, std::vector<place> places, strays others) {
     std::sort(places.begin(), places.end(), [](const place& a, const place& b) {
         return a.turn < b.turn;
     });
+    const std::int64_t stray = oldest_of(others, name);
+    const std::int64_t stray_of_writer = oldest_of(others, name + "/write/");
     queue q;
     q.name = std::move(name);
+    q.strays = std::move(others);
     bool behind_writer = false;
     for (place& p : places) {
-        const bool is_first = q.holders.empty() && q.waiters.empty();
+        const bool is_first = q.holders.empty() && q.waiters.empty() && p.turn < stray;
+        behind_writer = behind_writer || p.turn > stray_of_writer;
         const bool has = p.of == kind::holds ||
                          (p.what.shared ? !behind_writer : p.of != kind::waits && is_first);
         behind_writer = behind_writer || p.of == kind::writes;
@@ -178,10 +207,6 @@ queue queue_of(std::string name, std::vector<place> places) {
     }
     return q;
 }
-
-} // namespace
-
-namespace {
 
 std::vector<queue> queues_with(const all_keys& keys, const whole_names& whole) {
     std::map<std::string, std::map<std::string, place, std::less<>>, std::less<>> all;
@@ -200,7 +225,7 @@ std::vector<queue> queues_with(const all_keys& keys, const whole_names& whole) {
             p.what.since = since(keys, name, p.what);
             places.push_back(std::move(p));
         }
-        result.push_back(queue_of(name, std::move(places)));
+        result.push_back(queue_of(name, std::move(places), strays_of(keys, name, whole)));
     }
     return result;
 }
@@ -297,40 +322,67 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name) {
         }
     } catch (const coetcd::error&) {
     }
+    whole_names whole = stored_in(found.keys);
+    whole.insert(name);
+    keys.merge(std::move(found.keys));
     queue result;
     result.name = std::move(name);
-    whole_names whole = stored_in(found.keys);
-    whole.insert(result.name);
-    for (auto& [key, kv] : found.keys) {
-        const std::optional<position> p = position_of(kv, whole);
-        if (p && p->name == result.name) {
-            keys.insert_or_assign(key, std::move(kv));
-        } else {
-            result.strays.emplace(key, kv.create_revision);
+    result.strays = strays_of(keys, result.name, whole); // there may be nothing else
+    for (queue& q : queues_with(keys, whole)) {
+        if (q.name == result.name) {
+            result = std::move(q);
         }
-    }
-    for (queue& q : queues_with(keys, whole)) { // one at the most: all keys are of this name
-        result.holders = std::move(q.holders);
-        result.waiters = std::move(q.waiters);
     }
     co_return result;
 }
 
-std::string in_the_way(const std::string& key) {
-    return printed(key) + ": is nobody's place in this lock; who wants it alone waits for that key";
+std::vector<std::string> keys_of_writer(const std::string& name, const std::string& key) {
+    return {key, name + "/keep" + key.substr(key.rfind('/'))};
+}
+
+std::vector<std::string>
+keys_of_permits(const std::string& name, const std::string& key, std::int64_t permits) {
+    std::vector<std::string> keys{key};
+    for (std::size_t bit = 0; bit != bits.size(); ++bit) {
+        const std::string each = name + "/hold/0" + bits[bit] + key.substr(key.rfind('/'));
+        if ((permits >> bit) % 2 != 0 && each != key) {
+            keys.push_back(each);
+        }
+    }
+    return keys;
+}
+
+std::string in_the_way(const std::string& name, const std::string& key) {
+    const std::string_view line = std::string_view(key).substr(name.size());
+    const bool blocks_all =
+        line.starts_with("/write/") || line.starts_with("/hold/") || line.starts_with("/wait/");
+    const std::string whoever = blocks_all ? "" : " and wants it alone";
+    return printed(key) + ": is nobody's place here; whoever came later" + whoever +
+           " waits for that key";
+}
+
+bool is_candidate(const std::string& name, const std::string& key, coetcd::lease_id lease) {
+    coetcd::key_value kv;
+    kv.key = key;
+    kv.lease = lease;
+    const std::optional<position> p = position_of(kv, {name});
+    return p && p->name == name && p->of == kind::plain;
 }
 
 std::optional<std::string> why_not_asked(const queue& q) {
     const std::string name = coetcd::printable(q.name);
     if (q.holders.empty()) {
-        return name + ": nobody has it";
+        const bool is_clear = q.strays.empty();
+        return name + ": nobody has it" +
+               (is_clear ? "" : "; " + in_the_way(q.name, q.strays.begin()->first));
     }
     if (q.holders.front().permits != 0) {
         return name + ": is a semaphore, whose holders hear no request";
     }
     for (const auto& [key, revision] : q.strays) {
         if (revision < q.holders.front().token) {
-            return in_the_way(key) + ", and is older than the holder, which cannot be asked";
+            return in_the_way(q.name, key) +
+                   ", and is older than the holder, which cannot be asked";
         }
     }
     return std::nullopt;

@@ -27,14 +27,15 @@ struct entry {
     bool shared = false;
 };
 
+/// Keys below a name that are nobody's place, each with the create_revision of its life.
+using strays = std::map<std::string, std::int64_t>;
+
 /// What all keys of one name tell.
 struct queue {
     std::string name;
     std::vector<entry> holders; ///< The oldest first.
     std::vector<entry> waiters; ///< The next one first.
-    /// Keys below the name that are nobody's place: a lock of this name waits for them, too.
-    /// Each with the create_revision of its life.
-    std::map<std::string, std::int64_t> strays;
+    tool::strays strays;        ///< A lock of this name waits for those that are older, too.
 };
 
 /// All keys below a prefix, by key.
@@ -74,8 +75,17 @@ boost::asio::awaitable<queue> read_queue(coetcd::client c, std::string name);
 /// the oldest key of the queue belongs to.
 std::optional<std::string> why_not_asked(const queue& q);
 
-/// What there is to say of a stray.
-std::string in_the_way(const std::string& key);
+/// All keys that are put together with this one, itself the first: by who writes under a lock, and
+/// for so many permits.
+std::vector<std::string> keys_of_writer(const std::string& name, const std::string& key);
+std::vector<std::string>
+keys_of_permits(const std::string& name, const std::string& key, std::int64_t permits);
+
+/// What there is to say of a stray of a name.
+std::string in_the_way(const std::string& name, const std::string& key);
+
+/// Whether a key is that of a candidate, or a lock of `etcdctl`, in an election of this name.
+bool is_candidate(const std::string& name, const std::string& key, coetcd::lease_id lease);
 
 /// The label, fit for a terminal; or the lease, if there is none.
 std::string describe(const entry& e);

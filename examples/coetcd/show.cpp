@@ -86,6 +86,12 @@ public:
             }
         }
     }
+    /// The locks whose names begin with the prefix: a key of another one may begin so, too.
+    std::vector<queue> queues() const {
+        std::vector<queue> all = queues_of(keys);
+        std::erase_if(all, [this](const queue& q) { return !q.name.starts_with(prefix_); });
+        return all;
+    }
     bool follows() const { return changes_ != nullptr; }
     /// After a failure all begins anew.
     void forget() {
@@ -303,7 +309,7 @@ std::set<coetcd::lease_id> leases_of(const std::vector<queue>& all, std::size_t 
 awaitable<int> top_once(client c, const top_flags& how) {
     view v(how.prefix);
     co_await v.read(c);
-    std::vector<queue> all = queues_of(v.keys);
+    std::vector<queue> all = v.queues();
     sort(all, how.order);
     std::string lines;
     if (how.as_json) {
@@ -368,7 +374,7 @@ awaitable<void> keep_up(std::shared_ptr<live> l, client c) {
 awaitable<void> draw(std::shared_ptr<live> l, client c) {
     auto next_look = clock::now();
     for (;;) {
-        std::vector<queue> all = queues_of(l->shown.keys);
+        std::vector<queue> all = l->shown.queues();
         sort(all, l->how.order);
         const terminal::extent room = terminal::size();
         const std::size_t rows = room.rows > 3 ? room.rows - 3 : 1;
@@ -484,7 +490,7 @@ awaitable<int> who(client c, std::string name, bool in_json) {
         co_await tell(std::move(lines));
     }
     for (const auto& [key, revision] : found.strays) {
-        note(in_the_way(key));
+        note(in_the_way(found.name, key));
     }
     co_return result;
 }
@@ -588,6 +594,27 @@ awaitable<int> status(std::vector<connection::member> members, bool in_json) {
     co_return result;
 }
 
+namespace {
+
+/// How the key with this token ends, whatever line of the queue it is in.
+std::optional<std::string> place_of(const queue& q, std::int64_t token) {
+    for (const auto* all : {&q.holders, &q.waiters}) {
+        for (const entry& e : *all) {
+            if (e.token == token) {
+                return e.key.substr(e.key.rfind('/'));
+            }
+        }
+    }
+    return std::nullopt;
+}
+bool has_place(const queue& q, const std::string& place) {
+    const auto is_it = [&](const entry& e) { return e.key.ends_with(place); };
+    return std::any_of(q.holders.begin(), q.holders.end(), is_it) ||
+           std::any_of(q.waiters.begin(), q.waiters.end(), is_it);
+}
+
+} // namespace
+
 awaitable<int> unlock(client c, std::string name, std::int64_t token, bool without_asking) {
     const queue found = co_await read_queue(c, name);
     for (const auto& [key, revision] : found.strays) {
@@ -607,7 +634,12 @@ awaitable<int> unlock(client c, std::string name, std::int64_t token, bool witho
             co_return not_had;
         }
     }
-    const bool ended = co_await coetcd::force_unlock(c, name, token);
+    bool ended = co_await coetcd::force_unlock(c, name, token);
+    const std::optional<std::string> place = place_of(found, token);
+    if (!ended && place) { // it may have ended by itself, or what is on the way has asked twice
+        const queue left = co_await read_queue(c, name);
+        ended = !has_place(left, *place); // a waiter for permits gets another token with them
+    }
     if (!ended) {
         note(coetcd::printable(name) + ": nobody has it with token " + std::to_string(token));
     }

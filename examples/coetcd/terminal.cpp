@@ -3,7 +3,9 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -78,6 +80,28 @@ extern "C" void coetcd_ask_again(int) {
     stood_still = 1;
 }
 
+/// Whether the terminal is another job's, and whoever touches it is to be stopped.
+bool is_in_background() {
+    const pid_t front = ::tcgetpgrp(STDIN_FILENO);
+    struct sigaction now {};
+    return front != -1 && front != ::getpgrp() && ::sigaction(SIGTTOU, nullptr, &now) == 0 &&
+           now.sa_handler != SIG_IGN;
+}
+/// Stops us until we are continued. The terminal would do the same, but again and again, whatever
+/// other signals have come meanwhile.
+/// @returns False if nobody is there who could continue us.
+bool stop_in_background() {
+    sigset_t continued, before, pending;
+    ::sigemptyset(&continued);
+    ::sigaddset(&continued, SIGCONT);
+    ::sigprocmask(SIG_BLOCK, &continued, &before);
+    (void)::kill(0, SIGTTOU);
+    ::sigpending(&pending);
+    const bool was_stopped = ::sigismember(&pending, SIGCONT) == 1;
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return was_stopped;
+}
+
 /// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
 class answering {
 public:
@@ -108,6 +132,9 @@ public:
     /// What was typed before the question is no answer to it. Also after it stood still, when the
     /// terminal was the shell's, which shows what is typed.
     void begin_line() const {
+        if (!comes_to_front()) {
+            return;
+        }
         if (is_hidden_) {
             termios hidden = modes_;
             hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
@@ -115,6 +142,19 @@ public:
         } else {
             ::tcflush(STDIN_FILENO, TCIFLUSH);
         }
+    }
+    /// Waits until the terminal is ours.
+    /// @returns False if it is not: a signal has ended the question, or nobody continues us.
+    bool comes_to_front() const {
+        while (ended_by == 0 && is_in_background()) {
+            if (!stop_in_background()) {
+                return false;
+            }
+            const timespec at_once{};
+            (void)::pselect(0, nullptr, nullptr, nullptr, &at_once, &unblocked);
+        }
+        stood_still = 0;
+        return ended_by == 0;
     }
     /// Shows a text for people, unless a signal ends the wait for whoever reads it.
     void show(const std::string& text) const {
@@ -134,7 +174,7 @@ public:
         }
     }
     ~answering() {
-        if (is_hidden_) {
+        if (is_hidden_ && !is_in_background()) { // else the modes are those of another program
             ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &modes_);
         }
         auto before = before_.begin();
@@ -176,6 +216,13 @@ std::string ask(const std::string& prompt, echo shown) {
                 now.show(prompt);
                 continue;
             }
+            if (there > 0 && is_in_background()) {
+                if (!now.comes_to_front()) {
+                    break;
+                }
+                stood_still = 1;
+                continue;
+            }
             if (there > 0 && ::read(STDIN_FILENO, &c, 1) != 1) {
                 break;
             }
@@ -212,7 +259,8 @@ bool terminal::is_typed_in() {
 
 terminal::terminal(asio::any_io_executor executor)
     : input_(executor, ::dup(STDIN_FILENO))
-    , signals_(executor, SIGCONT) {
+    , signals_(executor, SIGCONT)
+    , front_(executor, asio::steady_timer::time_point::max()) {
     enter();
     for (const int number : child::heeded({SIGTSTP})) {
         signals_.add(number);
@@ -224,7 +272,12 @@ terminal::~terminal() {
 }
 
 void terminal::enter() {
-    if (::tcdrain(STDIN_FILENO) != 0) { // in the background, it stops us until the next signal
+    has_to_wait_ = is_in_background() && stop_in_background();
+    if (has_to_wait_) { // until we are told that we go on
+        return;
+    }
+    front_.cancel();
+    if (::tcdrain(STDIN_FILENO) != 0) { // nobody would continue us
         return;
     }
     if (!is_shown_) {
@@ -290,6 +343,9 @@ void terminal::show(const std::vector<std::string>& lines) {
 asio::awaitable<std::optional<char>> terminal::key() {
     char typed = 0;
     boost::system::error_code ec;
+    while (has_to_wait_) { // else a read would stop us before anything else is looked at
+        co_await front_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    }
     co_await input_.async_read_some(asio::buffer(&typed, 1),
                                     asio::redirect_error(asio::use_awaitable, ec));
     if (ec && ec != asio::error::eof) {
@@ -311,6 +367,8 @@ asio::awaitable<void> terminal::continued() {
         (void)::raise(SIGCONT); // should nobody be there to stop us for
         number = co_await signals_.async_wait(asio::use_awaitable);
     }
+    // A signal that ends us may have come before, and be told only now.
+    co_await asio::post(input_.get_executor(), asio::use_awaitable);
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() == asio::cancellation_type::none) { // else it would stop us once more
         enter();

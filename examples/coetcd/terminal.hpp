@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -51,7 +52,9 @@ private:
 
     boost::asio::posix::stream_descriptor input_;
     boost::asio::signal_set signals_;
-    bool is_shown_ = false; ///< Not in the background.
+    boost::asio::steady_timer front_; ///< Cancelled when the terminal is ours.
+    bool has_to_wait_ = false;        ///< It is another job's.
+    bool is_shown_ = false;           ///< Not in the background.
     termios before_{};
     int flags_ = 0;        ///< Of the description, which other programs have, too.
     int output_flags_ = 0; ///< The same; it may be another one.

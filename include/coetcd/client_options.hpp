@@ -100,6 +100,18 @@ public:
 
     // These affect performance.
 
+    /// Lets `put`, `erase`, `get` and `txn` calls that wait at the same time travel together, in
+    /// one transaction of etcd: for servers that make many of them at once, since etcd then commits
+    /// one entry of its log for up to 60. Each is carried out, answered and refused as by itself,
+    /// but those that change something share a revision, and so perhaps the `create_revision` and
+    /// `mod_revision` of their keys, and come to a watch at once. Leave it off if anything decides
+    /// by these whose key is older, as recipes of one's own for locks do; those of this library do
+    /// not use such calls. Calls that touch a key which another one may change are not in the same
+    /// request. One that is cancelled leaves its request to the others. These go by themselves:
+    /// `range`, transactions with others nested in them, and what changes something and returns
+    /// keys or values.
+    bool combine_calls = false;
+
     /// How long one endpoint may take to answer a request that can safely be repeated, before the
     /// next one is tried. Waiting for a free connection does not count; making one does. Must be
     /// positive.

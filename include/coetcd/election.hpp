@@ -197,7 +197,7 @@ public:
 
     /// For an adopted session: resumes a term that its lease already has. `mutex::resume` does the
     /// same for a lock. Go's client may have campaigned for the term. Two round trips; one if the
-    /// lease does not lead.
+    /// lease has no place in the queue.
     ///
     /// @returns Nothing if the lease does not lead, or this session has resumed that term before.
     /// @throws error Also as `client`, if no endpoint answers in time.

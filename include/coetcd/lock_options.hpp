@@ -34,9 +34,10 @@ struct lock_options {
     /// `max_hold`, or in that case at most a ttl later.
     std::optional<std::chrono::milliseconds> max_hold{};
 
-    /// Watch the lock's key while it is held: `force_unlock`, or a deletion by hand, is then
-    /// noticed at once rather than with the next renewal. Not for a `multi_lock`. Costs a watch on
-    /// the client's stream for locks, and a look, each time the lock is taken.
+    /// Watch the lock's keys while it is held: `force_unlock`, or a deletion of one by hand, is
+    /// then noticed at once rather than with the next renewal. Not for a `multi_lock`. Costs a
+    /// watch on the client's stream for locks, two for who writes in a `shared_mutex`, and a look,
+    /// each time the lock is taken or changes its mode.
     bool watch_while_held = false;
 };
 

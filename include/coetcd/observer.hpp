@@ -60,7 +60,7 @@ struct renewal_report {
     /// about 0.4 s.
     std::chrono::nanoseconds margin;
     /// Clear: it was renewed, or is known to be gone, or its session was ended meanwhile by this
-    /// program.
+    /// program. A renewal has failed, too, if etcd does not let the user look at what is held.
     error_code outcome;
 };
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bench/measure.hpp"
-#include "support/etcd_server.hpp"
 
 namespace bench {
 namespace {
@@ -18,6 +17,32 @@ using std::chrono::seconds;
 
 const std::vector<std::string> everybody{"coetcd", "go", "redis"};
 const std::vector<std::string> with_floor{"coetcd", "go", "redis", "raw"};
+
+/// What is measured both with a disk and with a distance. `where` begins the names.
+void add_to(std::vector<bench_case>& all,
+            const bench_case& where,
+            std::size_t owners,
+            double hold) {
+    bench_case c = where;
+    const std::string held = hold != 0 ? "-held" : "";
+    c.id += "-hand-over-" + std::to_string(owners) + held;
+    c.title += ", hand-over, " + std::to_string(owners) + (hold != 0 ? ", held 20 ms" : "");
+    c.kind = "hand-over";
+    c.count = owners;
+    c.hold = hold;
+    all.push_back(c);
+}
+void add_to(std::vector<bench_case>& all,
+            const bench_case& where,
+            const std::string& kind,
+            std::size_t count) {
+    bench_case c = where;
+    c.id += "-" + kind + "-" + std::to_string(count);
+    c.title += ", " + kind + ", " + std::to_string(count);
+    c.kind = kind;
+    c.count = count;
+    all.push_back(c);
+}
 
 void add_pairs(std::vector<bench_case>& all, bool in_short) {
     const std::vector<std::size_t> counts =
@@ -32,6 +57,17 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
         c.turns = in_short ? 2 : 3;
         c.seconds = in_short ? 0.4 : 0.8;
         all.push_back(c);
+    }
+    if (!in_short) {
+        bench_case here;
+        here.id = "memory";
+        here.title = "memory";
+        here.subjects = {"coetcd", "go"};
+        here.seconds = 0.8;
+        here.turns = 3;
+        for (const char* kind : {"puts", "puts-combined"}) {
+            add_to(all, here, kind, 512);
+        }
     }
     bench_case c;
     c.id = "one-name-32";
@@ -68,30 +104,12 @@ void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
     }
 }
 
-/// What is measured both with a disk and with a distance. `where` begins the names.
-void add_to(std::vector<bench_case>& all,
-            const bench_case& where,
-            std::size_t owners,
-            double hold) {
-    bench_case c = where;
-    const std::string held = hold != 0 ? "-held" : "";
-    c.id += "-hand-over-" + std::to_string(owners) + held;
-    c.title += ", hand-over, " + std::to_string(owners) + (hold != 0 ? ", held 20 ms" : "");
-    c.kind = "hand-over";
-    c.count = owners;
-    c.hold = hold;
-    all.push_back(c);
-}
-void add_to(std::vector<bench_case>& all,
-            const bench_case& where,
-            const std::string& kind,
-            std::size_t count) {
-    bench_case c = where;
-    c.id += "-" + kind + "-" + std::to_string(count);
-    c.title += ", " + kind + ", " + std::to_string(count);
-    c.kind = kind;
-    c.count = count;
-    all.push_back(c);
+/// What Go's client does not have.
+void add_others(std::vector<bench_case>& all, bench_case where) {
+    where.subjects = {"coetcd"};
+    for (const char* kind : {"hand-over-shared", "hand-over-permit", "several"}) {
+        add_to(all, where, kind, 8);
+    }
 }
 
 /// etcd's log on a disk that takes 2 ms for each write.
@@ -112,7 +130,10 @@ void add_disks(std::vector<bench_case>& all, bool in_short) {
     for (const std::size_t coroutines : {1U, 64U, 512U}) {
         add_to(all, disk, "uncontended", coroutines);
     }
-    add_to(all, disk, "puts", 512);
+    for (const char* kind : {"puts", "puts-combined", "guarded-combined"}) {
+        add_to(all, disk, kind, 512);
+    }
+    add_others(all, disk);
 }
 
 /// etcd at the other end of a long cable.
@@ -138,10 +159,43 @@ void add_distances(std::vector<bench_case>& all, bool in_short) {
     }
     add_to(all, at(20), "uncontended", 512);
     if (!in_short) {
-        add_to(all, at(20), "puts", 512);
+        add_others(all, at(10));
+        for (const char* kind : {"puts", "puts-combined"}) {
+            add_to(all, at(20), kind, 512);
+        }
+        bench_case opening = at(20);
+        opening.ttl = 30;
+        opening.slice = 1000;
+        add_to(all, opening, "sessions", 1000);
         for (const std::size_t coroutines : {512U, 4096U}) {
             add_to(all, at(100), "uncontended", coroutines);
         }
+        opening = at(100);
+        opening.subjects = {"coetcd"};
+        opening.ttl = 10;
+        opening.slice = 10000;
+        opening.seconds = 10;
+        opening.once = true;
+        add_to(all, opening, "sessions", 10000);
+    }
+}
+
+/// Three members, each with a disk of its own, at some distance.
+void add_cluster(std::vector<bench_case>& all, bool in_short) {
+    if (in_short) {
+        return;
+    }
+    bench_case cluster;
+    cluster.id = "cluster";
+    cluster.title = "3 slow members";
+    cluster.subjects = {"coetcd", "go"};
+    cluster.members = 3;
+    cluster.fsync_ms = 2;
+    cluster.delay_ms = 10;
+    cluster.seconds = 3;
+    add_to(all, cluster, 8, 0);
+    for (const std::size_t coroutines : {1U, 64U, 512U}) {
+        add_to(all, cluster, "uncontended", coroutines);
     }
 }
 
@@ -269,12 +323,9 @@ json task_of(const bench_case& c, const std::string& subject, servers& with, int
         task["url"] = std::to_string(with.redis().port());
         task["server"] = with.redis().pid();
     } else {
-        task["url"] = with.etcd().url();
-        task["direct"] = with.etcd().url();
-        task["server"] = with.etcd().pid();
-        if (c.delay_ms != 0) {
-            task["url"] = with.delayed(std::chrono::milliseconds(c.delay_ms));
-        }
+        task["url"] = with.urls(std::chrono::milliseconds(c.delay_ms));
+        task["direct"] = with.etcd_url();
+        task["server"] = with.etcd_pid();
     }
     return task;
 }
@@ -403,6 +454,7 @@ std::vector<bench_case> all_cases(bool in_short) {
     std::vector<bench_case> all;
     add_disks(all, in_short);
     add_distances(all, in_short);
+    add_cluster(all, in_short);
     add_pairs(all, in_short);
     add_hand_overs(all, in_short);
     add_scale(all, in_short);
@@ -417,7 +469,7 @@ sample run_case(const bench_case& c,
                 int number,
                 std::string& remark) {
     const json task = task_of(c, subject, with, number);
-    if (c.kind == "hand-over") {
+    if (c.kind.starts_with("hand-over")) {
         return run_hand_over(c, all, with, task);
     }
     if (c.kind == "flood" || c.kind == "beside") {

@@ -27,6 +27,7 @@ struct bench_case {
     std::size_t writes = 0;            ///< Other writes a second, meanwhile.
     double hold = 0;                   ///< See `task`.
     int delay_ms = 0;                  ///< Added to each round trip.
+    int members = 1;                   ///< Of the cluster.
     int fsync_ms = 0;                  ///< What each write of etcd's log takes, at the least.
     int turns = 1;                     ///< Measurements in each round. Several short ones spread
                                        ///< a machine's other load evenly over the subjects.

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
 // The library's locks and calls: how many a second.
 #include <coetcd/client.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/shared_mutex.hpp>
 
 #include <boost/asio/this_coro.hpp>
 
 #include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/worker.hpp"
 
@@ -45,28 +53,140 @@ awaitable<json> puts(task t, const coetcd::client& client) {
     co_return co_await measure_pairs(std::move(put), t.count, t.seconds, t.server);
 }
 
-/// One of the processes that hand a lock to each other.
+/// Coroutines that each lock a name of its own, write a key if they hold it, and unlock.
+awaitable<json>
+guarded_writes(task t, const coetcd::client& client, const coetcd::session& session) {
+    std::deque<coetcd::mutex> mutexes;
+    for (std::size_t i = 0; i < t.count; ++i) {
+        mutexes.emplace_back(session, nth(t.name, i));
+    }
+    lock_and_unlock write = [&](std::size_t i) -> awaitable<void> {
+        coetcd::mutex& m = mutexes[i];
+        co_await m.lock();
+        coetcd::txn what =
+            coetcd::txn().when(m.is_owner()).then(coetcd::op::put(nth(t.name, i) + "-data", "v"));
+        const coetcd::txn_response written = co_await client.txn(std::move(what));
+        const bool released = co_await m.unlock();
+        if (!written.succeeded || !released) {
+            throw std::runtime_error("a lock was lost: " + m.name());
+        }
+    };
+    co_return co_await measure_pairs(std::move(write), t.count, t.seconds, t.server);
+}
+
+/// What is handed over.
+struct held_alone {
+    std::function<awaitable<void>()> take;
+    std::function<awaitable<bool>()> give_back;
+};
+
+held_alone with_mutex(const coetcd::session& session, const std::string& name) {
+    const auto m = std::make_shared<coetcd::mutex>(session, name);
+    return {[m] { return m->lock(); }, [m] { return m->unlock(); }};
+}
+held_alone with_shared_mutex(const coetcd::session& session, const std::string& name) {
+    const auto m = std::make_shared<coetcd::shared_mutex>(session, name);
+    return {[m] { return m->lock(); }, [m] { return m->unlock(); }};
+}
+held_alone with_permit(const coetcd::session& session, const std::string& name) {
+    const auto permits = std::make_shared<coetcd::semaphore>(session, name, 1);
+    const auto held = std::make_shared<std::optional<coetcd::permit>>();
+    return {[permits, held]() -> awaitable<void> {
+                coetcd::permit taken = co_await permits->acquire();
+                held->emplace(std::move(taken));
+            },
+            [held] { return (*held)->release(); }};
+}
+
+held_alone what_to_hold(const task& t, const coetcd::session& session) {
+    if (t.kind == "hand-over-shared") {
+        return with_shared_mutex(session, t.name);
+    }
+    return t.kind == "hand-over-permit" ? with_permit(session, t.name)
+                                        : with_mutex(session, t.name);
+}
+
+/// One of the processes that hand something to each other.
 awaitable<json> hand_over(task t, coetcd::session& session) {
-    coetcd::mutex m(session, t.name);
+    const held_alone m = what_to_hold(t, session);
     co_await pass_gate(t.gate);
     ownerships all;
     const double cpu = own_cpu();
     const auto began = clock::now();
     while (seconds_since(began) < t.seconds) {
-        co_await m.lock();
+        co_await m.take();
         all.taken();
         if (t.hold != 0) {
             co_await let_pass(t.hold);
         }
         all.leaving();
-        const bool released = co_await m.unlock();
+        const bool released = co_await m.give_back();
         if (!released) {
-            throw std::runtime_error("a lock was lost: " + m.name());
+            throw std::runtime_error("a lock was lost: " + t.name);
         }
     }
     json result;
     result["cpu"] = own_cpu() - cpu;
     result["ownerships"] = all.to_json();
+    co_return result;
+}
+
+/// A client that has a name of several.
+struct owner {
+    owner(coetcd::client c, coetcd::session s, const std::string& name)
+        : client(std::move(c))
+        , session(std::move(s))
+        , m(session, name) {}
+    coetcd::client client;
+    coetcd::session session;
+    coetcd::mutex m;
+};
+
+awaitable<void> release(coetcd::mutex& m) {
+    (void)co_await m.unlock();
+}
+awaitable<void> take_all(coetcd::multi_lock& all, clock::time_point& taken) {
+    co_await all.lock();
+    taken = clock::now();
+}
+
+/// Several names, each of which another client has, are given back at once: how long it takes until
+/// one has them all.
+awaitable<json> several(task t, coetcd::session& session) {
+    const auto executor = co_await boost::asio::this_coro::executor;
+    const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
+    std::deque<owner> owners;
+    std::vector<coetcd::lock_part> names;
+    for (std::size_t i = 0; i < t.count; ++i) {
+        coetcd::client other(executor, coetcd::endpoints(urls_of(t)));
+        coetcd::session theirs = co_await coetcd::session::open(other, lifetime);
+        names.push_back(coetcd::exclusive(nth(t.name, i)));
+        owners.emplace_back(std::move(other), std::move(theirs), names.back().name);
+    }
+    coetcd::multi_lock all(session, names);
+    durations each;
+    const auto began = clock::now();
+    while (seconds_since(began) < t.seconds) {
+        for (owner& o : owners) {
+            co_await o.m.lock();
+        }
+        clock::time_point taken, left;
+        crew waiting(executor), leaving(executor);
+        waiting.start(take_all(all, taken));
+        co_await let_pass(0.4); // it knows by then whom it waits for
+        for (owner& o : owners) {
+            left = clock::now();
+            leaving.start(release(o.m));
+        }
+        (void)co_await waiting.joined();
+        (void)co_await leaving.joined();
+        each.add(taken - left);
+        (void)co_await all.unlock();
+    }
+    json result;
+    result["operations"] = each.count();
+    result["p50_ms"] = each.milliseconds_at(0.5);
+    result["p99_ms"] = each.milliseconds_at(0.99);
     co_return result;
 }
 
@@ -124,15 +244,22 @@ awaitable<json> million(task t, coetcd::session& session) {
 } // namespace
 
 awaitable<json> run_coetcd(task t) {
-    const coetcd::client client(co_await boost::asio::this_coro::executor, t.url);
-    if (t.kind == "puts") {
+    coetcd::client_options how;
+    how.combine_calls = t.kind.ends_with("-combined");
+    const coetcd::client client(
+        co_await boost::asio::this_coro::executor, coetcd::endpoints(urls_of(t)), how);
+    if (t.kind.starts_with("puts")) {
         co_return co_await puts(std::move(t), client);
     }
     const coetcd::session_options options{std::chrono::seconds(t.ttl)};
     coetcd::session session = co_await coetcd::session::open(client, options);
     json result;
-    if (t.kind == "hand-over") {
+    if (t.kind.starts_with("hand-over")) {
         result = co_await hand_over(t, session);
+    } else if (t.kind == "several") {
+        result = co_await several(t, session);
+    } else if (t.kind.starts_with("guarded")) {
+        result = co_await guarded_writes(t, client, session);
     } else if (t.kind == "million") {
         result = co_await million(t, session);
     } else {

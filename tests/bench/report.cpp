@@ -89,6 +89,9 @@ std::vector<column> columns_of(const std::string& kind) {
                 {"client_us", "client us", 0},
                 {"server_us", "server us", 0}};
     }
+    if (kind == "several") {
+        return {{"operations", "made", 0}, {"p50_ms", "p50 ms", 2}, {"p99_ms", "p99 ms", 2}};
+    }
     return {{"rate", "rate/s", 0},
             {"p50_ms", "p50 ms", 2},
             {"p99_ms", "p99 ms", 2},
@@ -123,6 +126,18 @@ const char* legend_of(const std::string& kind) {
     }
     if (kind == "watches") {
         return "Small watches; a key of one is put, and its watch tells, by 8 at a time";
+    }
+    if (kind == "several") {
+        return "That many names, each of another client, are given back at once: the time until "
+               "one "
+               "that waits for all has them";
+    }
+    if (kind.starts_with("puts")) {
+        return "Keys put by that many coroutines, each its own; combined: they may share requests";
+    }
+    if (kind.starts_with("guarded")) {
+        return "That many coroutines, each with a lock of its own: lock, write if it is held, "
+               "unlock";
     }
     return "Lock and unlock by that many coroutines; hand-overs between that many processes. "
            "Processor time is per operation";
@@ -229,6 +244,32 @@ const row* results::find(const std::string& id, const std::string& subject) cons
 std::vector<bound> bounds_of(const results& r) {
     bound_list all(r);
     const double many = is_from_3_6_on(r.version) ? 2 : 1.5;
+    for (const std::string where : {"disk-hand-over-", "far-10ms-hand-over-"}) {
+        const bool is_far = where.starts_with("far");
+        all.ratio(where + "8", "go", is_far ? 2.3 : 1.8);
+        all.ratio(where + "32", "go", is_far ? 2.3 : 1.15);
+    }
+    const double way = 10; // ms, there and back
+    for (const std::string owners : {"8", "32"}) {
+        const std::string id = "hand-over-" + owners + "-held";
+        all.multiple("disk-" + id, "go", "p50_ms", "median from leaving to taking", 1 / 1.7);
+        all.own("far-10ms-" + id, "p50_ms", "median, against the way", 1.4, false, 1 / way);
+    }
+    all.own("far-10ms-several-8", "p50_ms", "median, against the way", 1.4, false, 1 / way);
+    all.ratio("far-20ms-uncontended-512", "go", 1.4);
+    all.ratio("far-100ms-uncontended-512", "go", 1);
+    all.ratio("far-100ms-uncontended-4096", "go", 1.7);
+    all.ratio("disk-puts-512", "go", 0.4);
+    all.ratio("far-20ms-puts-512", "go", 0.3);
+    all.ratio("memory-puts-512", "go", 0.5);
+    for (const std::string where : {"disk-", "far-20ms-", "memory-"}) {
+        all.ratio(where + "puts-combined-512", "go", 1);
+    }
+    all.ratio("disk-guarded-combined-512", "go", 1.2);
+    all.multiple("far-20ms-sessions-1000", "go", "open_s", "time to open them", 3);
+    for (const std::string id : {"far-20ms-sessions-1000", "far-100ms-sessions-10000"}) {
+        all.none(id, "lost", "sessions lost");
+    }
     all.ratio("uncontended-64", "go", many);
     all.ratio("uncontended-512", "go", many);
     all.ratio("uncontended-8", "go", 1);

@@ -185,9 +185,11 @@ awaitable<void> open_some(const client& c,
     }
 }
 
-awaitable<void>
-open_all(const client& c, std::chrono::seconds ttl, std::deque<session>& all, std::size_t count) {
-    constexpr std::size_t at_a_time = 16;
+awaitable<void> open_all(const client& c,
+                         std::chrono::seconds ttl,
+                         std::deque<session>& all,
+                         std::size_t count,
+                         std::size_t at_a_time = 16) {
     const coetcd::session_options lifetime{ttl};
     crew members(co_await asio::this_coro::executor);
     for (std::size_t i = 0; i < at_a_time; ++i) {
@@ -210,7 +212,7 @@ awaitable<json> sessions(task t, const client& c) {
     const std::size_t empty = resident();
     std::deque<session> all;
     const stretch opening(t.server);
-    co_await open_all(c, std::chrono::seconds(t.ttl), all, t.count);
+    co_await open_all(c, std::chrono::seconds(t.ttl), all, t.count, t.slice == 0 ? 16 : t.slice);
     result["open_s"] = opening.seconds();
     const auto n = static_cast<double>(t.count);
     const bool enough = t.count >= 100; // fewer drown in what there is besides them
@@ -409,7 +411,11 @@ awaitable<json> crowd(task t, const client& c) {
 } // namespace
 
 awaitable<json> run_scale(task t) {
-    const client c(co_await asio::this_coro::executor, t.url);
+    coetcd::client_options options;
+    if (t.slice > 1000 && t.kind == "sessions") { // so many take their time, one after the other
+        options.request_timeout = std::chrono::seconds(static_cast<long>(t.limit));
+    }
+    const client c(co_await asio::this_coro::executor, t.url, options);
     if (t.kind == "waiters") {
         co_return co_await waiters(t, c);
     }

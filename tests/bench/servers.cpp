@@ -10,9 +10,11 @@
 #include <stdexcept>
 #include <sys/stat.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "bench/measure.hpp"
 #include "support/blocking_http.hpp"
 #include "support/etcd_server.hpp"
 
@@ -130,38 +132,76 @@ bool delays_fsync() {
                    .exit_code == 0;
 }
 
-servers::servers(const programs& all, std::string etcd, int fsync_ms)
+servers::servers(const programs& all, std::string etcd, int fsync_ms, int members)
     : all_(all)
     , program_(std::move(etcd))
-    , fsync_ms_(fsync_ms) {}
+    , fsync_ms_(fsync_ms)
+    , members_(members) {}
 
 servers::~servers() {
-    etcd_.reset();
-    if (!slow_.empty()) {
+    etcds_.clear();
+    if (!directory_.empty()) {
         std::error_code ignored;
-        std::filesystem::remove_all(slow_, ignored);
+        std::filesystem::remove_all(directory_, ignored);
     }
 }
 
-support::etcd_server& servers::etcd() {
-    if (!etcd_) {
+std::string servers::etcd_url() {
+    start_members();
+    return etcds_.front().url;
+}
+
+pid_t servers::etcd_pid() {
+    start_members();
+    return etcds_.front().process.pid();
+}
+
+void servers::start_members() {
+    if (!etcds_.empty()) {
+        return;
+    }
+    directory_ = new_directory();
+    const std::string program = fsync_ms_ == 0 ? program_ : write_slow_etcd();
+    ::setenv("COETCD_ETCD", program.c_str(), 1);
+    std::vector<support::etcd_place> places(static_cast<std::size_t>(members_));
+    std::string cluster;
+    for (support::etcd_place& each : places) {
+        each.name = "member-" + std::to_string(&each - places.data());
+        each.data = directory_ / each.name;
+        each.client_url = "http://127.0.0.1:" + std::to_string(free_port());
+        each.peer_url = "http://127.0.0.1:" + std::to_string(free_port());
+        cluster += (cluster.empty() ? "" : ",") + each.name + '=' + each.peer_url;
+    }
+    for (support::etcd_place& each : places) {
+        each.cluster = cluster;
+        std::vector<std::string> argv = support::etcd_argv(each);
         // A million acquisitions take more than its default.
-        std::vector<std::string> arguments{"--quota-backend-bytes=8000000000"};
-        std::string program = program_;
+        argv.emplace_back("--quota-backend-bytes=8000000000");
         if (fsync_ms_ != 0) {
-            write_slow_etcd();
-            program = slow_ / "etcd";
-            arguments.emplace_back("--unsafe-no-fsync=false");
+            argv.emplace_back("--unsafe-no-fsync=false");
         }
-        ::setenv("COETCD_ETCD", program.c_str(), 1);
-        etcd_ = std::make_unique<support::etcd_server>(arguments);
+        support::process_options options;
+        options.output_file = (directory_ / (each.name + ".log")).string();
+        etcds_.push_back({each.client_url, support::background_process(argv, std::move(options))});
     }
-    return *etcd_;
+    for (member& each : etcds_) {
+        const auto port = std::stoi(each.url.substr(each.url.rfind(':') + 1));
+        support::blocking_request health;
+        health.server = support::ipv4("127.0.0.1", static_cast<std::uint16_t>(port));
+        health.path = "/health";
+        const auto until = clock::now() + seconds(30);
+        while (support::blocking_http(health).find("true") == std::string::npos) {
+            if (!each.process.running() || clock::now() > until) {
+                throw std::runtime_error(program + " does not start: see its log, and try again");
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
 }
 
-void servers::write_slow_etcd() {
-    slow_ = new_directory();
-    const std::filesystem::path program = slow_ / "etcd";
+/// @returns Its path.
+std::string servers::write_slow_etcd() {
+    const std::filesystem::path program = directory_ / "etcd";
     std::ofstream script(program);
     // strace runs beside etcd, which has the process that was started.
     script << "#!/bin/sh\nexec strace -D -f -qq --seccomp-bpf -o /dev/null"
@@ -171,6 +211,7 @@ void servers::write_slow_etcd() {
     if (!script || ::chmod(program.c_str(), 0700) != 0) {
         throw std::system_error(errno, std::generic_category(), program);
     }
+    return program;
 }
 
 redis_server& servers::redis() {
@@ -180,21 +221,31 @@ redis_server& servers::redis() {
     return *redis_;
 }
 
-std::string servers::delayed(std::chrono::milliseconds round_trip) {
-    json task;
-    task["case"] = "delay";
-    task["subject"] = "delay";
-    task["url"] = etcd().url();
-    task["seconds"] = std::chrono::duration<double>(round_trip).count();
-    delay_.emplace(all_, task);
-    return delay_->next(seconds(30)).at("url");
+std::string servers::urls(std::chrono::milliseconds round_trip) {
+    start_members();
+    delays_.clear();
+    std::string all;
+    for (const member& each : etcds_) {
+        std::string url = each.url;
+        if (round_trip.count() != 0) {
+            json task;
+            task["case"] = "delay";
+            task["subject"] = "delay";
+            task["url"] = url;
+            task["seconds"] = std::chrono::duration<double>(round_trip).count();
+            delays_.emplace_back(all_, task);
+            url = delays_.back().next(seconds(30)).at("url");
+        }
+        all += (all.empty() ? "" : ",") + url;
+    }
+    return all;
 }
 
 void servers::start_writes(std::size_t count) {
     json task;
     task["case"] = "writes";
     task["subject"] = "writer";
-    task["url"] = etcd().url();
+    task["url"] = etcd_url();
     task["name"] = "written";
     task["count"] = count;
     writer_.emplace(all_, task);

@@ -5,18 +5,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
 #include "support/process.hpp"
-
-namespace support {
-class etcd_server;
-}
 
 namespace bench {
 
@@ -70,26 +66,35 @@ bool delays_fsync();
 class servers {
 public:
     /// @param fsync_ms How long each write of etcd's log takes, at the least: see `delays_fsync`.
-    servers(const programs& all, std::string etcd, int fsync_ms = 0);
+    /// @param members More than one: a cluster.
+    servers(const programs& all, std::string etcd, int fsync_ms = 0, int members = 1);
     ~servers();
-    support::etcd_server& etcd();
+    std::string etcd_url(); ///< Of the first member.
+    pid_t etcd_pid();       ///< Likewise.
     redis_server& redis();
-    /// Starts a proxy that adds a round trip, and returns its url.
-    std::string delayed(std::chrono::milliseconds round_trip);
+    /// The urls of all members, with commas.
+    /// @param round_trip That proxies add, if it is not 0.
+    std::string urls(std::chrono::milliseconds round_trip);
     /// Starts `count` other writes a second.
     void start_writes(std::size_t count);
     void stop_writes();
 
 private:
-    void write_slow_etcd();
+    void start_members();
+    std::string write_slow_etcd();
 
     const programs& all_;
     std::string program_;
     int fsync_ms_;
-    std::filesystem::path slow_; ///< A directory with the program that starts a slow etcd.
-    std::unique_ptr<support::etcd_server> etcd_;
+    int members_;
+    std::filesystem::path directory_; ///< With the data, and the program that starts a slow etcd.
+    struct member {
+        std::string url;
+        support::background_process process;
+    };
+    std::deque<member> etcds_;
     std::optional<redis_server> redis_;
-    std::optional<worker_process> delay_;
+    std::deque<worker_process> delays_;
     std::optional<worker_process> writer_;
 };
 

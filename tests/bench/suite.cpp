@@ -108,7 +108,7 @@ class case_run {
 public:
     case_run(const options& o, const std::string& etcd, const bench_case& c)
         : options_(o)
-        , servers_(o.all, etcd, c.fsync_ms)
+        , servers_(o.all, etcd, c.fsync_ms, c.members)
         , what_(c) {
         for (const std::string& subject : c.subjects) {
             if (missing(o.all, subject).empty()) {

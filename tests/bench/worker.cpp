@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <future>
 #include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -37,6 +38,15 @@ task::task(const json& object)
     , ttl(object.value("ttl", 10L))
     , hold(object.value("hold", 0.0))
     , stall(object.value("stall", 0.0)) {}
+
+std::vector<std::string> urls_of(const task& t) {
+    std::vector<std::string> all;
+    std::istringstream list(t.url);
+    for (std::string url; std::getline(list, url, ',');) {
+        all.push_back(url);
+    }
+    return all;
+}
 
 void tell(const json& line) {
     std::cout << line.dump() << std::endl;
@@ -195,8 +205,9 @@ awaitable<json> start(task t) {
     if (t.subject == "delay") {
         return run_delay(std::move(t));
     }
-    for (const char* locks : {"uncontended", "one-name", "hand-over", "million", "puts"}) {
-        if (t.kind == locks) {
+    for (const char* locks :
+         {"uncontended", "one-name", "hand-over", "several", "million", "puts", "guarded"}) {
+        if (t.kind.starts_with(locks)) {
             return run_coetcd(std::move(t));
         }
     }

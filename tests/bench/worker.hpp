@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 #include "bench/measure.hpp"
 
@@ -25,13 +26,13 @@ struct task {
 
     std::string kind;    ///< Such as `uncontended`.
     std::string subject; ///< `coetcd`, `raw` or `redis`; or a part, as `flood`.
-    std::string url;     ///< Of the server; of Redis the port.
+    std::string url;     ///< Of the server, or of each member, with commas; of Redis the port.
     std::string direct;  ///< As `url`, without the delay.
     std::string name;    ///< Prefix of all locks' names; unique to each task.
     std::string gate;    ///< See `pass_gate`.
     pid_t server = 0;    ///< Its processor time is measured.
     std::size_t count;   ///< Of coroutines, waiters, sessions, acquisitions, events or watches.
-    std::size_t slice;   ///< Size of a sample of `count`.
+    std::size_t slice;   ///< Size of a sample of `count`; of sessions, how many are opened at once.
     double seconds;      ///< How long to measure.
     double limit;        ///< Of all that waits for others, in seconds.
     long ttl;            ///< Of sessions, in seconds.
@@ -52,6 +53,9 @@ awaitable<json> run_delay(task t);     // delay.cpp: a proxy that delays, for ev
 
 /// Runs the program as a worker: does the task and prints the result as a line of JSON.
 int work(const std::string& text);
+
+/// The parts of `url`.
+std::vector<std::string> urls_of(const task& t);
 
 /// Prints a line of JSON.
 void tell(const json& line);

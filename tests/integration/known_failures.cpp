@@ -77,7 +77,7 @@ const known_failure failures[] = {
      "each release wakes all who wait",
      "each waits for the one ahead of it",
      {"ZooKeeper: of five hundred waiters a release wakes one",
-      "Five hundred waiters, one release: one of them wakes, and the next"}},
+      "Five hundred waiters, one release: only those who count are told"}},
     {"ZooKeeper",
      "a session expires in a pause, and its owner goes on until it hears of it",
      "owns_lock looks at the clock, too",

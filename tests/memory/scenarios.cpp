@@ -28,6 +28,7 @@ struct extras {
     std::optional<coetcd::session> session;
     std::optional<coetcd::shared_mutex> shared;
     std::optional<coetcd::watcher> watcher;
+    std::optional<coetcd::client> client;
     int told = 0;
     std::string key;
     std::shared_ptr<operation> running;
@@ -52,6 +53,11 @@ private:
 
 asio::awaitable<void> lock(coetcd::mutex* m) {
     co_await m->lock();
+}
+asio::awaitable<void> put_some(coetcd::client by) {
+    (void)co_await by.put("a", "1");
+    (void)co_await by.get("a");
+    (void)co_await by.erase("a");
 }
 asio::awaitable<void> unlock(coetcd::mutex* m) {
     const bool was_ours = co_await m->unlock();
@@ -224,6 +230,25 @@ std::vector<scenario> make() {
                                       : "close() says that the lease has ended, and it lives";
                        }});
     }
+    all.push_back({"combined_calls",
+                   [](stage& s) {
+                       coetcd::client_options options;
+                       options.combine_calls = true;
+                       more.client.emplace(s.world.client(options));
+                       s.must([] { return put_some(*more.client); });
+                   },
+                   [](stage& s) {
+                       const auto first = s.start([] { return put_some(*more.client); });
+                       const auto second = s.start([] { return put_some(*more.client); });
+                       const verdict wrong = until_ended(s, first);
+                       return wrong.empty() ? until_ended(s, second) : wrong;
+                   },
+                   [](stage& s) {
+                       const auto op = s.start([] { return put_some(*more.client); });
+                       const bool works = s.until([&] { return op->ended(); }, 20s) && !op->failure;
+                       more.client.reset();
+                       return works ? verdict() : "no call is made any more";
+                   }});
     all.push_back({"acquire",
                    [](stage& s) { more.semaphore.emplace(*s.session, "permits", 2); },
                    [](stage& s) {

@@ -49,8 +49,8 @@ void actor::start_crowding(std::uint64_t seed, nanoseconds until) {
 asio::awaitable<void> actor::begin_crowd(std::uint64_t seed, nanoseconds until) {
     chance taste(seed);
     // They do not pause: two requests are on their way, always, and two more of those that go
-    // alone.
-    s_.judge.rates.expect(*p_, 15 + static_cast<int>(200ms / s_.latency));
+    // alone. Each key that one of many names waits for is watched, by a message of its own.
+    s_.judge.rates.expect(*p_, 20 + static_cast<int>(400ms / s_.latency));
     const coetcd::session_options how(30s);
     std::shared_ptr<crowd> all;
     try {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/detail/testing/world.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/shared_mutex.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
 
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/stories.hpp"
 #include "sim/story.hpp"
@@ -32,9 +35,9 @@ namespace in_memory = coetcd::detail::testing;
 using in_memory::chance;
 using in_memory::process;
 
-/// One client has what watches serve: a lock that is watched while it is held, a wait for a lock, a
-/// feed of leaders, one of a value, a watch. Another client, and an operator, change what they are
-/// about.
+/// One client has what watches serve: a lock, of either kind, that is watched while it is held, a
+/// wait for a lock, a feed of leaders, one of a value, a watch. Another client, and an operator,
+/// change what they are about.
 class service {
 public:
     service(std::uint64_t seed, in_memory::world::options o)
@@ -124,9 +127,10 @@ private:
             const std::string next = std::to_string(++changes_);
             switch (luck_.below(5)) {
             case 0:
-                w_.store.erase(std::exchange(held_key_, ""));
+                w_.store.erase(held_keys_[luck_.below(held_keys_.size())]);
+                held_keys_.clear();
                 co_await until_told("a lock that is watched",
-                                    [this] { return !held_key_.empty(); });
+                                    [this] { return !held_keys_.empty(); });
                 break;
             case 1:
                 co_await term.proclaim(next);
@@ -161,7 +165,7 @@ private:
         }
     }
     asio::awaitable<void> until_all_serve() {
-        while (held_key_.empty() || !waits_) {
+        while (held_keys_.empty() || !waits_) {
             (void)co_await others_->sleep(5ms);
         }
     }
@@ -193,9 +197,34 @@ private:
         watched.watch_while_held = true;
         while (!finished_) {
             coetcd::mutex m(*session_, "lock/held", watched);
-            coetcd::held_lock l = co_await m.scoped_lock();
-            held_key_ = l.key();
+            coetcd::shared_mutex s(*session_, "lock/shared", watched);
+            const bool is_shared = luck_.one_in(2), begins_reading = luck_.one_in(2);
+            asio::awaitable<coetcd::held_lock> taking;
+            if (!is_shared) {
+                taking = m.scoped_lock();
+            } else if (begins_reading) {
+                taking = s.scoped_lock_shared();
+            } else {
+                taking = s.scoped_lock();
+            }
+            coetcd::held_lock l = co_await std::move(taking);
+            if (is_shared && luck_.one_in(2)) { // some change again and again
+                co_await change_mode(l, luck_.between(1, 3));
+            }
+            held_keys_.clear();
+            for (const auto& life : coetcd::detail::access::held(l)->held_by()) {
+                held_keys_.push_back(life.key);
+            }
             (void)co_await l.wait_lost();
+        }
+    }
+    asio::awaitable<void> change_mode(coetcd::held_lock& l, int times) {
+        for (; times != 0; --times) {
+            if (l.mode() == coetcd::lock_mode::exclusive) {
+                co_await l.downgrade();
+                continue;
+            }
+            (void)co_await l.try_upgrade(); // what is left of the last hold may be in the way
         }
     }
     asio::awaitable<void> follow_leaders() {
@@ -266,7 +295,7 @@ private:
     int changes_ = 0;
     int given_ = 1; ///< How often the lock that is waited for was given back, and once more.
     int turns_ = 0; ///< When it was taken the last time.
-    std::string held_key_;
+    std::vector<std::string> held_keys_; ///< Any of them is to be missed at once.
     std::string leader_;
     std::string value_;
     std::string data_;

@@ -65,6 +65,7 @@ sky draw_rare_sky(chance& c) {
            : which == 1 ? sky::grudging
            : which < 5  ? sky::orphaning
            : which < 7  ? sky::straying
+           : which == 7 ? sky::disowning
                         : sky::mixed;
 }
 
@@ -112,6 +113,12 @@ weather draw_weather(chance& c, sky s) {
     case sky::straying:
         w[fault::member_strays] = 300'000;
         w[fault::stream_dropped] = 50'000;
+        w[fault::doubted_late] = 100'000; // also by endpoints that have come back
+        break;
+    case sky::disowning:
+        w[fault::rights_revoked] = 300'000;
+        w[fault::operator_delete] = 50'000;
+        w[fault::silent_delete] = 50'000;
         break;
     case sky::mixed:
         w = draw_weather(c);
@@ -129,6 +136,9 @@ void add_wrong_answers(chance& c, weather& w) {
     }
     if (c.one_in(6)) {
         w[fault::end_invented] = static_cast<std::uint32_t>(c.between(10'000, 300'000));
+    }
+    if (c.one_in(12)) {
+        w[fault::rights_revoked] = static_cast<std::uint32_t>(c.between(5'000, 100'000));
     }
 }
 

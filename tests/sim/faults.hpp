@@ -23,7 +23,8 @@ enum class sky {
     replaced,  ///< All endpoints lead to another cluster, for good.
     grudging,  ///< What is refused, although it may be carried out, is hard to send again.
     orphaning, ///< Leases are taken away, and the renewal that would tell does not get through.
-    straying   ///< Streams end, and endpoints lead to another cluster for a while.
+    straying,  ///< Streams end, and endpoints lead to another cluster for a while.
+    disowning  ///< Users lose their rights for a while, and then keys.
 };
 sky draw_sky(chance& c);
 /// What a mixed one is instead, now and then, as long as there is no crowd.

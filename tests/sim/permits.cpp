@@ -77,10 +77,13 @@ void permit_rules::changed(const std::vector<etcd::change>& changes,
             continue;
         }
         const auto own = queue.find(k->id);
-        const bool first = std::all_of(queue.begin(), queue.end(), [&](const auto& other) {
-            return own != queue.end() && other.second >= own->second;
-        });
-        if (!first) {
+        std::int64_t before = used(k->name); // with this one, and those admitted together with it
+        for (const auto& [id, other] : queue) {
+            const bool is_older = own == queue.end() || other.since < own->second.since;
+            before += is_older && !admitted.contains({k->name, id}) ? other.weight : 0;
+        }
+        // A member's false word may let one ask before its turn; it counts then, and gives way.
+        if (before > limit_since(k->name, c.revision) && !world_.had_false_ends_of_permits()) {
             world_.fail("a permit went to one who came later: " + c.key);
         }
     }
@@ -90,7 +93,7 @@ void permit_rules::changed(const std::vector<etcd::change>& changes,
             if (c.deleted) {
                 waiting_[k->name].erase(k->id);
             } else if (c.before.version == 0) {
-                waiting_[k->name][k->id] = c.revision;
+                waiting_[k->name][k->id] = {c.revision, std::stoll(c.now.value)};
             }
         }
         constexpr std::string_view limit = ".limit";
@@ -108,40 +111,46 @@ void permit_rules::changed(const std::vector<etcd::change>& changes,
     }
 }
 
-/// Whether the first in the queue may be admitted, or has to be told that it never will.
+std::int64_t permit_rules::used(const std::string& name) const {
+    std::int64_t sum = 0;
+    for (const std::string& key : world_.store.under(name + "/hold/")) {
+        sum += permit_key::parse(key)->weight;
+    }
+    return sum;
+}
+
+/// Who may be admitted, besides those before it, or has to be told that it never will.
 void permit_rules::look_at(const std::string& name) {
-    std::int64_t used = 0;
-    candidate first;
-    const std::string prefix = name + "/";
-    for (auto k = world_.store.keys.lower_bound(prefix);
-         k != world_.store.keys.end() && k->first.starts_with(prefix);
-         ++k) {
-        const std::optional<permit_key> key = permit_key::parse(k->first);
-        if (key && key->held) {
-            used += key->weight;
-        } else if (key && (first.key.empty() || k->second.create_revision < first.life)) {
-            first = {k->first, k->second.create_revision, world_.now()};
+    const auto stored = world_.store.keys.find(name + ".limit");
+    std::map<std::int64_t, std::string> waiters; // by age
+    for (const std::string& key : world_.store.under(name + "/wait/")) {
+        waiters[world_.store.keys.at(key).create_revision] = key;
+    }
+    std::map<std::string, candidate>& before = next_[name];
+    std::map<std::string, candidate> now;
+    if (stored != world_.store.keys.end()) {
+        const std::int64_t limit = std::stoll(stored->second.value);
+        std::int64_t sum = used(name);
+        for (const auto& [life, key] : waiters) {
+            const std::int64_t weight = std::stoll(world_.store.keys.at(key).value);
+            sum += weight;
+            if (sum > limit && weight <= limit) {
+                break;
+            }
+            const auto was = before.find(key);
+            const bool same = was != before.end() && was->second.life == life;
+            now[key] = {life, same ? was->second.since : world_.now()};
         }
     }
-    const auto stored = world_.store.keys.find(name + ".limit");
-    candidate& before = next_[name];
-    bool may_come = false;
-    if (!first.key.empty() && stored != world_.store.keys.end()) {
-        const std::int64_t weight = std::stoll(world_.store.keys.at(first.key).value);
-        const std::int64_t limit = std::stoll(stored->second.value);
-        may_come = used + weight <= limit || weight > limit;
-    }
-    if (!may_come) {
-        before = {};
-    } else if (before.key != first.key || before.life != first.life) {
-        before = first;
-    }
+    before = std::move(now);
 }
 
 void permit_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
-    for (const auto& [name, c] : next_) {
-        if (!c.key.empty() && world_.now() > std::max(c.since, healed_at) + bound) {
-            world_.fail("nobody takes the permit whose turn it is: " + c.key);
+    for (const auto& [name, all] : next_) {
+        for (const auto& [key, c] : all) {
+            if (world_.now() > std::max(c.since, healed_at) + bound) {
+                world_.fail("nobody takes the permit whose turn it is: " + key);
+            }
         }
     }
     for (const auto& [key, born] : born_) {
@@ -164,12 +173,11 @@ void permit_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     }
 }
 
-void permit_rules::look_for_unnoticed(
-    const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const {
+void permit_rules::look_for_unnoticed(const late_end& is_late) const {
     for (const permit_hold& h : holds_) {
         const auto gone = robbed_.find({permit_key::parse(h.key)->id, h.token});
         if (gone != robbed_.end() && h.sound_clock && h.valid() &&
-            is_late(gone->second, h.session->ttl())) {
+            is_late(h.key, gone->second, h.session->ttl())) {
             world_.fail("who has a permit does not notice that its key is gone: " + h.key);
         }
     }

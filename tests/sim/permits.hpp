@@ -79,12 +79,11 @@ public:
     /// It is said to be refused for good.
     void refused_limit(std::size_t call);
 
-    /// The first in a queue may not wait for long where there is room; nor may keys be there for
-    /// long that no client counts on.
+    /// Nobody may wait for long where there is room besides those before it; nor may keys be there
+    /// for long that no client counts on.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
     /// See `sharing_rules`.
-    void
-    look_for_unnoticed(const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const;
+    void look_for_unnoticed(const late_end& is_late) const;
 
     /// The keys that are there of attempts.
     std::vector<std::string> left_behind() const;
@@ -93,11 +92,14 @@ public:
     std::uint64_t limits = 0; ///< That were changed.
 
 private:
-    /// The attempt that comes next, and may come.
+    /// An attempt that may come now.
     struct candidate {
-        std::string key;
         std::int64_t life = 0;
         nanoseconds since{0};
+    };
+    struct waiter {
+        std::int64_t since; ///< The revision.
+        std::int64_t weight;
     };
     struct limit_call {
         std::string name;
@@ -113,6 +115,8 @@ private:
         std::vector<std::size_t> by; ///< Calls that may have made it.
     };
 
+    /// How much is held.
+    std::int64_t used(const std::string& name) const;
     void look_at(const std::string& name);
     void check_limit(const std::string& name, std::int64_t before, std::int64_t now);
     bool made(std::size_t call, const limit_change& c) const;
@@ -122,7 +126,7 @@ private:
     std::int64_t limit_since(const std::string& name, std::int64_t revision) const;
 
     world& world_;
-    std::map<std::string, std::map<std::string, std::int64_t>> waiting_; // by name and id
+    std::map<std::string, std::map<std::string, waiter>> waiting_;       // by name and id
     std::map<std::string, std::map<std::int64_t, std::int64_t>> limits_; // by name and revision
     std::set<std::pair<std::string, std::int64_t>> put_;                 // lives of permits' keys
     std::map<std::pair<std::string, std::int64_t>, nanoseconds> robbed_; // permits, by their owner
@@ -131,7 +135,7 @@ private:
     std::list<permit_hold> holds_;
     std::map<std::string, nanoseconds> born_;                         // keys that are there
     std::map<std::pair<lease_id, std::string>, nanoseconds> touched_; // the last time
-    std::map<std::string, candidate> next_;                           // by name
+    std::map<std::string, std::map<std::string, candidate>> next_;    // by name, and by key
     std::vector<limit_call> limit_calls_;
     std::vector<limit_change> limit_changes_;
     bool returned_ = false; ///< A lease has, and with it went what makes late copies void.

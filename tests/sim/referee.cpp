@@ -14,6 +14,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     permits.changed(changes, why, has_returned);
     book.changed(changes, has_returned);
     values.changed(changes, has_returned);
+    calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
             check_guarded_write(c);
@@ -111,7 +112,7 @@ void referee::session_ended(lease_id id, session_end why) {
     if (why == session_end::expired && world_.store.has_lease(id)) {
         world_.fail("a session ended as expired, and its lease lives");
     }
-    if (only_refused && s.sound_clock &&
+    if ((only_refused || prompt) && s.sound_clock &&
         (why == session_end::deadline || why == session_end::cleanup_failed)) {
         world_.fail("a session was lost although all members but one do as they are asked");
     }
@@ -594,6 +595,30 @@ bool referee::is_alive(const known_session& known) {
     return s && s->is_certain();
 }
 
+void referee::look_for_unseen() {
+    if (!only_denied) {
+        return;
+    }
+    const auto is_late = [&](const std::string& key, nanoseconds when, std::chrono::seconds ttl) {
+        const auto since = world_.denied_since(key);
+        // One more renewal may be on its way before the first look that is refused.
+        return since && world_.now() > std::max(when, *since) + nanoseconds(ttl) * 145 / 100 + 1s;
+    };
+    look_at_holds(is_late);
+}
+
+void referee::look_at_holds(const late_end& is_late) const {
+    sharing.look_for_unnoticed(is_late);
+    permits.look_for_unnoticed(is_late);
+    for (const hold& h : holds_) {
+        const auto gone = gone_.find({h.key, h.fence});
+        if (gone != gone_.end() && h.sound_clock && h.valid() &&
+            is_late(h.key, gone->second.when, h.session->ttl())) {
+            world_.fail("a holder does not notice that its key is gone: " + h.key);
+        }
+    }
+}
+
 void referee::look_for_unnoticed(nanoseconds healed_at) {
     const auto is_late = [&](nanoseconds when, std::chrono::seconds ttl) {
         // A third of it, plus the jitter and what clocks may differ.
@@ -612,15 +637,16 @@ void referee::look_for_unnoticed(nanoseconds healed_at) {
             world_.fail("a session lives on in a cluster that did not grant its lease");
         }
     }
-    sharing.look_for_unnoticed(is_late);
-    permits.look_for_unnoticed(is_late);
+    look_at_holds([&](const std::string&, nanoseconds when, std::chrono::seconds ttl) {
+        return is_late(when, ttl);
+    });
+    if (prompt) {
+        sharing.look_for_unheard();
+    }
     for (const hold& h : holds_) {
         const auto gone = gone_.find({h.key, h.fence});
         if (gone == gone_.end() || !h.sound_clock || !h.valid()) {
             continue;
-        }
-        if (is_late(gone->second.when, h.session->ttl())) {
-            world_.fail("a holder does not notice that its key is gone: " + h.key);
         }
         if (prompt && !owners_.contains({h.key, h.fence}) &&
             world_.now() > std::max({gone->second.when, h.granted_at, healed_at}) + 1s) {

@@ -20,6 +20,7 @@
 #include "sim/leaders.hpp"
 #include "sim/ledger.hpp"
 #include "sim/permits.hpp"
+#include "sim/registers.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
 #include "sim/tenure.hpp"
@@ -97,14 +98,20 @@ class referee final : public etcd::witness, public wiretap {
 public:
     explicit referee(world& w)
         : slots(w)
-        , sharing(w, [this](lease_id id) { return was_revoked(id); })
-        , herd(w)
+        , sharing(
+              w, [this](lease_id id) { return was_revoked(id); }, [this] { return tells_all(); })
+        , herd(w,
+               [this](const process& p, lease_id id) {
+                   const auto found = sessions_.find(id);
+                   return found != sessions_.end() && found->second.in == &p;
+               })
         , leaders(w)
         , rates(w)
         , permits(w)
         , tenure(w)
         , values(w)
         , book(w)
+        , calls(w)
         , world_(w)
         , first_term_(w.store.term) {
         w.store.told = this;
@@ -120,6 +127,7 @@ public:
     tenure_rules tenure;
     value_rules values;
     ledger book; ///< Of what is written once, if anything is.
+    registers calls;
 
     // What the network does.
 
@@ -239,6 +247,10 @@ public:
     bool one_fails = false;    ///< A call does, although all else goes well.
     bool prompt = false;       ///< Each request is answered at once, all the time.
     bool only_refused = false; ///< By one member at a time; else all goes well.
+    bool only_denied = false;  ///< Some keys at a time; else each request is answered at once.
+
+    /// Who may not look at its keys has to end with its session. To be called before it may again.
+    void look_for_unseen();
 
 private:
     struct known_session {
@@ -295,6 +307,7 @@ private:
     /// Whether it is from before the cluster was replaced.
     bool was_replaced(const known_session& known) const;
 
+    void look_at_holds(const late_end& is_late) const;
     /// With the next round of renewal, every session knows what is gone.
     void look_for_unnoticed(nanoseconds healed_at);
     /// With its event, or with its next look, a waiter knows that its key is gone.

@@ -25,6 +25,10 @@ outcome run(const plan& p) {
         o.progress_interval = luck.within(200ms, 10s);
     }
     const bool random = p.what == plan::kind::random;
+    chance pools(chance::derive(p.seed, 64));
+    if (random && pools.one_in(4)) {
+        o.connections = static_cast<std::size_t>(pools.between(1, 8));
+    }
 
     outcome result;
     stage s(p, o);
@@ -43,8 +47,15 @@ outcome run(const plan& p) {
         w.operator_prefixes.push_back(name_of(lock) + "/");
     }
     s.shares = chance(chance::derive(p.seed, 5)).one_in(3);
+    for (int lock = 0; s.shares && lock != 3; ++lock) {
+        w.operator_prefixes.push_back(shared_name_of(lock) + "/");
+    }
     chance permits(chance::derive(p.seed, 6));
     s.semaphores = permits.one_in(3) ? permits.between(1, 2) : 0;
+    if (s.crowded && many_sessions && chance(chance::derive(p.seed, 41)).one_in(3)) {
+        s.semaphores = 1;
+        s.only_permits = true;
+    }
     for (int number = 0; number != s.semaphores; ++number) {
         w.operator_prefixes.push_back(semaphore_name(number) + "/");
     }
@@ -59,7 +70,9 @@ outcome run(const plan& p) {
     w.store.tells_leases_of_keys = chance(chance::derive(p.seed, 7)).one_in(2);
     sky above = random ? draw_sky(luck) : sky::clear;
     if (s.crowded && above != sky::clear) {
-        above = sky::mixed;
+        // In clear weather it is seen at once if one of a crowd does not count what it should.
+        const bool clears = s.only_permits && chance(chance::derive(p.seed, 42)).one_in(2);
+        above = clears ? sky::clear : sky::mixed;
     }
     if (above == sky::mixed && !s.crowded) {
         chance rare(chance::derive(p.seed, 28));
@@ -101,7 +114,10 @@ outcome run(const plan& p) {
     s.calm_since = clear ? nanoseconds(0) : nanoseconds::max();
     s.judge.only_refused = above == sky::refusing && o.members > 1;
     s.sluggish = above == sky::sluggish;
-    s.lingering = above == sky::deaf || above == sky::robbed || above == sky::replaced;
+    s.judge.only_denied = above == sky::disowning;
+    w.before_rights_return = [&s] { s.judge.look_for_unseen(); };
+    s.lingering = above == sky::deaf || above == sky::robbed || above == sky::replaced ||
+                  above == sky::disowning;
     s.hasty = !s.crowded && chance(chance::derive(p.seed, 8)).one_in(4);
     s.elects = luck.one_in(3);
     if (s.elects) {
@@ -136,6 +152,10 @@ outcome run(const plan& p) {
     if (s.judge.only_refused) {
         options.member_refresh.reset(); // they know only one, at first
     }
+
+    chance calling(chance::derive(p.seed, 40));
+    const bool calls = random && !s.crowded && calling.one_in(8);
+    options.combine_calls = calls && !calling.one_in(4);
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
@@ -221,6 +241,9 @@ outcome run(const plan& p) {
         if (serves && besides.one_in(2) && takes_part()) {
             added.start_serving(besides.next());
         }
+        if (calls && calling.one_in(2) && takes_part()) {
+            added.start_calling(calling.next());
+        }
         if (crowds && i == 0 && takes_part()) {
             const std::uint64_t how = crowding.next();
             added.start_crowding(how, (crowding.one_in(2) ? 400 : 50) * s.latency);
@@ -261,7 +284,7 @@ outcome run(const plan& p) {
         }
         return more && w.failure().empty();
     };
-    const nanoseconds storm = luck.within(500ms, 8s);
+    const nanoseconds storm = luck.within(500ms, 8s) * (above == sky::disowning ? 5 : 1);
     bool more = true;
     const nanoseconds recheck = std::min<nanoseconds>(s.ttl / 2, 10s);
     // A client that was silenced in the storm finds out by and by. A lease that is not renewed

@@ -31,7 +31,7 @@ void sharing_rules::changed(const etcd::change& c, etcd::cause why) {
     }
     if (c.deleted && why == etcd::cause::operator_) {
         robbed_.insert({c.before.lease, name});
-        taken_away_[{c.key, c.before.create_revision}] = world_.now();
+        taken_away_[{c.key, c.before.create_revision}] = {world_.now(), tells_()};
     }
     look_at(name);
     if (rest.starts_with("/write/") && !c.deleted && c.before.version == 0) {
@@ -173,13 +173,15 @@ void sharing_rules::check(const shared_hold& h) {
 std::list<shared_hold>::iterator sharing_rules::granted(shared_hold h) {
     ++grants;
     touch(h.lease, h.names);
+    h.since = world_.now();
     holds_.push_back(std::move(h));
     check(holds_.back());
     return std::prev(holds_.end());
 }
 
-void sharing_rules::raised(const shared_hold& h) {
+void sharing_rules::raised(shared_hold& h) {
     ++upgrades;
+    h.since = world_.now();
     check(h);
 }
 
@@ -200,8 +202,7 @@ void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
     for (const std::string& key : left_behind()) {
         const etcd::record& now = world_.store.keys.at(key);
         const std::optional<nanoseconds> since = entitled_since(now);
-        const nanoseconds touched = touched_[{now.lease, split(key).first}];
-        if (!since || world_.now() < std::max({*since, touched, healed_at}) + bound) {
+        if (!since) {
             continue;
         }
         const held_life own{key, now.create_revision};
@@ -210,22 +211,42 @@ void sharing_rules::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
             const bool wanted = !h.is_over() || world_.now() < h.in->to_world(*h.until) + bound;
             return wanted && std::find(all.begin(), all.end(), own) != all.end();
         });
-        if (!held) {
+        nanoseconds& held_at = held_at_[{own.key, own.create_revision}];
+        if (held) {
+            held_at = world_.now(); // its holder has to notice first that it does not hold it
+            continue;
+        }
+        const nanoseconds touched = touched_[{now.lease, split(key).first}];
+        if (world_.now() >= std::max({*since, touched, held_at, healed_at}) + bound) {
             world_.fail("nobody takes the shared lock whose turn it is, or its key stays: " + key);
         }
     }
 }
 
-void sharing_rules::look_for_unnoticed(
-    const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const {
+void sharing_rules::look_for_unnoticed(const late_end& is_late) const {
     for (const shared_hold& h : holds_) {
         if (!h.sound_clock || !h.valid()) {
             continue;
         }
         for (const held_life& k : h.keys()) {
             const auto gone = taken_away_.find({k.key, k.create_revision});
-            if (gone != taken_away_.end() && is_late(gone->second, h.session->ttl())) {
+            if (gone != taken_away_.end() && is_late(k.key, gone->second.when, h.session->ttl())) {
                 world_.fail("a holder does not notice that its key is gone: " + k.key);
+            }
+        }
+    }
+}
+
+void sharing_rules::look_for_unheard() const {
+    for (const shared_hold& h : holds_) {
+        if (!h.sound_clock || !h.watched || !h.valid()) {
+            continue;
+        }
+        for (const held_life& k : h.keys()) {
+            const auto gone = taken_away_.find({k.key, k.create_revision});
+            if (gone != taken_away_.end() && gone->second.told &&
+                world_.now() > std::max(gone->second.when, h.since) + 1s) {
+                world_.fail("a holder that watches its key does not notice its end: " + k.key);
             }
         }
     }
@@ -246,9 +267,9 @@ std::optional<nanoseconds> sharing_rules::entitled_since(const etcd::record& r) 
         }
     }
     // One that was in the way of another name may have been deleted by hand: it has to notice.
-    for (const auto& [life, when] : taken_away_) {
+    for (const auto& [life, how] : taken_away_) {
         if (life.second == r.create_revision) {
-            last = std::max(last, when);
+            last = std::max(last, how.when);
         }
     }
     return last;

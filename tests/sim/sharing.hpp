@@ -46,6 +46,8 @@ struct shared_hold {
     std::shared_ptr<bool> just_reads = std::make_shared<bool>(false);
     /// When it is to end, by its process's clock, whatever becomes of the session.
     std::optional<coetcd::detail::time_point> until{};
+    bool watched = false; ///< Its keys are watched while it is held.
+    nanoseconds since{0}; ///< When it was granted, or raised.
 
     bool is_over() const { return until && session->world.now() >= *until; }
     bool valid() const { return session->is_certain() && owns(); }
@@ -56,8 +58,10 @@ struct shared_hold {
 class sharing_rules {
 public:
     /// @param over Tells whether a lease was ended by something else than its ttl.
-    sharing_rules(world& w, std::function<bool(lease_id)> over)
+    /// @param tells Tells whether watches are told now what happens.
+    sharing_rules(world& w, std::function<bool(lease_id)> over, std::function<bool()> tells)
         : over_(std::move(over))
+        , tells_(std::move(tells))
         , world_(w) {}
 
     void changed(const etcd::change& c, etcd::cause why);
@@ -66,7 +70,7 @@ public:
     void touch(lease_id lease, const std::vector<std::string>& names);
     std::list<shared_hold>::iterator granted(shared_hold h);
     /// It says that it writes now.
-    void raised(const shared_hold& h);
+    void raised(shared_hold& h);
     void gives_back(std::list<shared_hold>::iterator h);
     /// No client may hold anything for longer than it wanted.
     void look_at_holds();
@@ -75,9 +79,9 @@ public:
     /// that no client counts on.
     void look_for_stuck(nanoseconds healed_at, nanoseconds bound);
     /// A holder of what an operator has taken away has to notice that.
-    /// @param is_late Tells whether it is time, for that long after it happened and that ttl.
-    void
-    look_for_unnoticed(const std::function<bool(nanoseconds, std::chrono::seconds)>& is_late) const;
+    void look_for_unnoticed(const late_end& is_late) const;
+    /// Who watches its key has to notice at once, as each request is answered at once.
+    void look_for_unheard() const;
     /// The keys in queues.
     std::vector<std::string> left_behind() const;
 
@@ -96,12 +100,19 @@ private:
     bool excused(const shared_hold& h) const;
     std::optional<nanoseconds> entitled_since(const etcd::record& r) const;
 
+    struct taken {
+        nanoseconds when;
+        bool told; ///< By an event.
+    };
+
     const std::function<bool(lease_id)> over_;
+    const std::function<bool()> tells_;
     world& world_;
     std::map<life, nanoseconds> entitled_;                            // since when
     std::map<std::pair<lease_id, std::string>, nanoseconds> touched_; // the last time
+    std::map<life, nanoseconds> held_at_;                             // seen last
     std::set<std::pair<lease_id, std::string>> robbed_;               // by an operator
-    std::map<life, nanoseconds> taken_away_;                          // lives, by an operator; when
+    std::map<life, taken> taken_away_;                                // by an operator
     std::list<shared_hold> holds_;
 };
 

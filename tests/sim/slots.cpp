@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "sim/slots.hpp"
 
+#include <coetcd/detail/logic/permits.hpp>
+
 #include <algorithm>
 #include <cctype>
 
+#include "sim/permits.hpp"
 #include "sim/tenure.hpp"
 
 namespace sim {
@@ -317,9 +320,9 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
 
 void rate_meter::sent(const process& by) {
     // Where all fails, each coroutine that tries pauses for longer and longer: from 25 ms to a
-    // second.
+    // second. After all of a cluster's leases have gone, each is looked for at each member.
     constexpr std::uint64_t base = 75;
-    constexpr std::uint64_t each = 30;
+    const std::uint64_t each = world_.had_other_clusters() ? 45 : 30;
     client& c = clients_[&by];
     if (world_.now() >= c.since + 1s) {
         c.since = world_.now();
@@ -415,6 +418,10 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
     for (const end& e : found->second.ends) {
         const queue_key ended = *queue_key::parse(e.key);
         const std::string& name = ended.name;
+        const auto there = world_.store.keys.find(e.key);
+        if (there != world_.store.keys.end() && there->second.create_revision < e.revision) {
+            continue; // an end that was invented may be invented again, and told to others
+        }
         const bool others = std::any_of(
             found->second.ends.begin(), found->second.ends.end(), [&](const end& other) {
                 const std::optional<queue_key> q = queue_key::parse(other.key);
@@ -446,13 +453,19 @@ void herd_counter::sent(std::uint64_t number, const process& by, const lock_requ
         }
         // Other looks were to be sent before.
         const auto [first, last] = what.ahead.equal_range(e.key);
-        const bool looks = std::any_of(
-            first, last, [&](const auto& by) { return world_.store.keys.contains(by.second); });
+        // A look behind a grant reads other keys besides.
+        const bool looks = std::any_of(first, last, [&](const auto& pair) {
+            const auto own = world_.store.keys.find(pair.second);
+            return own != world_.store.keys.end() && has_lease_(by, own->second.lease);
+        });
         const auto woken = static_cast<std::uint64_t>(confirming) + (looks ? 1 : 0);
         wakes += woken;
         woken_[e] += woken;
-        if (woken_[e] > 2) { // the next one, and the one behind that, which asks ahead of its turn
-            world_.fail("the end of one key wakes more than two waiters: " + e.key);
+        // The next one, and the one behind that, which asks ahead of its turn. For permits: those
+        // who count what comes before them, once their watch is in force, and the one behind them.
+        const bool counts = e.key.starts_with(semaphore_prefix);
+        if (woken_[e] > (counts ? coetcd::detail::logic::permits::most_counting + 1 : 2)) {
+            world_.fail("the end of one key wakes too many waiters: " + e.key);
         }
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -149,8 +150,10 @@ private:
 /// What wakes a waiter: the end of a key wakes the one behind it and the next one, and no other.
 class herd_counter {
 public:
-    explicit herd_counter(world& w)
-        : world_(w) {}
+    /// @param has_lease Tells whether a session of this process has a lease.
+    herd_counter(world& w, std::function<bool(const process&, coetcd::lease_id)> has_lease)
+        : world_(w)
+        , has_lease_(std::move(has_lease)) {}
 
     /// A line of a stream reaches a client.
     void told(const process& who, std::string_view line);
@@ -196,6 +199,7 @@ private:
     static constexpr int most_repeated = 4;
 
     world& world_;
+    const std::function<bool(const process&, coetcd::lease_id)> has_lease_;
     std::map<const process*, news> news_;
     std::map<end, std::uint64_t> woken_;
     std::map<end, std::int64_t> lives_;               // when they began

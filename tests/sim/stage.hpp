@@ -76,15 +76,18 @@ struct stage {
         , w(p.seed, o)
         , judge(w)
         , taste(chance::derive(p.seed, 3))
-        , latency(o.latency_high) {}
+        , latency(o.latency_high)
+        , has_pools(o.connections != 0) {}
     const plan& what;
     world w;
     referee judge;
     chance taste;              ///< Of what clients do.
     const nanoseconds latency; ///< The longest, of a message.
+    const bool has_pools;      ///< Clients have only so many connections.
 
     int locks = 1;
-    bool shares = false; ///< Some want locks that are shared, or several at once.
+    bool shares = false;       ///< Some want locks that are shared, or several at once.
+    bool only_permits = false; ///< A crowd wants permits of one semaphore, and nothing else.
     int semaphores = 0;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
@@ -95,6 +98,7 @@ struct stage {
                             ///< or change between reading and writing again and again.
     bool sluggish = false;  ///< A holder that has lost a lock is long in letting go of it.
     bool lying = false;     ///< Claims are kept for longer than they last.
+    bool calls = false;     ///< Some make single calls, which may be lost.
     bool busy = false;      ///< Some keep the lane of a client busy.
     bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
     bool claims = false;    ///< Some claim a name for a time, instead of locking it.

@@ -12,7 +12,7 @@ std::string tell_story(std::uint64_t seed) {
     case 2:
         return cross_executors(seed);
     default:
-        return serve_again(seed);
+        return seed / 4 % 4 == 0 ? crowd_far_away(seed) : serve_again(seed);
     }
 }
 

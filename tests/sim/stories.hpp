@@ -27,6 +27,10 @@ std::string cross_executors(std::uint64_t seed);
 /// told of the next change within a bound.
 std::string serve_again(std::uint64_t seed);
 
+/// Many sessions of a client far from etcd, which has few connections to it: all calls wait for
+/// one. Each call ends well, and no session is ever in doubt, since etcd answers.
+std::string crowd_far_away(std::uint64_t seed);
+
 /// One of those.
 std::string tell_story(std::uint64_t seed);
 

@@ -169,8 +169,10 @@ asio::awaitable<void> actor::close_session() {
         // Nor may there be for one that learns only now that its cluster was replaced.
         const bool no_cluster =
             coetcd::detail::logic::is_transient(e.code()) && cluster != s_.w.store.cluster;
-        if (is_calm && p_->failed_calls == failed && s_.what.what != plan::kind::fail_at &&
-            !no_login && !no_cluster) {
+        // Calls that were lost before may take up all connections, until their time is over.
+        const bool no_place = s_.calls && s_.has_pools && e.code() == errc::timed_out;
+        if (is_calm && p_->failed_calls == failed && !no_place &&
+            s_.what.what != plan::kind::fail_at && !no_login && !no_cluster) {
             s_.w.fail("close() failed although nothing goes wrong");
         }
     }
@@ -259,10 +261,13 @@ asio::awaitable<bool> actor::is_interrupted(std::shared_ptr<operation> o,
     co_return was_cancelled;
 }
 
-/// A login that was refused is not tried again at once: also if something in between refused it, in
-/// etcd's words, and there is no other member to ask.
+/// Whether the user was not let in, or not to these keys. A login that was refused is not tried
+/// again at once: also if something in between refused it, in etcd's words, and there is no other
+/// member to ask.
 bool actor::was_locked_out(const error_code& ec) const {
     return (ec == errc::login_failed && s_.w.count_of(fault::locked_out) != 0) ||
+           (ec == coetcd::server_errc::permission_denied &&
+            s_.w.count_of(fault::rights_revoked) != 0) ||
            (ec == coetcd::server_errc::unimplemented && knows_one_ && s_.w.had_foreign_answers());
 }
 
@@ -287,7 +292,7 @@ void actor::judge(const std::exception_ptr& failure) {
             ec == coetcd::server_errc::unauthenticated || was_locked_out(ec) ||
             // The last one of a call that had a deadline.
             (ec == errc::protocol_error && s_.w.had_foreign_answers()) ||
-            // There was no other member to ask.
+            // There was no other member to ask, or all of them say so.
             (ec.category() == coetcd::server_category() && s_.w.had_refusals() &&
              !s_.judge.only_refused) ||
             (ec == errc::wrong_cluster && s_.w.had_other_clusters()) ||
@@ -667,6 +672,9 @@ private:
 
 asio::awaitable<void>
 actor::one_call(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
+    if (s_.only_permits) {
+        return use_permits(std::move(o), taste);
+    }
     if (s_.shares && taste.one_in(2)) {
         return share(std::move(o), taste);
     }
@@ -1054,9 +1062,11 @@ public:
         if (most) {
             h.until = session_->world.now() + *most;
         }
+        h.watched = watched;
         hold_ = actor_.s_.judge.sharing.granted(std::move(h));
     }
     std::optional<std::chrono::milliseconds> most; ///< That it is held.
+    bool watched = false;                          ///< Its keys are, while it is held.
     const std::shared_ptr<operation>& of() const { return operation_; }
     void raised() { actor_.s_.judge.sharing.raised(**hold_); }
     void just_reads(bool now) { *just_reads_ = now; }
@@ -1109,6 +1119,7 @@ actor::share_one(std::shared_ptr<operation> o, std::string name, chance& taste) 
         co_return;
     }
     must_own(*l);
+    v.watched = options.watch_while_held;
     v.most = options.max_hold;
     v.granted(*l, coetcd::detail::access::held(*l), [&l](std::size_t) { return l->mode(); });
     // Some change their mode again and again, and then outlast late copies of what did that.
@@ -1257,10 +1268,17 @@ asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& t
                       [&p] { return p->owns(); },
                       sound_clock_};
         const counted_hold until_the_end{s_.judge.permits, s_.judge.permits.granted(std::move(h))};
-        (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 4000ms : 60ms));
-        if (taste.one_in(3)) {
+        // Where a crowd counts for long, the limit seldom changes: that makes all of it ask again.
+        const bool is_long = !s_.only_permits && taste.one_in(8);
+        const nanoseconds use = taste.skewed(0ms, is_long ? 4000ms : 60ms);
+        (void)co_await p_->sleep(use);
+        if (taste.one_in(s_.only_permits ? 32 : 3)) {
             co_await change_limit(o, s, taste);
-            (void)co_await p_->sleep(taste.skewed(0ms, 60ms));
+            // What is given back soon would wake those who have not heard of a limit that was
+            // raised.
+            const bool stays = !s_.only_permits && taste.one_in(4);
+            const nanoseconds time = stays ? nanoseconds(1s) : taste.skewed(0ms, 60ms);
+            (void)co_await p_->sleep(time);
         }
     }
     if (!taste.one_in(4)) { // else they go with the handle
@@ -1335,6 +1353,7 @@ actor::serve(visit& v, const coetcd::leadership& l, const std::string& name, cha
 asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
     const std::string value = std::to_string(++s_.writes);
     auto proclaiming = l.proclaim(value);
+    const std::uint64_t failed = p_->failed_calls;
     try {
         const bool interrupted = co_await is_interrupted(v.of(), std::move(proclaiming));
         if (interrupted) {
@@ -1342,10 +1361,12 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
         }
     } catch (const coetcd::error& e) {
         // It may be refused while a copy is under way; and so what it asks then. A request logs in
-        // anew once: etcd refuses it if that token expires, too.
+        // anew once: etcd refuses it if that token expires, too. What is between may refuse it
+        // after passing it on, and counts if no other member can be reached.
         const bool may_stay_unknown =
             s_.w.count_of(fault::locked_out) != 0 || s_.w.count_of(fault::no_space) != 0 ||
             s_.w.count_of(fault::token_expired) > 1 ||
+            (s_.w.had_foreign_answers() && p_->failed_calls > failed) ||
             (knows_one_ && (s_.w.had_foreign_answers() || s_.w.had_refusals()));
         if ((e.code() == errc::outcome_unknown && !may_stay_unknown) ||
             e.code() == coetcd::condition::retryable) {

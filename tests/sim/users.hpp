@@ -86,7 +86,9 @@ public:
     void start_serving(std::uint64_t seed);
     /// Keeps the client's lane busy besides, until then.
     void start_crowding(std::uint64_t seed, nanoseconds until);
-    /// Checks that nothing waits in it for long. It is called where nothing goes wrong.
+    /// Makes single calls besides, many at once.
+    void start_calling(std::uint64_t seed);
+    /// Checks that nothing waits in the lane for long. It is called where nothing goes wrong.
     void look_at_lane();
     bool is_guest() const { return is_guest_; }
     /// Asks the holders of the locks to give them back, besides, again and again until the end.
@@ -225,6 +227,17 @@ private:
     asio::awaitable<void> lock_again(std::shared_ptr<crowd> with, coetcd::multi_lock m);
     asio::awaitable<void> acquire_again(std::shared_ptr<crowd> with);
     asio::awaitable<void> lock_in_vain(std::shared_ptr<crowd> with);
+    /// Single calls. See calls.cpp.
+    asio::awaitable<void> make_calls(std::uint64_t seed);
+    asio::awaitable<void> make_call(chance& taste);
+    asio::awaitable<void> watch_over_put(std::string value, asio::awaitable<std::int64_t> call);
+    asio::awaitable<void> put_once(coetcd::client by, std::string key);
+    asio::awaitable<void> read_once(coetcd::client by, std::string key);
+    asio::awaitable<void> read_both(coetcd::client by, std::string key, std::string other);
+    asio::awaitable<void> erase_once(coetcd::client by, coetcd::key_range keys);
+    asio::awaitable<void> put_in_vain(coetcd::client by, bool without_lease);
+    asio::awaitable<void>
+    put_if(coetcd::client by, std::string key, std::string other, bool puts_both, bool asks_why);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
 

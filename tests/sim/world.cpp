@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "sim/permits.hpp"
 #include "sim/slots.hpp"
 
 namespace sim {
@@ -22,7 +23,7 @@ std::string_view name(fault f) {
         "member_lags",    "member_hidden",  "client_paused",  "client_cut",    "client_crashed",
         "clock_rate",     "token_expired",  "locked_out",     "no_space",      "operator_delete",
         "silent_delete",  "member_refuses", "ttl_overstated", "member_strays", "cluster_replaced",
-        "end_invented"};
+        "end_invented",   "rights_revoked"};
     static_assert(std::size(names) == fault_kinds);
     return names[static_cast<std::size_t>(f)];
 }
@@ -59,8 +60,15 @@ world::world(std::uint64_t seed, options o)
     , other_([this] { return now(); }, o.members, o.speaks) {
     other_.cluster = 4711;
     store.loses_event = [this] { return strikes(fault::event_lost); };
-    // Of one that waits: a holder that watches its key believes it, and stops.
+    // Of one that waits: a holder that watches its key believes it, and stops. Or of a permit,
+    // which only those watch who wait.
     store.invents_end = [this](const std::string& key) {
+        if (const std::optional<permit_key> permit = permit_key::parse(key);
+            permit && permit->held) {
+            const bool hit = strikes(fault::end_invented);
+            had_false_ends_of_permits_ = had_false_ends_of_permits_ || hit;
+            return hit;
+        }
         const std::optional<queue_key> place = queue_key::parse(key);
         const std::int64_t own = store.keys.at(key).create_revision;
         return place &&
@@ -303,6 +311,33 @@ void world::delete_by_hand() {
     }
 }
 
+void world::revoke_rights() {
+    std::vector<std::string> held;
+    for (const auto& [key, kv] : store.keys) {
+        if (kv.lease != 0) {
+            held.push_back(key);
+        }
+    }
+    if (held.empty()) {
+        return;
+    }
+    const std::string& one = held[luck.below(held.size())];
+    store.denied = one.substr(0, luck.one_in(4) ? 0 : one.rfind('/') + 1);
+    denied_since_ = now();
+    after(luck.within(100ms, 20s), [this, since = now()] {
+        if (store.denied && denied_since_ == since) {
+            return_rights();
+        }
+    });
+}
+
+void world::return_rights() {
+    if (store.denied && before_rights_return) {
+        before_rights_return();
+    }
+    store.denied.reset();
+}
+
 /// What is open there already stays where it is, or breaks.
 void world::stray(int member) {
     stray_ = member;
@@ -401,6 +436,9 @@ void world::chaos() {
         store.expire_tokens();
         after(luck.within(100ms, 4s), [this] { store.locked_out = false; });
     }
+    if (!store.denied && strikes(fault::rights_revoked)) {
+        revoke_rights();
+    }
     if (strikes(fault::no_space)) {
         store.no_space = true;
         after(luck.within(100ms, 4s), [this] { store.no_space = false; });
@@ -451,7 +489,9 @@ void world::chaos() {
         } else if (strikes(fault::member_strays)) {
             ill_member_ = m;
             stray(m);
-            after(luck.within(100ms, 8s), [this] {
+            // Who knows its cluster by one name only follows that name after a second, if nobody
+            // else answers meanwhile.
+            after(luck.within(100ms, m == 0 ? 900ms : 8s), [this] {
                 if (stray_ >= 0) {
                     come_back();
                 }
@@ -483,6 +523,7 @@ void world::heal() {
     weather_ = weather();
     store.no_space = false;
     store.locked_out = false;
+    return_rights();
     store.stale_by = 0;
     for (const auto& p : processes()) {
         p->cut_off(now());

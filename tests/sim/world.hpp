@@ -71,8 +71,9 @@ enum class fault : std::size_t {
     member_strays,    // for a while its endpoint leads to another cluster
     cluster_replaced, // all endpoints lead to another cluster, for good
     end_invented,     // a watch that begins is told of the end of a key that is there
+    rights_revoked,   // for a while, to keys with one prefix; leases are renewed
 };
-inline constexpr std::size_t fault_kinds = 36;
+inline constexpr std::size_t fault_kinds = 37;
 std::string_view name(fault f);
 
 /// How often what goes wrong: a swarm, in which each seed has a subset of its own.
@@ -123,7 +124,18 @@ public:
         return at_a_point || count_of(fault::interrupted) != 0 ||
                count_of(fault::member_hidden) != 0;
     }
-    bool had_refusals() const { return count_of(fault::member_refuses) != 0; }
+    bool had_refusals() const {
+        return count_of(fault::member_refuses) != 0 || count_of(fault::rights_revoked) != 0;
+    }
+    /// Since when the user has had no rights to this key.
+    std::optional<nanoseconds> denied_since(const std::string& key) const {
+        const bool is_denied = store.denied && key.starts_with(*store.denied);
+        return is_denied ? std::optional(denied_since_) : std::nullopt;
+    }
+    /// Called before it has them again.
+    std::function<void()> before_rights_return;
+    /// A waiter for permits was told of an end that was none.
+    bool had_false_ends_of_permits() const { return had_false_ends_of_permits_; }
     bool had_other_clusters() const {
         return count_of(fault::member_strays) != 0 || count_of(fault::cluster_replaced) != 0;
     }
@@ -157,6 +169,8 @@ private:
     }
     void overstate_ttl(etcd::answer& a);
     void delete_by_hand();
+    void revoke_rights();
+    void return_rights();
     void stray(int member);
     void come_back();
     void replace_cluster();
@@ -180,6 +194,8 @@ private:
     etcd other_;     // of no account here
     int stray_ = -1; // the member whose endpoint leads to that one
     bool went_astray_ = false;
+    nanoseconds denied_since_{0};
+    bool had_false_ends_of_permits_ = false;
     std::optional<nanoseconds> replaced_at_;
     /// Which processes were answered by ours, each by which member.
     std::set<std::pair<std::size_t, int>> settled_;

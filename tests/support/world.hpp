@@ -3,6 +3,7 @@
 
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
+#include <coetcd/error.hpp>
 #include <coetcd/testing.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -10,6 +11,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "support/scripted_env.hpp"
@@ -23,6 +25,17 @@ public:
     background(boost::asio::io_context& where, boost::asio::awaitable<T> work)
         : coetcd::testing::task<T>(where.get_executor(), std::move(work)) {}
 };
+
+/// The error that an operation has ended with.
+template<class T>
+coetcd::error failure_of(background<T>& b) {
+    try {
+        (void)b.get();
+    } catch (const coetcd::error& e) {
+        return e;
+    }
+    throw std::logic_error("it has not failed");
+}
 
 /// An etcd, a network and a clock, all of them at the test's command.
 struct world {

@@ -33,6 +33,7 @@
 #include "support/process.hpp"
 #include "support/temporary_file.hpp"
 #include "tool/common.hpp"
+#include "tool/in_between.hpp"
 #include "tool/typed_session.hpp"
 
 // What others have put into etcd is text, whatever it looks like.
@@ -61,69 +62,27 @@ bool is_ascii(const std::string& text) {
 }
 
 /// In front of etcd, and answers some requests by itself: all reads, if nothing is said.
-class no_reads {
+class no_reads final : public in_between {
 public:
     explicit no_reads(std::string answer, const std::string& path = "/v3/kv/range")
         : answer_(std::move(answer))
         , begins_("POST " + path + ' ') {
-        asio::co_spawn(context_, accept(), asio::detached);
-        thread_ = std::thread([this] { context_.run(); });
+        start();
     }
-    ~no_reads() {
-        context_.stop();
-        thread_.join();
-    }
-    no_reads(const no_reads&) = delete;
-    no_reads& operator=(const no_reads&) = delete;
-    std::string url() const {
-        return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
-    }
+    ~no_reads() override { stop(); }
 
 private:
-    using socket = std::shared_ptr<tcp::socket>;
-
-    asio::awaitable<void> accept() {
-        for (;;) {
-            const auto client = std::make_shared<tcp::socket>(context_);
-            co_await acceptor_.async_accept(*client, asio::use_awaitable);
-            asio::co_spawn(context_, serve(client), asio::detached);
-        }
-    }
-    /// What its first request decides.
-    asio::awaitable<void> serve(socket client) {
-        std::string begins(4096, '\0');
-        auto read = asio::buffer(begins);
-        begins.resize(co_await client->async_read_some(read, asio::use_awaitable));
-        if (begins.starts_with(begins_)) {
-            const auto all = asio::buffer(answer_);
-            co_await asio::async_write(*client, all, asio::use_awaitable);
+    asio::awaitable<void> serve(socket client, std::string begins) override {
+        if (!begins.starts_with(begins_)) {
+            auto passing = pass_all(client, std::move(begins));
+            co_await std::move(passing);
             co_return;
         }
-        const auto server = std::make_shared<tcp::socket>(context_);
-        const std::string url = shared_etcd().url();
-        const int port = std::stoi(url.substr(url.rfind(':') + 1));
-        const tcp::endpoint there(asio::ip::address_v4::loopback(),
-                                  static_cast<unsigned short>(port));
-        co_await server->async_connect(there, asio::use_awaitable);
-        const auto first = asio::buffer(begins);
-        co_await asio::async_write(*server, first, asio::use_awaitable);
-        asio::co_spawn(context_, pass(client, server), asio::detached);
-        asio::co_spawn(context_, pass(server, client), asio::detached);
-    }
-    static asio::awaitable<void> pass(socket from, socket to) {
-        std::string some(4096, '\0');
-        for (;;) {
-            auto read = asio::buffer(some);
-            const std::size_t size = co_await from->async_read_some(read, asio::use_awaitable);
-            const auto written = asio::buffer(some, size);
-            co_await asio::async_write(*to, written, asio::use_awaitable);
-        }
+        const auto all = asio::buffer(answer_);
+        co_await asio::async_write(*client, all, asio::use_awaitable);
     }
 
     const std::string answer_, begins_;
-    asio::io_context context_;
-    tcp::acceptor acceptor_{context_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)};
-    std::thread thread_;
 };
 
 /// A bash that waits for keys, with the completion.
@@ -343,8 +302,10 @@ TEST_CASE("top, who and lock -v stand large values of others", "[tool][large]") 
         REQUIRE(run_process({"sh", "-c", put, "sh", bytes, key}, how).exit_code == 0);
     };
     for (const char* key : {"q/read/", "q/write/", "q/keep/", "q/"}) {
-        puts("1000000", prefix + key + lease);
         puts("1000000", prefix + key + lease + "-1-0");
+    }
+    for (const char* key : {"q/read/", "q/write/", "q/keep/", "q/"}) {
+        puts("1000000", prefix + key + lease);
     }
     const auto named = run({"who", prefix + "q", "--json"});
     CHECK(named.exit_code == 0);

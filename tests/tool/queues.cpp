@@ -79,6 +79,34 @@ TEST_CASE("a key that is no place is left out", "[queues]") {
     CHECK(told_by({{"n/1700000000000000000", 7}}).empty());
 }
 
+TEST_CASE("who is behind a key that is no place of the lock waits for it", "[queues]") {
+    CHECK(told_by({{"n/photo", 5, 0}, {"n/a-1-0", 7}}) == lines{"n: | 7"});
+    CHECK(told_by({{"n/photo", 8, 0}, {"n/a-1-0", 7}, {"n/b-1-0", 9, 0xb}}) == lines{"n: 7 | 9"});
+    CHECK(told_by({{"n/a-1-0", 5, 0xb}, {"n/a-1-1", 7}}) == lines{"n: | 7"}); // of another lease
+    CHECK(told_by({{"n/", 5, 0}, {"n/a-1-0", 7}}) == lines{"n: | 7"});
+    CHECK(told_by({{"n.photo", 5, 0}, {"n0", 5, 0}, {"n", 5, 0}, {"n/a-1-0", 7}}) ==
+          lines{"n: 7 |"}); // these are not below it
+    // A lock of a longer name is in the way of that of the shorter one, not the other way round.
+    CHECK(told_by({{"n/x/a-1-0", 5}, {"n/b-1-0", 7, 0xb}}) == lines{"n: | 7", "n/x: 5 |"});
+    CHECK(told_by({{"n/x/a-1-0", 7}, {"n/b-1-0", 5, 0xb}}) == lines{"n: 5 |", "n/x: 7 |"});
+    // Readers wait only for what may be a writer's.
+    CHECK(told_by({{"n/photo", 5, 0}, {"n/read/a-1-0", 7}, {"n/write/b-1-0", 8, 0xb}}) ==
+          lines{"n: 7r | 8"});
+    CHECK(told_by({{"n/write/photo", 5, 0}, {"n/read/a-1-0", 7}, {"n/read/b-1-0", 4, 0xb}}) ==
+          lines{"n: 4r | 7r"});
+    // Who has permits has them.
+    CHECK(told_by({{"n/photo", 3, 0}, {"n/hold/00/a-1-0", 4}}) == lines{"n: 4*1 |"});
+}
+
+TEST_CASE("what is held by several keys has them in one place of each line", "[queues]") {
+    using keys = std::vector<std::string>;
+    CHECK(tool::keys_of_writer("a/b", "a/b/write/x-1-0") ==
+          keys{"a/b/write/x-1-0", "a/b/keep/x-1-0"});
+    CHECK(tool::keys_of_permits("n", "n/hold/00/x-1-0", 1) == keys{"n/hold/00/x-1-0"});
+    CHECK(tool::keys_of_permits("n", "n/hold/00/x-1-0", 1 + 4 + (1 << 15)) ==
+          keys{"n/hold/00/x-1-0", "n/hold/02/x-1-0", "n/hold/0f/x-1-0"});
+}
+
 TEST_CASE("readers have it together, until the next writer", "[queues]") {
     CHECK(told_by({{"n/read/a-1-0", 5}, {"n/read/b-1-0", 6, 0xb}}) == lines{"n: 5r 6r |"});
     CHECK(told_by({{"n/read/a-1-0", 5},

@@ -81,6 +81,78 @@ TEST_CASE("A command that ends after the lock was lost unseen counts as lost", "
     CHECK(p.wait() == 75);
 }
 
+TEST_CASE("What a command leaves behind does not outlive a lock that was lost", "[tool]") {
+    const std::string name = unique_name("tool");
+    const words line{"lock",
+                     name,
+                     "--ttl",
+                     "2s",
+                     "--",
+                     "sh",
+                     "-c",
+                     "sleep 300 >&- 2>&- & echo $!; exec sleep 300"};
+    auto p = start(line);
+    const int left = std::stoi(next_line(p));
+    std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
+    std::string number, program, state;
+    int command = 0;
+    REQUIRE((stat >> number >> program >> state >> command));
+    p.signal(SIGSTOP);
+    until("its lease has ended", [&] { return run({"who", name}).exit_code == 1; });
+    ::kill(command, SIGTERM);
+    until("it has ended", [&] { return has_ended(command); });
+    CHECK_FALSE(has_ended(left));
+    p.signal(SIGCONT);
+    CHECK(p.wait() == 75);
+    until("it is killed", [&] { return has_ended(left); });
+}
+
+TEST_CASE("A lock that was ended before its command was lost, as etcd tells", "[tool]") {
+    const auto begun = [](const std::string& subcommand, const std::string& name) {
+        words line{subcommand, name, "--ttl", "60s"};
+        if (subcommand == "elect") {
+            line.insert(line.begin() + 2, "us");
+        }
+        const words runs{"--", "sh", "-c", "sleep 300 >&- 2>&- & echo $!; exec sleep 300"};
+        line.insert(line.end(), runs.begin(), runs.end());
+        return start(line);
+    };
+    for (const std::string subcommand : {"lock", "elect", "sem"}) {
+        for (const std::string way : {"unlock", "revoke"}) {
+            for (const bool stands_still : {false, true}) {
+                if (!stands_still && (subcommand != "sem" || way != "unlock")) {
+                    continue; // it is noticed at once, or by a renewal that may come in between
+                }
+                CAPTURE(subcommand, way, stands_still);
+                const std::string name = unique_name("tool");
+                auto p = begun(subcommand, name);
+                const int left = std::stoi(next_line(p));
+                std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
+                std::string number, program, state;
+                int command = 0;
+                REQUIRE((stat >> number >> program >> state >> command));
+                const auto held = who(name)["holders"][0];
+                if (stands_still) {
+                    p.signal(SIGSTOP);
+                }
+                if (way == "unlock") {
+                    CHECK(run({"unlock", name, "--token", held["token"].dump()}).exit_code == 0);
+                } else {
+                    const auto lease = held["lease"].get<std::string>();
+                    REQUIRE(shared_etcd().etcdctl({"lease", "revoke", lease}).exit_code == 0);
+                }
+                ::kill(command, SIGTERM);
+                if (stands_still) {
+                    until("it has ended", [&] { return has_ended(command); });
+                    p.signal(SIGCONT);
+                }
+                CHECK(p.wait() == 75);
+                until("what it has left is killed", [&] { return has_ended(left); });
+            }
+        }
+    }
+}
+
 TEST_CASE("lock and etcdctl lock exclude each other", "[tool][etcdctl]") {
     const std::string name = unique_name("tool");
     {
@@ -593,6 +665,47 @@ TEST_CASE("top and who tell since when a lock is held, also with --once", "[tool
           std::string::npos); // the whole number
 }
 
+TEST_CASE("top shows locks whose names begin with PREFIX, and no others", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto writer = start({"lock", name});
+    (void)next_line(writer);
+    auto reader = start({"lock", name, "--shared"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    auto leader = start({"elect", name + "/db/write", "us"});
+    (void)next_line(leader);
+    const auto names = [&](const std::string& prefix) {
+        std::istringstream lines(run({"top", prefix, "--json"}).output);
+        std::vector<std::string> all;
+        for (std::string line; std::getline(lines, line);) {
+            all.push_back(
+                nlohmann::json::parse(line)["name"].get<std::string>().substr(name.size()));
+        }
+        return all;
+    };
+    CHECK(names(name) == words{"", "/db/write"});
+    CHECK(names(name + "/db") == words{"/db/write"});
+    for (const std::string end : {"/", "/re", "/w", "/write/", "/db/write/"}) {
+        CAPTURE(end);
+        CHECK(names(name + end) == (end == "/" ? words{"/db/write"} : words{}));
+    }
+}
+
+TEST_CASE("elect --listen takes no other key for a leader's", "[tool]") {
+    const std::string name = unique_name("tool");
+    auto news = start({"elect", "--listen", name});
+    CHECK(next_line(news) == "nobody");
+    REQUIRE(shared_etcd().etcdctl({"put", name + "/photo", "x"}).exit_code == 0);
+    auto reader = start({"lock", name, "--shared", "--label", "reads"});
+    (void)next_line(reader);
+    auto candidate = start({"elect", name, "us", "--", "sleep", "300"});
+    until("it waits", [&] { return waiting_for(name) == 1; });
+    REQUIRE(shared_etcd().etcdctl({"del", name + "/photo"}).exit_code == 0);
+    reader.signal(SIGTERM);
+    CHECK(next_line(news) == "us");
+    candidate.signal(SIGTERM);
+    CHECK(next_line(news) == "nobody");
+}
+
 TEST_CASE("elect leads, and elect --listen tells of each leader", "[tool]") {
     const std::string name = unique_name("tool");
     auto news = start({"elect", "--listen", name});
@@ -685,6 +798,22 @@ TEST_CASE("A second signal ends it while it gives back, unless that comes at onc
     });
     CHECK(p.wait() == 128 + SIGTERM);
     CHECK(clock_type::now() - began >= std::chrono::milliseconds(500));
+}
+
+TEST_CASE("The signal that has ended a command is the first one", "[tool]") {
+    support::etcd_server own;
+    support::background_process p(
+        command({"lock", "n", "--", "sh", "-c", "echo $$; exec sleep 60"}), with_etcd(own));
+    const int pid = std::stoi(next_line(p));
+    own.pause();
+    const auto began = clock_type::now();
+    p.signal(SIGTERM);
+    until("the command has ended, and another signal counts", [&] {
+        return has_ended(pid) && clock_type::now() - began > std::chrono::milliseconds(600);
+    });
+    p.signal(SIGTERM);
+    CHECK(p.wait() == 128 + SIGTERM);
+    CHECK(clock_type::now() - began < std::chrono::seconds(4)); // not 6 and more
 }
 
 TEST_CASE("Two signals at once let it give its place back", "[tool]") {

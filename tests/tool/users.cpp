@@ -251,6 +251,19 @@ TEST_CASE("top in the background leaves the screen alone; only q ends it", "[too
     (void)bash.read_until("\x1b[?1049l");
 }
 
+TEST_CASE("What waits for its terminal in the background is ended by a signal",
+          "[tool][terminal]") {
+    const std::string tool = COETCD_TOOL;
+    for (const std::string what :
+         {"top", "who n --user root", "lock n --user root -- true", "unlock n --token 5"}) {
+        CAPTURE(what);
+        // timeout has a job of its own, and sends SIGTERM, and then SIGCONT.
+        typed_session script({"bash", "-c", "timeout 1 " + tool + " " + what + "; echo ended $?"},
+                             {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
+        CHECK_NOTHROW(script.read_until("ended 124"));
+    }
+}
+
 TEST_CASE("Ctrl-Z stops a script with its command, and fg continues both", "[tool][terminal]") {
     const std::string name = unique_name("users");
     typed_session bash({"bash", "--norc", "--noprofile", "-i"},
@@ -616,6 +629,25 @@ TEST_CASE("unlock asks whoever types, wherever its output goes", "[tool][termina
         sh.type("n\n");
         (void)sh.read_until("status 1");
         CHECK(holder.running());
+    }
+    { // what waits for permits gets another token with them
+        const std::string permits = unique_name("users");
+        auto first = start({"sem", permits});
+        (void)next_line(first);
+        auto second = start({"sem", permits});
+        until("it waits", [&] { return waiting_for(permits) == 1; });
+        const std::string token = who(permits)["waiters"][0]["token"].dump();
+        typed_session ends({"bash",
+                            "-c",
+                            std::string(COETCD_TOOL) + " unlock " + permits + " --token " + token +
+                                "; echo status $?"},
+                           {environment});
+        (void)ends.read_until("[y/N] ");
+        first.signal(SIGTERM);
+        (void)next_line(second);
+        ends.type("y\n");
+        (void)ends.read_until("status 1");
+        CHECK(second.running());
     }
     typed_session sh({"bash", "-c", line + " | cat; echo status $?"}, {environment});
     (void)sh.read_until("[y/N] ");

@@ -568,6 +568,50 @@ TEST_CASE("a holder whose key is deleted by hand learns it with the next renewal
     REQUIRE_FALSE(w.await(mutex.unlock()));
 }
 
+TEST_CASE("who may no longer see what it holds loses it with its session", "[mutex]") {
+    owner all(coetcd::session_options(6s));
+    auto& [w, client, session, mutex] = all;
+    coetcd::mutex another(session, "another");
+    w.await(mutex.lock());
+    w.await(another.lock());
+    w.etcd->denied = "m/";
+    w.etcd->erase(mutex.key());
+    w.env->pass(3s);
+    SECTION("the session ends at the latest a ttl after the last renewal before that") {
+        REQUIRE(mutex.owns_lock()); // it cannot know
+        w.env->pass(4s);
+        REQUIRE(session.state() == coetcd::session_state::suspect);
+        w.env->pass(2s);
+        REQUIRE_FALSE(mutex.owns_lock());
+        REQUIRE_FALSE(another.owns_lock());
+        REQUIRE(session.reason() == coetcd::session_end::deadline);
+        auto locking = w.start(mutex.lock());
+        w.env->pass(10ms);
+        const std::string why = failure_of(locking).what();
+        CHECK_THAT(why, support::contains("what it holds cannot be looked at"));
+        CHECK_THAT(why, support::contains("permission denied"));
+    }
+    SECTION("with its rights it has its time back, and learns what was deleted") {
+        w.env->pass(2s);
+        w.etcd->denied.reset();
+        w.env->pass(1s);
+        REQUIRE(session.state() == coetcd::session_state::active);
+        REQUIRE_FALSE(mutex.owns_lock());
+        w.env->pass(20s);
+        REQUIRE(session.state() == coetcd::session_state::active);
+        REQUIRE(another.owns_lock());
+    }
+    SECTION("what it gives back itself is not looked at") {
+        w.env->pass(1s);
+        w.etcd->denied = "something else";
+        REQUIRE_FALSE(w.await(mutex.unlock()));
+        w.etcd->denied = "m/";
+        w.env->pass(20s);
+        REQUIRE(session.state() == coetcd::session_state::active);
+        REQUIRE(another.owns_lock());
+    }
+}
+
 TEST_CASE("what is held is looked after with each renewal, whatever asks for that", "[mutex]") {
     owner all(coetcd::session_options(60s));
     auto& [w, client, session, mutex] = all;

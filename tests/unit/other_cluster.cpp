@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "support/catch.hpp"
@@ -24,6 +23,7 @@ using coetcd::detail::call_request;
 using coetcd::detail::reply;
 using coetcd::detail::rpc;
 using coetcd::detail::testing::etcd;
+using support::failure_of;
 using support::world;
 
 namespace {
@@ -66,16 +66,6 @@ struct two_clusters {
     etcd other{[this] { return static_cast<const coetcd::detail::testing::world&>(*w.env).now(); }};
     std::string down;
 };
-
-template<class T>
-coetcd::error failure_of(support::background<T>& b) {
-    try {
-        (void)b.get();
-    } catch (const coetcd::error& e) {
-        return e;
-    }
-    throw std::logic_error("it has not failed");
-}
 
 bool mentions(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
@@ -295,6 +285,30 @@ TEST_CASE("errors of an endpoint that has strayed are no more ours than its answ
         REQUIRE(reading.succeeded());
     }
     CHECK(c.sent_to(bad) > 2);
+}
+
+TEST_CASE("an error of an endpoint that has strayed may be our cluster's again",
+          "[other_cluster]") {
+    two_clusters c;
+    world& w = c.w;
+    const coetcd::client client = w.client("http://a:2379");
+    (void)w.await(client.get("x"));
+    c.stray("a");
+    auto first = w.start(client.put("x", "1"));
+    w.env->pass(100ms);
+    CHECK(failure_of(first).code() == errc::wrong_cluster);
+    c.come_back();
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, reply& r) {
+        if (q.what == rpc::put) { // it may be carried out later
+            r.status = 503;
+            r.body = R"({"code":14,"message":"etcdserver: request timed out"})";
+        } else {
+            serve(q, r);
+        }
+    };
+    auto second = w.start(client.put("x", "2"));
+    w.env->pass(100ms);
+    CHECK(failure_of(second).code() == errc::outcome_unknown);
 }
 
 TEST_CASE("a cluster that refuses all that it is asked for is asked which one it is",

@@ -1156,6 +1156,50 @@ TEST_CASE("a holder that watches its lock hears at once that it was ended, in wh
     }
 }
 
+TEST_CASE("a holder that watches its lock hears at once that any key of it was deleted",
+          "[shared_mutex]") {
+    three all(60s);
+    auto& [w, client, one, two, three_, a, b, c] = all;
+    coetcd::lock_options options;
+    options.watch_while_held = true;
+    coetcd::shared_mutex watched(one, a.name(), options);
+    enum class way { writes, raised, lowered, raised_again };
+    for (const way held_by : {way::writes, way::raised, way::lowered, way::raised_again}) {
+        for (const bool write_key : {false, true}) {
+            for (const auto when : {0ms, 1ms, 2ms, 3ms, 5ms, 50ms}) {
+                INFO("way " << int(held_by) << ", " << (write_key ? "write" : "keep") << " key, "
+                            << when.count() << " ms after");
+                if (write_key && held_by == way::lowered) {
+                    continue; // it has none
+                }
+                coetcd::held_lock held = w.await(
+                    held_by == way::raised ? watched.scoped_lock_shared() : watched.scoped_lock());
+                if (held_by == way::lowered || held_by == way::raised_again) {
+                    w.env->pass(when);
+                    w.await(held.downgrade());
+                }
+                if (held_by == way::raised || held_by == way::raised_again) {
+                    w.env->pass(when);
+                    REQUIRE(w.await(held.try_upgrade()));
+                }
+                w.env->pass(when);
+                REQUIRE(held.owns_lock());
+                // A reader's lasting key has another place.
+                const bool began_reading = held_by == way::raised;
+                const std::string lasting = began_reading ? "s/read/" : "s/keep/";
+                const auto keys = w.etcd->under(write_key ? "s/write/" : lasting);
+                REQUIRE(keys.size() == 1);
+                w.etcd->erase(keys.front());
+                w.env->pass(30ms);
+                REQUIRE_FALSE(held.owns_lock());
+                w.env->pass(100ms);
+                REQUIRE(all.keys() == 0);
+            }
+        }
+    }
+    CHECK(one.state() == coetcd::session_state::active);
+}
+
 TEST_CASE("with_lock runs a body under either mode, and cancels it on a loss", "[shared_mutex]") {
     three all(6s);
     auto& [w, client, one, two, three_, a, b, c] = all;

@@ -41,8 +41,8 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
 
 COETCD_DECL boost::asio::awaitable<std::optional<key_value>> client::get(std::string key) const {
     detail::require_key(key);
-    return impl_->home(detail::first_of(
-        detail::ask(impl_, range_request(std::move(key)), impl_->within(timeout_))));
+    return impl_->home(
+        detail::first_of(detail::ask_for_user(impl_, range_request(std::move(key)), timeout_)));
 }
 
 COETCD_DECL boost::asio::awaitable<range_response> client::range(key_range keys,
@@ -55,20 +55,19 @@ COETCD_DECL boost::asio::awaitable<range_response> client::range(key_range keys,
 COETCD_DECL boost::asio::awaitable<put_response>
 client::put(std::string key, std::string value, put_options options) const {
     detail::require_key(key);
-    return impl_->home(detail::ask(
-        impl_, put_request(std::move(key), std::move(value), options), impl_->within(timeout_)));
+    return impl_->home(detail::ask_for_user(
+        impl_, put_request(std::move(key), std::move(value), options), timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<erase_response> client::erase(key_range keys,
                                                                  erase_options options) const {
     detail::require_key(keys.key);
     return impl_->home(
-        detail::ask(impl_, erase_request(std::move(keys), options), impl_->within(timeout_)));
+        detail::ask_for_user(impl_, erase_request(std::move(keys), options), timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<txn_response> client::txn(coetcd::txn transaction) const {
-    const detail::impact does = detail::impact_of(transaction);
-    return impl_->home(detail::ask(impl_, transaction, impl_->within(timeout_).as(does)));
+    return impl_->home(detail::ask_for_user(impl_, std::move(transaction), timeout_));
 }
 
 COETCD_DECL boost::asio::awaitable<compaction_response> client::compact(std::int64_t revision,

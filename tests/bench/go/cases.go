@@ -26,9 +26,8 @@ func all(n int, f func(i int) error) error {
 	return first
 }
 
-func openAll(client *clientv3.Client, ttl, count int) ([]*concurrency.Session, error) {
+func openAll(client *clientv3.Client, ttl, count, atATime int) ([]*concurrency.Session, error) {
 	sessions := make([]*concurrency.Session, count)
-	const atATime = 16
 	err := all(atATime, func(first int) (err error) {
 		for i := first; i < count && err == nil; i += atATime {
 			sessions[i], err = concurrency.NewSession(client, concurrency.WithTTL(ttl))
@@ -80,7 +79,10 @@ func lockAndUnlock(m *concurrency.Mutex) error {
 	return m.Unlock(ctx)
 }
 
-func uncontended(client *clientv3.Client, t task) (result, error) {
+// measureMutexes gives each coroutine a mutex of its own, all of one session.
+func measureMutexes(
+	client *clientv3.Client, t task, do func(i int, m *concurrency.Mutex) error,
+) (result, error) {
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(t.TTL))
 	if err != nil {
 		return nil, err
@@ -90,7 +92,13 @@ func uncontended(client *clientv3.Client, t task) (result, error) {
 	for i := range t.Count {
 		mutexes = append(mutexes, concurrency.NewMutex(session, fmt.Sprintf("%s-%d", t.Name, i)))
 	}
-	return measurePairs(t, func(i int) error { return lockAndUnlock(mutexes[i]) })
+	return measurePairs(t, func(i int) error { return do(i, mutexes[i]) })
+}
+
+func uncontended(client *clientv3.Client, t task) (result, error) {
+	return measureMutexes(client, t, func(_ int, m *concurrency.Mutex) error {
+		return lockAndUnlock(m)
+	})
 }
 
 // oneName has a mutex of Go around that of etcd: two of those in one session do not exclude each
@@ -114,6 +122,23 @@ func puts(client *clientv3.Client, t task) (result, error) {
 	return measurePairs(t, func(i int) error {
 		_, err := client.Put(ctx, fmt.Sprintf("%s-%d", t.Name, i), "v")
 		return err
+	})
+}
+
+func guardedWrites(client *clientv3.Client, t task) (result, error) {
+	return measureMutexes(client, t, func(i int, m *concurrency.Mutex) error {
+		if err := m.Lock(ctx); err != nil {
+			return err
+		}
+		put := clientv3.OpPut(fmt.Sprintf("%s-%d-data", t.Name, i), "v")
+		written, err := client.Txn(ctx).If(m.IsOwner()).Then(put).Commit()
+		if err != nil {
+			return err
+		}
+		if !written.Succeeded {
+			return fmt.Errorf("a lock was lost: %s", m.Key())
+		}
+		return m.Unlock(ctx)
 	})
 }
 
@@ -161,7 +186,7 @@ func waiters(client *clientv3.Client, t task) (result, error) {
 	<-changes
 	r := result{}
 	empty := resident()
-	sessions, err := openAll(client, t.TTL, t.Count)
+	sessions, err := openAll(client, t.TTL, t.Count, 16)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +239,7 @@ func sessions(client *clientv3.Client, t task) (result, error) {
 	r := result{}
 	empty := resident()
 	opening := begin(t.Server)
-	sessions, err := openAll(client, t.TTL, t.Count)
+	sessions, err := openAll(client, t.TTL, t.Count, max(t.Slice, 16))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +25,7 @@ type task struct {
 	Gate    string
 	Server  int
 	Count   int
+	Slice   int
 	Seconds float64
 	TTL     int
 	Stall   float64
@@ -43,10 +45,13 @@ var cases = map[string]func(*clientv3.Client, task) (result, error){
 	"one-name":    oneName,
 	"hand-over":   handOver,
 	"puts":        puts,
-	"waiters":     waiters,
-	"sessions":    sessions,
-	"flood":       flood,
-	"watches":     watches,
+	// It sends all of them on one connection in any case.
+	"puts-combined":    puts,
+	"guarded-combined": guardedWrites,
+	"waiters":          waiters,
+	"sessions":         sessions,
+	"flood":            flood,
+	"watches":          watches,
 }
 
 func work(text string) (result, error) {
@@ -67,7 +72,7 @@ func work(text string) (result, error) {
 
 func newClient(t task) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints:   []string{t.URL},
+		Endpoints:   strings.Split(t.URL, ","),
 		DialTimeout: 10 * time.Second,
 		Logger:      zap.NewNop(),
 	})

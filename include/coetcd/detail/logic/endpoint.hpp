@@ -169,6 +169,9 @@ inline endpoint parse_endpoint(std::string_view url) {
         const char* const end = port.data() + port.size();
         const auto [stop, failure] = std::from_chars(port.data() + 1, end, result.port);
         if (port[0] != ':' || failure != std::errc() || stop != end || result.port == 0) {
+            if (port.find_first_not_of("0123456789", 1) != port.npos) { // it may be a password
+                url = url.substr(0, static_cast<std::size_t>(port.data() - url.data()) + 1);
+            }
             refuse("has a bad port");
         }
     }

@@ -13,6 +13,9 @@
 
 namespace coetcd::detail::logic {
 
+/// What an endpoint was used for.
+enum class endpoint_use { call, stream };
+
 /// Chooses the endpoint to try next, from those that were named and those learned since. It stays
 /// with one that works. An endpoint that failed is shunned for a while that doubles with each
 /// failure in a row, and is tried earlier only if all are shunned. The choice moves to an endpoint
@@ -69,21 +72,25 @@ public:
 
     // An endpoint that is no longer in the list is ignored.
 
-    void succeeded(const endpoint& where) {
-        if (state* s = find(where)) {
-            s->failures = 0;
-            s->shunned_until = TimePoint::min();
-            if (states_[preferred_].failures != 0) {
-                preferred_ = index(*s);
-            }
+    /// @returns Whether it counts: that a stream works says nothing of calls, if these have failed.
+    bool succeeded(const endpoint& where, endpoint_use with) {
+        state* s = find(where);
+        if (!s || (s->calls_fail && with == endpoint_use::stream)) {
+            return false;
         }
+        s->forgive();
+        if (states_[preferred_].failures != 0) {
+            preferred_ = index(*s);
+        }
+        return true;
     }
 
-    void failed(const endpoint& where, TimePoint now) {
+    void failed(const endpoint& where, TimePoint now, endpoint_use with) {
         state* s = find(where);
         if (!s) {
             return;
         }
+        s->calls_fail = s->calls_fail || with == endpoint_use::call;
         const auto wait = std::min(shortest * (1 << std::min(s->failures, 6)), longest);
         s->failures = std::min(s->failures + 1, 6);
         s->shunned_until = now + wait;
@@ -101,8 +108,7 @@ public:
         if (!s) {
             return;
         }
-        s->failures = 0;
-        s->shunned_until = TimePoint::min();
+        s->forgive();
         // No answer is faster than the network; a slow one may have had to wait somewhere.
         s->distance = round_trip < s->distance ? round_trip : (s->distance + round_trip) / 2;
         // How far away the preferred one is may be known only now.
@@ -146,8 +152,14 @@ private:
     struct state {
         explicit state(endpoint e)
             : where(std::move(e)) {}
+        void forgive() {
+            failures = 0;
+            calls_fail = false;
+            shunned_until = TimePoint::min();
+        }
         endpoint where;
-        int failures = 0; // in a row
+        int failures = 0;        // in a row
+        bool calls_fail = false; // one of these was that of a call
         TimePoint shunned_until = TimePoint::min();
         std::chrono::nanoseconds distance = unknown; // a round trip
     };

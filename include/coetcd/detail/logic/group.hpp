@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/touched_keys.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
@@ -35,6 +36,14 @@ public:
 
     static constexpr std::size_t most_members = 60;
 
+    /// @param of_users Whether the transactions are users', who know nothing of each other: then
+    ///   none shares a request with another one that could tell; see `touched_keys`.
+    explicit group(bool of_users = false) {
+        if (of_users) {
+            touched_.emplace();
+        }
+    }
+
     /// @param puts The names in whose queues it puts keys.
     /// @returns False if it does not fit into this request.
     bool add(const txn& what, const std::vector<std::string>& puts, form how) {
@@ -50,6 +59,10 @@ public:
                        !std::all_of(puts.begin(), puts.end(), may))) {
             return false;
         }
+        if (touched_ && !touched_->add(what)) {
+            is_full_ = true;
+            return false;
+        }
         size_ = next;
         for (const std::string& name : puts) {
             put(name);
@@ -58,7 +71,7 @@ public:
         return true;
     }
     std::size_t size() const { return members_.size(); }
-    /// Whether one was too large to be added.
+    /// Whether one was too large to be added, or would have met another one's keys.
     bool is_full() const { return is_full_; }
 
     /// The request. The transactions that were added must still exist.
@@ -164,6 +177,7 @@ private:
     std::vector<member> members_;
     count size_;
     bool is_full_ = false;
+    std::optional<touched_keys> touched_;
     std::set<std::string, std::less<>> names_;
     std::set<std::string, std::less<>> above_;
 };

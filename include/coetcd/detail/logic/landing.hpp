@@ -17,6 +17,7 @@ struct passenger {
     bool asks_why = true;                ///< It asks why, even if that takes another request.
     bool doubtful = false;               ///< As `landing::doubtful`, from an earlier request.
     bool wanted = true;                  ///< Somebody still wants its outcome.
+    bool may_repeat = true;              ///< It may be sent again.
 };
 
 /// What becomes of a transaction.
@@ -44,7 +45,7 @@ inline landing land(const passenger& p, const error_code& ec, std::optional<bool
     landing result;
     const bool lease_gone = p.with_others && ec == server_errc::not_found;
     result.doubtful = (refused && !told_why) || lease_gone || (ec && p.doubtful);
-    if (!p.wanted) {
+    if (!p.wanted || !p.may_repeat) {
         return result;
     }
     // Another one may be at fault, for etcd or for something before it that reads along. But an

@@ -11,7 +11,7 @@ namespace coetcd::detail::logic {
 enum class step {
     own,       ///< It owns, as soon as this is granted.
     enter,     ///< Its keys are not there: ask for them, at the end of the queue.
-    admit,     ///< Its turn has come, and there is room: ask to own.
+    admit,     ///< There is room for it: ask to own.
     wait,      ///< Wait until the one before it is gone.
     wait_room, ///< Wait until there may be room.
     delay,     ///< An owner before it has vanished: wait as long as the user says.

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/logic/permits.hpp>
 #include <coetcd/detail/logic/places.hpp>
+#include <coetcd/detail/logic/rank.hpp>
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/kv.hpp>
 
@@ -14,18 +15,18 @@
 
 /// Permits: the transactions of a semaphore, and what their answers mean.
 ///
-/// The waiters of a semaphore queue at `<name>/wait/`, like those of a mutex. Only the first of
-/// them asks whether there is room: it exchanges its key for those of a permit. A permit of weight
-/// `w` is a key `<name>/hold/<b>/...` for each bit `b` that is set in `w`, so that a few counts
-/// tell how much is taken, however many permits there are. The limit is at `<name>.limit`.
+/// The waiters of a semaphore queue at `<name>/wait/`, like those of a mutex. Those in front count
+/// what comes before them; as soon as they fit besides, they exchange their keys for those of
+/// permits, side by side. A permit of weight `w` is a key `<name>/hold/<b>/...` for each bit `b`
+/// that is set in `w`, so that a few counts tell how much is taken, however many permits there are.
+/// The limit is at `<name>.limit`.
 ///
 /// There are never more permits than the limit allowed at the time:
 /// - *take* puts a permit's keys where nobody waits, and counts them in the same transaction; the
 ///   permit is granted only if they fit.
-/// - *admit* follows a judgement: at some revision our key was the first in the queue and there was
-///   room. Until *admit* is applied, nobody else can add a permit: *take* needs an empty queue, and
-///   our key is in it; another *admit* needs its key to be the first. *admit* compares the limit,
-///   which must still be that of the judgement. All other requests only make room.
+/// - *admit* follows a count: see rank.hpp. It compares the limit, which must still be the one that
+///   was counted with. And since a member may tell of ends that are none, it counts once more, as
+///   *take* does.
 ///
 /// A permit's keys and its key in the queue belong to one slot, with one epoch. Within an attempt,
 /// late copies of its requests are void, too:
@@ -50,7 +51,8 @@ public:
     permit_rule(std::string name, std::int64_t weight, std::int64_t initial)
         : name_(std::move(name))
         , weight_(weight)
-        , initial_(initial) {}
+        , initial_(initial)
+        , rank_(name_) {}
 
     bool admits() const override { return true; }
     void prepare(attempt_keys& a) override {
@@ -110,7 +112,7 @@ public:
         t.compares.push_back(transactions::epoch_holds(c));
         permits::require_life(waiting_, 0, t);
         permits::require_life(permit_, in_ ? taken_ : 0, t);
-        t.success.push_back(op::range(c.before, transactions::newest()));
+        t.success.push_back(op::range(c.before, newest()));
         if (in_) {
             permits::erase_all(permit_, t);
         }
@@ -159,9 +161,7 @@ public:
         permits::require_life(c.keys, create_revision, t);
         t.success.push_back(op::erase(c.void_key));
         if (!in_) {
-            range_options next_older = transactions::newest();
-            next_older.max_create_revision = create_revision - 1;
-            t.success.push_back(op::range(c.before, next_older));
+            t.success.push_back(older_than(c, create_revision));
         }
         permits::ask_room(name_, t.success);
         return t;
@@ -177,7 +177,7 @@ public:
         return in_ ? stand_in(a, create_revision) : stand_behind(response, 1, create_revision);
     }
 
-    /// Exchanges the place in the queue for the permit.
+    /// Exchanges the place in the queue for the permit, and counts it.
     txn admit(const attempt_keys& a,
               std::int64_t create_revision,
               const std::string& label) const override {
@@ -192,24 +192,23 @@ public:
             t.success.push_back(op::put(permits::limit_key(name_), std::to_string(initial_)));
         }
         permits::put_all(permit_, a.lease, label, t);
+        permits::ask_room(name_, t.success);
         permits::read_all(waiting_, t.failure);
         permits::read_all(permit_, t.failure);
         permits::read_all({c.epoch_key}, t.failure);
         return t;
     }
-    /// `owner`, `gone`; `queued` if the limit has changed, or if a permit is there: not only
-    /// `admit` may have put it.
+    /// `owner`, `gone`; `too_many` if what was told was not true; `queued` if the limit has
+    /// changed, or if a permit is there: not only `admit` may have put it.
     standing after_admit(const txn_response& response,
                          attempt_keys& a,
                          std::int64_t create_revision) override {
         if (response.succeeded) {
-            set_in(a, true);
-            taken_ = answers::require_revision(response.header.revision);
-            standing now;
-            now.at = standing::where::owner;
-            now.create_revision = taken_;
-            now.crowded = waited_ || room_.used + weight_ >= room_.limit;
-            return now;
+            const std::int64_t born = answers::require_revision(response.header.revision);
+            const std::size_t puts_limit = room_.limit_revision == 0 ? 1 : 0;
+            const std::size_t before = waiting_.size() + puts_limit + permit_.size();
+            learn(permits::room_in(response, before, name_, initial_));
+            return stand_in(a, born);
         }
         const permits::life place = permits::life_in(response, 0, waiting_);
         const permits::life life = permits::life_in(response, waiting_.size(), permit_);
@@ -221,12 +220,23 @@ public:
         return life.all ? ask_in(a, life.create_revision) : standing();
     }
 
-    std::vector<sign> signs_of_room() const override {
-        return {{permits::all_held(name_)}, {permits::limit_key(name_), true}};
+    std::vector<key_range> signs_of_room() const override {
+        if (in_) {
+            return {};
+        }
+        return {permits::all_attempts(name_), permits::limit_key(name_)};
     }
-    txn look(const attempt_keys& a) const override {
+    void asking() override { rank_.asking(); }
+    void heed(const std::vector<event>& changes) override { rank_.heed(changes); }
+    bool is_in_doubt() const override { return rank_.is_in_doubt(); }
+    bool has_room() const override {
+        return !rank_.is_in_doubt() && rank_.before() + weight_ <= room_.limit;
+    }
+    txn look(const attempt_keys& a, std::int64_t create_revision) const override {
+        const name_keys& c = a.by_name.front();
         txn t;
-        permits::read_all(a.by_name.front().keys, t.success);
+        permits::read_all(c.keys, t.success);
+        t.success.push_back(older_than(c, create_revision));
         permits::ask_room(name_, t.success);
         return t;
     }
@@ -235,9 +245,13 @@ public:
                    std::int64_t create_revision) const override {
         const auto& own = a.by_name.front().keys;
         const permits::life place = permits::life_in(response, 0, own);
-        return place.create_revision != create_revision ||
-               judge(permits::room_in(response, own.size(), name_, initial_)) !=
-                   standing::where::no_room;
+        const room now = permits::room_in(response, own.size() + 1, name_, initial_);
+        std::int64_t before = now.used;
+        for (const older_waiter& w : older_in(answers::range_at(response, own.size()))) {
+            before += w.weight;
+        }
+        return place.create_revision != create_revision || before != rank_.before() ||
+               now.limit_revision != room_.limit_revision;
     }
     std::string why_not() const override {
         return "it asks for " + std::to_string(weight_) + ", and the limit is " +
@@ -265,16 +279,26 @@ private:
     }
 
     void learn(const room& now) { room_ = now; }
-    /// What follows if nobody is before us.
-    standing::where judge(const room& now) const {
-        using at = standing::where;
-        if (weight_ > now.limit) {
-            return at::exceeds;
+    /// Those before us who wait, as far as is asked for, with their weights.
+    static range_options newest() {
+        range_options how = transactions::newest(permits::most_counting);
+        how.keys_only = false;
+        return how;
+    }
+    static op older_than(const name_keys& c, std::int64_t create_revision) {
+        range_options how = newest();
+        how.max_create_revision = create_revision - 1;
+        return op::range(c.before, how);
+    }
+    /// Who has no weight lets nobody behind it fit.
+    std::vector<older_waiter> older_in(const range_response& told) const {
+        std::vector<older_waiter> all;
+        for (const key_value& kv : told.kvs) {
+            const std::optional<permits::key_of> of = permits::read_key(name_, kv.key);
+            const std::int64_t weight = permits::waiter(kv).weight;
+            all.push_back({of ? of->id : std::string(), weight > 0 ? weight : most_limit});
         }
-        if (in_) {
-            return now.used <= now.limit ? at::owner : at::too_many;
-        }
-        return now.used + weight_ <= now.limit ? at::room : at::no_room;
+        return all;
     }
 
     /// Where we stand with the permit, which is counted.
@@ -282,7 +306,9 @@ private:
         set_in(a, true);
         taken_ = born;
         standing now;
-        now.at = judge(room_);
+        now.at = weight_ > room_.limit       ? standing::where::exceeds
+                 : room_.used <= room_.limit ? standing::where::owner
+                                             : standing::where::too_many;
         now.create_revision = born;
         now.crowded = waited_ || room_.used >= room_.limit;
         return now;
@@ -290,18 +316,21 @@ private:
     /// Where we stand in the queue.
     /// @param newest The index of the read that tells who is before us.
     standing stand_behind(const txn_response& response, std::size_t newest, std::int64_t born) {
+        const range_response& told = answers::range_at(response, newest);
         standing now;
-        now.at = judge(room_);
         now.create_revision = born;
         now.seen = response.header.revision;
-        keys_ahead before;
-        for (const key_value& kv : answers::range_at(response, newest).kvs) {
-            before.newest.push_back({kv.key, kv.create_revision});
-            if (now.at != standing::where::exceeds) {
-                now.at = standing::where::behind;
-            }
+        const std::size_t most = permits::counting(room_.limit);
+        if (weight_ > room_.limit) {
+            now.at = standing::where::exceeds;
+        } else if (told.kvs.size() >= most) {
+            const key_value& last = told.kvs[most - 1];
+            now.at = standing::where::behind;
+            now.ahead.push_back({{{last.key, answers::require_revision(last.create_revision)}}});
+        } else {
+            rank_.proved(room_.used, older_in(told), now.seen);
+            now.at = has_room() ? standing::where::room : standing::where::no_room;
         }
-        now.ahead.push_back(std::move(before));
         waited_ = waited_ || now.at != standing::where::room;
         return now;
     }
@@ -339,6 +368,7 @@ private:
     std::int64_t taken_ = 0;           // if so: its life
     bool waited_ = false;              // etcd has told us that we have to
     room room_;                        // as etcd last told it
+    rank rank_;                        // while it waits
 };
 
 } // namespace coetcd::detail::logic

@@ -36,10 +36,33 @@ inline key_range all_waiting(const std::string& name) {
 inline key_range all_held(const std::string& name) {
     return key_range::prefix(name + "/hold/");
 }
+/// All who wait, and all who hold.
+inline key_range all_attempts(const std::string& name) {
+    return {name + "/hold/", name + "/wait0"};
+}
 /// The prefix of the keys of all permits that have this bit.
 inline std::string held_prefix(const std::string& name, std::size_t bit) {
     constexpr std::string_view digits = "0123456789abcdef";
     return name + "/hold/0" + digits[bit] + "/";
+}
+
+/// Whose key this is: its id, and the weight that it stands for; 0 for a place in the queue.
+struct key_of {
+    std::string id;
+    std::int64_t weight = 0;
+};
+inline std::optional<key_of> read_key(const std::string& name, const std::string& key) {
+    const std::string waiting = name + "/wait/";
+    if (key.starts_with(waiting)) {
+        return key_of{key.substr(waiting.size()), 0};
+    }
+    for (std::size_t bit = 0; bit != permit_bits; ++bit) {
+        const std::string held = held_prefix(name, bit);
+        if (key.starts_with(held)) {
+            return key_of{key.substr(held.size()), std::int64_t{1} << bit};
+        }
+    }
+    return std::nullopt;
 }
 
 /// A number as it is stored: decimal, nothing else.
@@ -229,22 +252,19 @@ inline std::int64_t waiting_in(const txn_response& response) {
 
 /// The owners of the permits that were read, oldest first.
 inline std::vector<permit_entry> owners(std::vector<key_value> kvs, const std::string& name) {
-    const std::string first = held_prefix(name, 0);
     std::vector<permit_entry> all;
     std::map<std::string, std::size_t> known; // by id
     for (key_value& kv : kvs) {
-        for (std::size_t bit = 0; bit != permit_bits; ++bit) {
-            if (!kv.key.starts_with(held_prefix(name, bit))) {
-                continue;
-            }
-            const auto [found, added] = known.emplace(kv.key.substr(first.size()), all.size());
-            if (added) {
-                all.push_back(
-                    {std::move(kv.key), std::move(kv.value), kv.lease, kv.create_revision, 0});
-            }
-            all[found->second].weight += std::int64_t{1} << bit;
-            break;
+        const std::optional<key_of> of = read_key(name, kv.key);
+        if (!of || of->weight == 0) {
+            continue;
         }
+        const auto [found, added] = known.emplace(of->id, all.size());
+        if (added) {
+            all.push_back(
+                {std::move(kv.key), std::move(kv.value), kv.lease, kv.create_revision, 0});
+        }
+        all[found->second].weight += of->weight;
     }
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
         return a.create_revision < b.create_revision;
@@ -265,6 +285,12 @@ inline permit_entry waiter(key_value kv) {
     w.lease = kv.lease;
     w.create_revision = kv.create_revision;
     return w;
+}
+
+/// So many waiters at most count who is before them; those behind wait until one of them moves.
+inline constexpr std::size_t most_counting = 16;
+inline std::size_t counting(std::int64_t limit) {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(2 * limit - 1, 1, most_counting));
 }
 
 } // namespace permits

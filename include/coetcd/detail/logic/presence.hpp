@@ -149,8 +149,6 @@ public:
         }
         return all;
     }
-    /// A key that is there from the grant to the end, whatever becomes of the mode; for one name.
-    held_life lasting() const { return {key(false), create_revision_}; }
 
 private:
     attempt_keys keys_;

@@ -15,9 +15,7 @@
 
 namespace coetcd::detail::logic {
 
-/// What a transaction is about, as far as its first key tells: the name of a lock, without the id
-/// of a slot.
-inline std::string_view subject_of(const txn& what) {
+inline std::string_view first_key_of(const txn& what) {
     std::string_view key;
     if (!what.compares.empty()) {
         key = what.compares.front().range.key;
@@ -31,6 +29,13 @@ inline std::string_view subject_of(const txn& what) {
             key = erase->range.key;
         }
     }
+    return key;
+}
+
+/// What a transaction of the engine is about, as far as its first key tells: the name of a lock,
+/// without the id of a slot.
+inline std::string_view subject_of(const txn& what) {
+    const std::string_view key = first_key_of(what);
     return key.substr(0, key.find_last_of("./"));
 }
 

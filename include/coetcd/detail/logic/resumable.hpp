@@ -23,11 +23,6 @@ struct resumable_key {
     bool has_epoch = false; ///< A slot: late requests to put it compare an epoch. Go's do not.
 };
 
-struct resumable {
-    std::vector<resumable_key> keys; ///< Oldest first.
-    bool owns = false;               ///< The first of them is the oldest of the queue.
-};
-
 /// Reads a queue, oldest first. With `keys_only`, etcd 3.7 leaves out the leases.
 inline range_request whole_queue(const std::string& name, range_options how = {}) {
     how.order = sort_order::ascend;
@@ -44,14 +39,14 @@ inline bool is_own_slot(std::string_view id, lease_id lease, std::uint64_t nonce
     return id.starts_with(hex(static_cast<std::uint64_t>(lease)) + "-" + hex(nonce) + "-");
 }
 
-/// @param queue As it was read.
+/// @param queue As it was read, the oldest first.
 /// @param nonce That of the session object that asks: slots with it are its own.
-inline resumable resumable_of(const std::vector<key_value>& queue,
-                              const std::string& name,
-                              lease_id lease,
-                              std::uint64_t nonce) {
+inline std::vector<resumable_key> resumable_of(const std::vector<key_value>& queue,
+                                               const std::string& name,
+                                               lease_id lease,
+                                               std::uint64_t nonce) {
     const std::string of_lease = hex(static_cast<std::uint64_t>(lease));
-    resumable result;
+    std::vector<resumable_key> result;
     for (const key_value& kv : queue) {
         const std::string_view id =
             std::string_view(kv.key).substr(std::min(kv.key.size(), name.size() + 1));
@@ -60,8 +55,7 @@ inline resumable resumable_of(const std::vector<key_value>& queue,
         if (kv.lease != lease || !is_resumable || id.find('/') != id.npos) {
             continue;
         }
-        result.owns = result.owns || &kv == &queue.front();
-        result.keys.push_back({std::string(id), kv.create_revision, slot});
+        result.push_back({std::string(id), kv.create_revision, slot});
     }
     return result;
 }

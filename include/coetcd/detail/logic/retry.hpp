@@ -169,6 +169,12 @@ inline bool is_refusal(const error_code& ec) {
     return ec.category() == server_category() && !is_transient(ec);
 }
 
+/// Whether etcd does not let this user in, or not to these keys.
+inline bool is_forbidden(const error_code& ec) {
+    return ec == server_errc::permission_denied || ec == server_errc::unauthenticated ||
+           ec == errc::login_failed;
+}
+
 /// This many refusals in a row are final. A single one may be a mistake.
 inline constexpr int refusals_for_good = 2;
 

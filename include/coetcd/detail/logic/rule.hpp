@@ -11,12 +11,6 @@
 
 namespace coetcd::detail::logic {
 
-/// Keys whose changes may make room.
-struct sign {
-    key_range keys;
-    bool puts = false; ///< Puts may make room, too, not only erasures.
-};
-
 /// What one attempt asks of etcd, and what the answers mean. This class is the rule of a plain
 /// queue: the first in it owns. Other rules derive from it, ask for room as well, and may remember
 /// what etcd has told them.
@@ -64,9 +58,18 @@ public:
     virtual standing after_admit(const txn_response&, attempt_keys&, std::int64_t) {
         throw std::logic_error("a rule that admits nobody");
     }
-    virtual std::vector<sign> signs_of_room() const { return {}; }
+    /// Keys whose changes may make room.
+    virtual std::vector<key_range> signs_of_room() const { return {}; }
+    /// A request that tells where we stand is about to be made: it tells of all changes so far.
+    virtual void asking() {}
+    /// Told of changes of the signs, from the first watch on, in order.
+    virtual void heed(const std::vector<event>&) {}
+    /// Whether there is room for us, by all that was told.
+    virtual bool has_room() const { return false; }
+    /// Whether it takes a `confirm` to know that.
+    virtual bool is_in_doubt() const { return false; }
     /// Reads whether there is room, and our keys.
-    virtual txn look(const attempt_keys&) const { return {}; }
+    virtual txn look(const attempt_keys&, std::int64_t) const { return {}; }
     /// Whether the answer to `look` calls for a `confirm`.
     virtual bool has_moved(const txn_response&, const attempt_keys&, std::int64_t) const {
         return false;

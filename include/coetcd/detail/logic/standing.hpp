@@ -86,8 +86,8 @@ struct standing {
         gone,    ///< Our keys are not there.
         delayed, ///< Nobody is before us, but an earlier owner has vanished: see notes.hpp.
         // Only where a rule says so:
-        room,     ///< Nobody is before us, and there is room: we are to be admitted.
-        no_room,  ///< Nobody is before us, but there is no room.
+        room,     ///< There is room besides those before us: we are to be admitted.
+        no_room,  ///< There is none, and we know what is before us.
         too_many, ///< We have a permit, but there are too many: we must queue instead.
         exceeds,  ///< There is no room for us even if nobody else is there.
     };

@@ -5,7 +5,6 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/lane_width.hpp>
 #include <coetcd/detail/logic/renewal_groups.hpp>
-#include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/connection.hpp>
 #include <coetcd/detail/net/dialer.hpp>
@@ -240,25 +239,12 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     const wipe_at_end no_trace(request.body); // it may hold a password
     close_idle();
     reply result;
-    const time_point asked = now();
-    const std::chrono::nanoseconds allowed = request.deadline - asked;
     auto is_alive = [this](connection& c) { return c.heard >= silent_since_ && c.is_quiet(); };
     const connection_kind way = way_of(request);
-    pool<connection>::loan place = co_await pool_.take(detail_env::pool_key(request.to, way),
-                                                       cap(way),
-                                                       request.latest,
-                                                       is_alive,
-                                                       request.patience);
-    const time_point begins = now();
-    bool late = false;
-    if (place.waited) { // for others of ours, which is not the endpoint's fault
-        request.deadline = std::min(request.latest, after(begins, allowed));
-        late = logic::is_nearly_due(request.latest, asked, begins);
-    }
-    if (!place || late || begins >= request.deadline) {
-        result.ec = errc::timed_out;
-        result.crowded = place || place.crowded;
-        result.text = place.waited ? "all connections to it were in use" : "it was not sent";
+    std::string key = detail_env::pool_key(request.to, way);
+    auto taking = take_place(*this, pool_, std::move(key), cap(way), request, result, is_alive);
+    pool<connection>::loan place = co_await std::move(taking);
+    if (result.ec) {
         co_return result;
     }
     bool is_new = !place.connection;

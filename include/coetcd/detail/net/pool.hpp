@@ -2,6 +2,9 @@
 #pragma once
 
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/time_left.hpp>
+#include <coetcd/error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -195,5 +198,34 @@ private:
     env& env_;
     std::map<std::string, std::shared_ptr<bucket>> buckets_;
 };
+
+/// Takes a place for a request. If the request has to wait for others of ours, the endpoint is not
+/// to blame: it has as much time for its answer as at first.
+/// @param result Tells why the request is not to be sent, if there is no place in time.
+template<class Connection, class Alive>
+asio::awaitable<typename pool<Connection>::loan> take_place(env& world,
+                                                            pool<Connection>& from,
+                                                            std::string key,
+                                                            std::size_t cap,
+                                                            call_request& request,
+                                                            reply& result,
+                                                            Alive alive) {
+    const time_point asked = world.now();
+    const std::chrono::nanoseconds allowed = request.deadline - asked;
+    auto taking = from.take(std::move(key), cap, request.latest, alive, request.patience);
+    typename pool<Connection>::loan place = co_await std::move(taking);
+    const time_point begins = world.now();
+    bool late = false;
+    if (place.waited) {
+        request.deadline = std::min(request.latest, after(begins, allowed));
+        late = logic::is_nearly_due(request.latest, asked, begins);
+    }
+    if (!place || late || begins >= request.deadline) {
+        result.ec = errc::timed_out;
+        result.crowded = place || place.crowded;
+        result.text = place.waited ? "all connections to it were in use" : "it was not sent";
+    }
+    co_return place;
+}
 
 } // namespace coetcd::detail::net

@@ -68,6 +68,7 @@ public:
         asked_ = what;
         const bool why = beginning_ == beginning::take_or_leave || what != logic::asking::take;
         const std::string& value = value_ ? *value_ : of_.session->label();
+        rule().asking();
         auto part = std::make_shared<lane_part>(
             logic::to_ask(rule(), what, of_.keys(), of_.create_revision(), value));
         part->puts = of_.names();
@@ -91,6 +92,12 @@ public:
         }
         request_ = nullptr;
         return now;
+    }
+    /// Whether it is under way to a queue, and is perhaps so near its front that it has to count
+    /// who is before it.
+    bool may_have_to_count() const {
+        return rule().admits() && request_ && asked_ == logic::asking::enter && turn_ &&
+               !turn_->at(0).was_far;
     }
     /// The request failed, perhaps not for good. Call it once for each request.
     void failed() {
@@ -201,6 +208,7 @@ private:
             now.at == at::no_room || now.at == at::too_many) {
             for (std::size_t i = 0; i != of_.queues.size(); ++i) {
                 turn_->at(i).was_free = now.at == at::owner;
+                turn_->at(i).was_far = now.at == at::behind;
                 turn_->at(i).was_full = now.at != at::owner || now.crowded;
             }
         }

@@ -137,6 +137,8 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
             co_return; // it has ended meanwhile for another reason
         }
         next = logic::remedy::later;
+        ec = errc::outcome_unknown;
+        text += "; no renewal has told yet whether the lease is gone";
     }
     e.trouble = ec;
     e.trouble_text = std::move(text);
@@ -170,7 +172,8 @@ inline bool erasure::may_go_on(logic::remedy next) {
         failing.failed(now);
         return failing.has_lasted(s.ttl(), now, s.well_since());
     };
-    if (is_just_in_case() && next != logic::remedy::again) {
+    const bool may_help = next == logic::remedy::again || next == logic::remedy::erase;
+    if (is_just_in_case() && !may_help) {
         return false; // a user that may not put a key may not erase one, either
     }
     refusals_ = next == logic::remedy::surrender ? refusals_ + 1 : 0;

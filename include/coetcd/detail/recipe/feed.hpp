@@ -209,7 +209,7 @@ private:
                              ", and revision " + std::to_string(known) + " was told of");
     }
 
-    void on_created() override {
+    void on_created(std::int64_t) override {
         ++created_;
         changed_.notify_all();
     }

@@ -168,8 +168,6 @@ public:
     const std::string& key() const { return there.key(mode_.writes()); }
     /// The lives that stand for it: one of each name.
     std::vector<logic::held_life> proof() const { return there.proof(mode_.write_life()); }
-    /// A key that is there from the grant to the end, whatever becomes of the mode; for one name.
-    logic::held_life lasting() const { return there.lasting(); }
 
     // Reading and writing, where that makes a difference.
 

@@ -228,11 +228,15 @@ private:
         while (is_in_time()) {
             const auto& entry = attempt_->entering.request();
             if (!entry || !entry->over) {
+                if (attempt_->entering.may_have_to_count()) {
+                    watch_ahead();
+                }
                 (void)co_await attempt_->changed.wait(attempt_->not_after);
                 continue;
             }
             if (!entry->ec) {
                 told_ = entry->sent;
+                in_company_ = entry->in_company;
                 now_ = attempt_->entering.answered();
                 learn();
                 break;
@@ -269,27 +273,52 @@ private:
         }
     }
 
-    /// 3, where a rule asks for room: waits until there may be some.
+    /// 3, where a rule asks for room: waits until there is some, or somebody has to ask.
     asio::awaitable<void> until_room() {
+        logic::rule& by = attempt_->entering.rule();
         const std::int64_t seen = now_->seen;
+        watch_ahead();
         begin_vigil();
-        vigil_->watch(attempt_->entering.rule().signs_of_room(), seen, told_);
-        std::function<txn()> look = [this] {
-            return attempt_->entering.rule().look(attempt_->keys());
+        // What shares our request has the same revision, and may be carried out after our part.
+        vigil_->wait_for_signs(in_company_ ? seen : seen + 1, told_);
+        if (by.is_in_doubt()) {
+            now_->at = at::queued;
+            co_return;
+        }
+        std::function<txn()> look = [this, &by] {
+            return by.look(attempt_->keys(), attempt_->create_revision());
         };
-        std::function<bool(const txn_response&)> moved = [this, seen](const txn_response& r) {
+        std::function<bool(const txn_response&)> moved = [this, &by, seen](const txn_response& r) {
             const bool is_older = r.header.revision < seen; // of a member that has stalled
-            return !is_older && attempt_->entering.rule().has_moved(
-                                    r, attempt_->keys(), attempt_->create_revision());
+            return !is_older && by.has_moved(r, attempt_->keys(), attempt_->create_revision());
         };
         auto wait = vigil_->until_moved(std::move(look), std::move(moved), attempt_->not_after);
         const vigil::end how = co_await std::move(wait);
-        waited(*vigil_, how == vigil::end::moved, how);
+        waited(*vigil_, how == vigil::end::moved || how == vigil::end::told, how);
+        if (how == vigil::end::told && by.has_room()) {
+            now_->at = at::room;
+        }
     }
 
+    /// So that what the answer to a request tells can be kept up to date from then on.
+    void watch_ahead() {
+        logic::rule& by = attempt_->entering.rule();
+        if (!by.admits() || (vigil_ && vigil_->watches_signs())) {
+            return;
+        }
+        if (!vigil_) {
+            vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
+        }
+        vigil_->watch_ahead(by.signs_of_room(), [&by](const std::vector<event>& changes) {
+            by.heed(changes);
+            return by.is_in_doubt() || by.has_room();
+        });
+    }
     void begin_vigil() {
         if (!vigil_) {
             vigil_ = std::make_unique<vigil>(session_, attempt_->changed);
+        }
+        if (!vigil_->knows_own()) {
             vigil_->watch_later(attempt_->held_by(), told_);
         }
     }
@@ -341,10 +370,12 @@ private:
         const std::int64_t revision = attempt_->create_revision();
         const std::int64_t note = now_->note;
         now_.reset();
-        if (attempt_->entering.rule().admits() && vigil_) {
+        watch_ahead();
+        if (attempt_->entering.rule().admits()) {
             vigil_->drop_own();
         }
         while (is_in_time() && !now_) {
+            attempt_->entering.rule().asking();
             auto part = std::make_shared<lane_part>(
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
                           : attempt_->entering.rule().confirm(attempt_->keys(), revision));
@@ -361,6 +392,7 @@ private:
             co_await check(part->ec);
             if (!part->ec) {
                 told_ = part->sent;
+                in_company_ = part->in_company;
                 now_ = note != 0
                            ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
                            : attempt_->confirmed(part->response);
@@ -448,6 +480,7 @@ private:
     std::unique_ptr<vigil> vigil_;       // most attempts wait in the session's line, without one
     std::unique_ptr<vigil> own_vigil_;   // while it delays
     time_point told_{};                  // when the request was sent that told what is ahead
+    bool in_company_ = false;            // others shared that request
     bool own_are_over_ = false;
     bool refused_ = false; // etcd has told us that others are ahead of us
     logic::lease_refusals lease_refusals_;

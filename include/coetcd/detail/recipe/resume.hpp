@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail {
 
@@ -96,19 +97,19 @@ inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<sessi
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
     check_resumed(read.ec, read.text, title, name);
     s->require_alive(title);
-    const logic::resumable left =
+    const std::vector<logic::resumable_key> left =
         logic::resumable_of(read.response.kvs, name, s->lease(), s->nonce());
 
     std::shared_ptr<place> taken;
-    for (std::size_t i = 0; i != left.keys.size(); ++i) {
-        const logic::resumable_key& k = left.keys[i];
+    for (std::size_t i = 0; i != left.size(); ++i) {
+        const logic::resumable_key& k = left[i];
         logic::name_keys left_keys = logic::resumable_keys(name, k.id, s->lease(), s->nonce());
         left_keys.note_key = slot_keys(wanted, s->lease(), s->nonce(), 0, 0).note_key;
         resuming resuming_it(*s, left_keys.keys.front(), k.create_revision);
         if (!resuming_it) {
             continue;
         }
-        bool holds = i == 0 && left.owns;
+        bool holds = i == 0; // if the others have gone: a read may have shown the past
         if (holds) {
             holds =
                 co_await is_oldest(s, left_keys, k.create_revision, in_time.deadline, title, name);

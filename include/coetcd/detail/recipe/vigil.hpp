@@ -4,11 +4,11 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/places.hpp>
-#include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/logic/standing.hpp>
 #include <coetcd/detail/service/key_watch.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/kv.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -27,7 +27,8 @@ namespace coetcd::detail {
 class vigil {
 public:
     enum class end {
-        told,  ///< Lives that are waited for have ended, for certain: see `take_ends`.
+        told,  ///< Lives that are waited for have ended, for certain: see `take_ends`. Or there is
+               ///< a sign, and nothing was missed before.
         moved, ///< A life that is watched may have ended, or a look says that something is
                ///< different.
         late,  ///< The deadline came first.
@@ -94,25 +95,26 @@ public:
         std::erase(watched_, nullptr);
         return ends;
     }
-    /// Waits for one of these signs instead, and looks at once: the answer that says what to wait
-    /// for may share its revision with a later part of the same request. These watches are not kept
-    /// for later, since they receive events that concern others.
-    /// @param seen The revision of the store in that answer.
-    /// @param known When the request was sent.
-    void watch(const std::vector<logic::sign>& signs, std::int64_t seen, time_point known) {
+    /// Watches signs, from before a request on whose answer says whether to wait for them. Call it
+    /// where none are watched. These watches are not kept for later, since they receive events that
+    /// concern others.
+    /// @param to Told of all events. Returns whether the wait is over.
+    void watch_ahead(const std::vector<key_range>& signs, const key_watch::listener& to) {
+        for (const key_range& keys : signs) {
+            signs_.push_back(std::make_unique<key_watch>(*owner_->world, owner_->hub, keys, to));
+        }
+    }
+    bool watches_signs() const { return !signs_.empty(); }
+    /// Waits for them. Where a watch has missed something, the wait ends.
+    /// @param seen What the answer tells of, and `known` when it was asked for: see
+    ///   `key_watch::follow`.
+    void wait_for_signs(std::int64_t seen, time_point known) {
         drop_watched();
         withdraw_question(); // it may be older
-        if (signs_.empty()) {
-            for (const logic::sign& s : signs) {
-                signs_.push_back(
-                    std::make_unique<key_watch>(*owner_->world, owner_->hub, s.keys, s.puts));
-            }
-        }
-        bool true_so_far = true;
         for (const auto& w : signs_) {
-            true_so_far &= w->attach(wake_, seen, known, true);
+            w->restart_if_ended();
+            w->follow(wake_, seen, known);
         }
-        note_events(true_so_far);
         begin_patience();
     }
     /// If the wait takes long, waits for the ends of these as well: our own keys, which go only if
@@ -123,6 +125,7 @@ public:
         own_known_ = known;
     }
 
+    bool knows_own() const { return !own_lives_.empty(); }
     /// From now on we delete our own keys ourselves.
     void drop_own() { own_.clear(); }
 
@@ -151,6 +154,10 @@ public:
             if (!watches_own && now >= own_due_) {
                 watch_own();
                 continue; // a kept watch may have been told already
+            }
+            if (!signs_.empty() && any_blind()) {
+                withdraw_question();
+                co_return end::moved;
             }
             const bool blind = any_blind() || any_own(&key_watch::blind);
             if (!blind && now < recheck_) {
@@ -247,8 +254,12 @@ private:
     /// Whether nothing else has happened than that lives have ended, and the watches that have told
     /// it miss nothing.
     bool are_told_ends_certain() const {
-        return signs_.empty() && !any_own(&key_watch::erased) &&
-               std::all_of(watched_.begin(), watched_.end(), [](const auto& w) {
+        if (any_own(&key_watch::erased)) {
+            return false;
+        }
+        const bool miss_nothing =
+            std::all_of(signs_.begin(), signs_.end(), [](const auto& w) { return w->sees(); });
+        return miss_nothing && std::all_of(watched_.begin(), watched_.end(), [](const auto& w) {
                    return !w->erased() || w->certain_end() != 0;
                });
     }

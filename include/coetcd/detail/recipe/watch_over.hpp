@@ -33,16 +33,25 @@ inline asio::awaitable<void> lose_key(std::shared_ptr<place> held) {
     }
 }
 
-/// Watches the lasting key of a place while the place is held, so that its end is noticed at once
-/// and not with the next renewal.
+/// Watches the keys that a place is held by for as long as it is held, so that the end of one is
+/// noticed at once and not with the next renewal.
 inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
-    const logic::held_life life = held->lasting();
-    vigil watching(held->session, held->changed, [held] { return held->held(); });
-    auto wait =
-        watching.until_gone(life.key, life.create_revision, time_point::min(), time_point::max());
-    const vigil::end ended = co_await std::move(wait);
-    if (ended == vigil::end::moved && held->held()) {
-        co_await lose_key(held);
+    std::vector<logic::held_life> lives;
+    // A change of the mode changes them.
+    const auto as_before = [&] { return held->held() && held->held_by() == lives; };
+    vigil watching(held->session, held->changed, as_before);
+    const std::function<txn()> look = [&] { return logic::look_at(lives); };
+    const std::function<bool(const txn_response&)> is_gone = [&](const txn_response& shown) {
+        return !logic::missing(shown, lives).empty();
+    };
+    while (held->held()) {
+        lives = held->held_by();
+        watching.watch(lives, time_point::min());
+        auto wait = watching.until_moved(look, is_gone, time_point::max());
+        (void)co_await std::move(wait);
+        if (as_before()) {
+            co_await lose_key(held);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 #include <coetcd/detail/net/default_env.hpp>
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/combined_calls.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/renewals.hpp>
 #include <coetcd/detail/service/router.hpp>
@@ -19,6 +20,7 @@
 #include <coetcd/detail/wire/watch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,7 +59,11 @@ public:
         , transactions(std::make_shared<transaction_lane>(
               cluster_router, o.request_timeout, o.attempt_timeout))
         , lease_renewals(std::make_shared<renewals>(cluster_router))
-        , options(o) {}
+        , options(o) {
+        if (o.combine_calls) {
+            combined.emplace(cluster_router, o);
+        }
+    }
 
     const std::shared_ptr<env> world;
     const std::shared_ptr<router> cluster_router;
@@ -65,6 +71,7 @@ public:
     const std::shared_ptr<watch_hub> users_hub; ///< For users' watches: no others wait for them.
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
     const std::shared_ptr<renewals> lease_renewals;       ///< For all sessions.
+    std::optional<combined_calls> combined;               ///< Users' calls that share requests.
     const client_options options;
 
     /// The usual terms.
@@ -125,6 +132,47 @@ ask(const std::shared_ptr<client_impl>& by, const Request& request, call_terms h
     return response_in(call(by, request, how));
 }
 
+/// Whether operations change nothing, whatever their outcome.
+inline bool is_read_only(const std::vector<op>& ops) {
+    return std::all_of(ops.begin(), ops.end(), [](const op& o) {
+        if (const auto* inner = std::get_if<txn>(&o)) {
+            return is_read_only(inner->success) && is_read_only(inner->failure);
+        }
+        return std::holds_alternative<range_request>(o);
+    });
+}
+
+/// What a user's transaction may change, as far as that can be told.
+inline impact impact_of(const txn& transaction) {
+    const bool reads = is_read_only(transaction.success) && is_read_only(transaction.failure);
+    return reads ? impact::none : impact::once;
+}
+
+/// A user's transaction, which shares a request with others if the client's options say so.
+/// @throws std::invalid_argument if it cannot be written, at once.
+inline asio::awaitable<txn_response>
+ask_for_user(const std::shared_ptr<client_impl>& by, txn what, std::chrono::nanoseconds timeout) {
+    const impact does = impact_of(what);
+    const call_terms how = by->within(timeout).as(does);
+    auto lane = by->combined ? by->combined->lane_for(what, does) : nullptr;
+    if (!lane) {
+        return ask(by, what, how);
+    }
+    (void)wire::encode(what); // it throws
+    return ask_in_company(by->cluster_router, std::move(lane), std::move(what), how);
+}
+/// Another call of a user.
+template<class Request>
+asio::awaitable<wire::response_of<Request>> ask_for_user(const std::shared_ptr<client_impl>& by,
+                                                         Request what,
+                                                         std::chrono::nanoseconds timeout) {
+    if (!by->combined) {
+        return ask(by, what, by->within(timeout));
+    }
+    auto asking = ask_for_user(by, txn().then(op(std::move(what))), timeout);
+    return only_answer<wire::response_of<Request>>(std::move(asking));
+}
+
 /// The first key of an answer, if there is one.
 inline asio::awaitable<std::optional<key_value>> first_of(asio::awaitable<range_response> reading) {
     range_response r = co_await std::move(reading);
@@ -160,22 +208,6 @@ inline void require_key(const std::string& key) {
     if (key.empty()) {
         throw std::invalid_argument("key: is empty");
     }
-}
-
-/// Whether operations change nothing, whatever their outcome.
-inline bool is_read_only(const std::vector<op>& ops) {
-    return std::all_of(ops.begin(), ops.end(), [](const op& o) {
-        if (const auto* inner = std::get_if<txn>(&o)) {
-            return is_read_only(inner->success) && is_read_only(inner->failure);
-        }
-        return std::holds_alternative<range_request>(o);
-    });
-}
-
-/// What a user's transaction may change, as far as that can be told.
-inline impact impact_of(const txn& transaction) {
-    const bool reads = is_read_only(transaction.success) && is_read_only(transaction.failure);
-    return reads ? impact::none : impact::once;
 }
 
 inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client_options& o) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <new>
@@ -20,12 +21,15 @@ namespace coetcd::detail {
 /// A watch of one key, or of a range, for the ends of lives.
 class key_watch final : public watch_sink {
 public:
-    /// @param puts Whether puts count as well.
-    key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys, bool puts = false)
+    /// Told of events; returns whether they end the wait.
+    using listener = std::function<bool(const std::vector<event>&)>;
+    /// @param to Told of puts as well. If it is empty, the end of the life that is waited for ends
+    ///   the wait.
+    key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys, listener to = {})
         : env_(world)
         , hub_(std::move(hub))
         , keys_(std::move(keys))
-        , puts_(puts) {
+        , to_(std::move(to)) {
         start();
     }
     ~key_watch() {
@@ -40,16 +44,14 @@ public:
 
     /// From now on notifies `wake` of the end of a life that began at `create_revision`.
     /// @param known When the request was sent whose answer told of that life.
-    /// @param looks Whether the key is to be looked at in any case once the watch is in force.
     /// @returns False if an event from before that request says that this life has ended. The
     ///   request went through etcd's consensus, so the event is false, and is forgotten.
-    bool
-    attach(notifier& wake, std::int64_t create_revision, time_point known, bool looks = false) {
+    bool attach(notifier& wake, std::int64_t create_revision, time_point known) {
         wake_ = &wake;
         unused_ = 0;
         life_ = create_revision;
         if (in_force()) {
-            now_ = looks || since_ >= known ? state::blind : state::seeing;
+            now_ = since_ >= known ? state::blind : state::seeing;
         }
         const bool contradicts = first_end_ > life_ && heard_ <= known;
         if (contradicts) {
@@ -57,6 +59,20 @@ public:
         }
         note_end();
         return !contradicts;
+    }
+    /// Where there is a listener: from now on notifies `wake` when it says so. It knows which
+    /// events it has been told before.
+    /// @param seen All revisions before this one are known, and of this one what there was when the
+    ///   request was served that was sent at `known`.
+    void follow(notifier& wake, std::int64_t seen, time_point known) {
+        wake_ = &wake;
+        life_ = 0;
+        last_event_ = 0;
+        seen_ = seen;
+        known_ = known;
+        if (in_force()) {
+            now_ = after_creation();
+        }
     }
     void detach() { wake_ = nullptr; }
     /// How often it received something while there was nobody to notify.
@@ -70,6 +86,8 @@ public:
     bool in_force() const {
         return now_ == state::blind || now_ == state::looked || now_ == state::seeing;
     }
+    /// It is in force, and has missed nothing.
+    bool sees() const { return now_ == state::seeing; }
     /// It is in force but may have missed the end, so the key is to be looked at.
     bool blind() const { return now_ == state::blind; }
 
@@ -109,7 +127,7 @@ private:
 
     void start() {
         wire::watch_create_request request(keys_);
-        request.no_put = !puts_;
+        request.no_put = !to_;
         id_ = hub_->add(std::move(request), *this);
         now_ = state::requested;
     }
@@ -121,21 +139,31 @@ private:
             heard_ = env_.now();
         }
     }
+    /// etcd tells all that comes after the revision of its answer. A request that was sent after
+    /// that, and answered with the same revision, has changed nothing, nor has what shared it.
+    state after_creation() const {
+        const bool misses_nothing = created_ < seen_ || (created_ == seen_ && since_ < known_);
+        return seen_ != 0 && misses_nothing ? state::seeing : state::blind;
+    }
     void wake() {
         if (wake_) {
             wake_->notify_all();
         }
     }
-    void on_created() override {
+    void on_created(std::int64_t revision) override {
         // A restored etcd counts from an older revision. Nothing is lost: a look follows.
         last_event_ = 0;
         first_end_ = 0;
-        now_ = state::blind;
         since_ = env_.now();
+        created_ = revision;
+        now_ = after_creation();
         wake();
     }
     void on_events(std::vector<event>& events) override {
         unused_ += wake_ ? 0 : 1;
+        if (to_ && !to_(events)) {
+            return;
+        }
         for (const event& e : events) {
             last_event_ = std::max(last_event_, e.kv.mod_revision);
         }
@@ -149,13 +177,16 @@ private:
     env& env_;
     const std::shared_ptr<watch_hub> hub_;
     const key_range keys_;
-    const bool puts_;
+    const listener to_;
     notifier* wake_ = nullptr;
     int unused_ = 0;
     std::int64_t life_ = 0;
     std::int64_t last_event_ = 0;
     std::int64_t first_end_ = 0; // of this life that was told; 0: none was
     time_point heard_{};         // when
+    std::int64_t seen_ = 0;      // see `follow`; 0: nothing
+    time_point known_{};
+    std::int64_t created_ = 0;
     std::int64_t id_ = 0;
     state now_ = state::ended;
     time_point since_{};

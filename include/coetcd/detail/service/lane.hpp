@@ -4,15 +4,16 @@
 #include <coetcd/detail/async/alarm.hpp>
 #include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/answer_room.hpp>
 #include <coetcd/detail/logic/crowd.hpp>
 #include <coetcd/detail/logic/group.hpp>
 #include <coetcd/detail/logic/landing.hpp>
 #include <coetcd/detail/logic/lane_width.hpp>
-#include <coetcd/detail/logic/overdue.hpp>
 #include <coetcd/detail/logic/refused_lately.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/logic/time_left.hpp>
 #include <coetcd/detail/service/lane_part.hpp>
+#include <coetcd/detail/service/lane_queues.hpp>
 #include <coetcd/detail/service/router.hpp>
 #include <coetcd/detail/wire/decode.hpp>
 #include <coetcd/error.hpp>
@@ -29,16 +30,27 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace coetcd::detail {
 
-/// Sends all transactions of the engine of one client. Two requests are under way: a transaction
-/// that finds room goes at once, alone or with those submitted in the same handler or the next; the
-/// others gather meanwhile and go together. A crowd is shared out between the two requests. What
-/// fills a request leaves at once; see `logic::lane_width`. This bounds what a crowd of waiters
-/// costs, and what it can do to others. Patient transactions alone never take up both requests.
+/// What the transactions of a lane have in common.
+struct lane_terms {
+    connection_kind way = connection_kind::locks;
+    impact does = impact::idempotent;
+    /// They are users', and know nothing of each other. One that cannot share a request leaves the
+    /// lane.
+    bool of_users = false;
+};
+
+/// Sends transactions together: all those of the engine of one client, or its users' calls. Two
+/// requests are under way: a transaction that finds room goes at once, alone or with those
+/// submitted in the same handler or the next; the others gather meanwhile and go together. A crowd
+/// is shared out between the two requests. What fills a request leaves at once; see
+/// `logic::lane_width`. This bounds what a crowd of waiters costs, and what it can do to others.
+/// Patient transactions alone never take up both requests.
 ///
 /// No transaction waits for ever: once the oldest was passed over a few times, or for a while, it
 /// leads a request, even if others then do not fit beside it; see `logic::is_overdue`.
@@ -51,11 +63,13 @@ public:
     ///   transactions allows more.
     transaction_lane(std::shared_ptr<router> r,
                      std::chrono::nanoseconds request_timeout,
-                     std::chrono::nanoseconds attempt_timeout)
+                     std::chrono::nanoseconds attempt_timeout,
+                     lane_terms terms = {})
         : router_(std::move(r))
         , env_(*router_->world())
         , request_timeout_(request_timeout)
         , attempt_timeout_(attempt_timeout)
+        , terms_(terms)
         , alarm_(router_->world(), [this] {
             const auto self = shared_from_this(); // those that it ends may let go of it
             depart();
@@ -65,15 +79,21 @@ public:
     /// that parts that belong together go together.
     /// @throws std::bad_alloc if there is no memory for it; then it is not taken.
     void submit(std::shared_ptr<lane_part> part) {
+        const bool goes_alone = was_refused(part->what);
+        if (goes_alone && terms_.of_users) {
+            part->by_itself = true;
+            part->end();
+            return;
+        }
         if (!wake()) {
             throw std::bad_alloc();
         }
         part->asked_ = env_.now();
         part->number_ = ++submitted_;
-        if (!refused_.empty() && refused_.contains(logic::subject_of(part->what), part->asked_)) {
+        if (goes_alone) {
             part->company_ = 1;
         }
-        queue_of(*part).push_back(std::move(part));
+        waiting_.of(*part).push_back(std::move(part));
     }
 
     /// Call it when nobody wants the part any more. If it is in flight it goes on, but is not sent
@@ -87,35 +107,33 @@ public:
         }
     }
 
-    env& world() const { return env_; }
-    /// How many wait to be sent, including those that were withdrawn.
-    std::size_t waiting() const { return in_company() + alone_.size(); }
-    /// When the one that has waited for the longest was submitted; nothing if nobody waits.
-    std::optional<time_point> waits_since() const {
-        const lane_part* oldest = nullptr;
-        for (const queue* each : {&alone_, &pressing_, &patient_}) {
-            const auto first = std::find_if(
-                each->begin(), each->end(), [](const auto& part) { return !part->over; });
-            if (first != each->end() && (!oldest || (*first)->number_ < oldest->number_)) {
-                oldest = first->get();
-            }
-        }
-        return oldest ? std::optional(oldest->asked_) : std::nullopt;
+    /// Whether such a transaction was refused lately, so that it has to go alone.
+    bool was_refused(const txn& what) const {
+        return !refused_.empty() && refused_.contains(subject_of(what), env_.now());
     }
+    /// Remembers how one has ended that was alone: whether it would have others refused.
+    void remember(const txn& alone, const error_code& ec) {
+        if (logic::is_about_keys(ec)) {
+            try {
+                refused_.add(subject_of(alone), env_.now());
+            } catch (const std::bad_alloc&) {
+                // The next refusal tells it again.
+            }
+        } else if (!ec && !refused_.empty()) {
+            refused_.remove(subject_of(alone));
+        }
+    }
+
+    env& world() const { return env_; }
+    const lane_terms& terms() const { return terms_; }
+    /// How many wait to be sent, including those that were withdrawn.
+    std::size_t waiting() const { return waiting_.size(); }
+    /// When the one that has waited for the longest was submitted; nothing if nobody waits.
+    std::optional<time_point> waits_since() const { return waiting_.waits_since(); }
 
 private:
-    /// A part moves from list to list with its node, so none is lost on its way.
-    using parts = std::list<std::shared_ptr<lane_part>>;
-    using queue = parts;
+    using parts = lane_queues::parts;
     using load = logic::lane_width<time_point>::load;
-
-    std::size_t in_company() const { return pressing_.size() + patient_.size(); }
-    queue& queue_of(const lane_part& part) {
-        if (part.company_ == 1) {
-            return alone_;
-        }
-        return part.order == lane_part::rank::pressing ? pressing_ : patient_;
-    }
 
     /// @returns False if there is no memory for it.
     bool wake() noexcept {
@@ -144,9 +162,10 @@ private:
 
     /// Whether a request may leave, as far as can be told before it is put together.
     bool may_leave() const {
-        return (!alone_.empty() && may_leave(load::alone)) ||
-               (in_company() != 0 && may_leave(load::roomy)) ||
-               (in_company() >= logic::group::most_members && may_leave(load::full));
+        const std::size_t in_company = waiting_.in_company();
+        return (!waiting_.alone.empty() && may_leave(load::alone)) ||
+               (in_company != 0 && may_leave(load::roomy)) ||
+               (in_company >= logic::group::most_members && may_leave(load::full));
     }
     bool may_leave(load what) const { return width_.may_leave(what, env_.now()); }
 
@@ -154,7 +173,7 @@ private:
     /// long as the width says.
     void set_alarm() noexcept {
         const std::optional<time_point> then = width_.next_turn();
-        if (then && *then > env_.now() && in_company() != 0) {
+        if (then && *then > env_.now() && waiting_.in_company() != 0) {
             alarm_.set(*then);
         }
     }
@@ -191,7 +210,9 @@ private:
     /// even if it never leaves.
     struct flight {
         explicit flight(std::shared_ptr<transaction_lane> l)
-            : lane(std::move(l)) {
+            : lane(std::move(l))
+            , g(lane->terms_.of_users)
+            , company(lane->answer_room_.most(logic::group::most_members, lane->env_.now())) {
             fail(errc::unavailable, logic::effect::none);
         }
         ~flight() {
@@ -232,7 +253,7 @@ private:
             }
             const bool leaves = !batch.empty() && lane->may_leave(what);
             while (!leaves && !batch.empty()) {
-                lane->put_back(batch, std::prev(batch.end()));
+                lane->waiting_.put_back(batch, std::prev(batch.end()));
             }
             return leaves;
         }
@@ -247,7 +268,7 @@ private:
                 part->in_flight = true;
             }
             if (what != load::alone) {
-                lane->pass_over();
+                lane->waiting_.pass_over();
             }
             if (size == 1 && !batch.front()->likely) {
                 batch.front()->company_ = 1; // so it is written as it is
@@ -259,7 +280,7 @@ private:
 
         const std::shared_ptr<transaction_lane> lane;
         logic::group g;
-        std::size_t company = logic::group::most_members;
+        std::size_t company; // how many may share it
         load what = load::roomy;
         parts batch;
         parts late;           // there is no time left to send them
@@ -273,12 +294,7 @@ private:
     /// There is no memory to send anything, and no request is under way whose end would try again:
     /// so the waiting parts are told, and may be submitted again.
     void give_up_unless_in_flight() noexcept {
-        parts all;
-        if (width_.under_way() == 0) {
-            for (queue* each : {&alone_, &pressing_, &patient_}) {
-                all.splice(all.end(), *each);
-            }
-        }
+        const parts all = width_.under_way() == 0 ? waiting_.take_all() : parts();
         for (const auto& part : all) {
             if (!part->over) {
                 part->ec = errc::unavailable;
@@ -289,54 +305,33 @@ private:
     }
 
     void gather(flight& b) {
-        for (queue* each : {&alone_, &pressing_, &patient_}) {
-            while (!each->empty() && each->front()->over) {
-                each->pop_front(); // it was withdrawn
-            }
-        }
-        if (!alone_.empty() && may_leave(load::alone)) {
-            gather(alone_, 1, b);
+        waiting_.drop_withdrawn();
+        if (!waiting_.alone.empty() && may_leave(load::alone)) {
+            gather(waiting_.alone, 1, b);
             if (!b.batch.empty()) {
                 b.what = load::alone;
                 return;
             }
         }
+        const std::size_t crowd = waiting_.in_company() + parts_in_flight_;
         const std::size_t share = may_leave(load::roomy)
-                                      ? std::min(logic::group::most_members,
-                                                 crowd_.share(in_company() + parts_in_flight_))
+                                      ? std::min(logic::group::most_members, crowd_.share(crowd))
                                       : logic::group::most_members;
+        parts& patient = waiting_.patient;
         // A quarter of the room is for patient parts, so that they get on, too.
-        const std::size_t room = share - std::min(share / 4, patient_.size());
-        if (patient_goes_first()) {
-            gather(patient_, 1, b);
+        const std::size_t room = share - std::min(share / 4, patient.size());
+        if (!patient_in_flight_ && waiting_.patient_goes_first(env_.now())) {
+            gather(patient, 1, b);
         }
-        gather(pressing_, room, b);
+        gather(waiting_.pressing, room, b);
         if (!b.batch.empty()) {
-            gather(patient_, share, b);
+            gather(patient, share, b);
         } else if (!patient_in_flight_) { // they have one request, which is not shared out
-            gather(patient_, logic::group::most_members, b);
+            gather(patient, logic::group::most_members, b);
         }
     }
 
-    /// A request has left without those that still wait.
-    void pass_over() {
-        for (queue* each : {&pressing_, &patient_}) {
-            if (!each->empty()) {
-                ++each->front()->passed_over_;
-            }
-        }
-    }
-
-    bool patient_goes_first() const {
-        const auto oldest_of = [&](const queue& q) {
-            const lane_part& first = *q.front();
-            return logic::oldest{first.number_, first.passed_over_, env_.now() - first.asked_};
-        };
-        return !patient_.empty() && !pressing_.empty() && !patient_in_flight_ &&
-               logic::goes_first(oldest_of(patient_), oldest_of(pressing_));
-    }
-
-    void gather(queue& from, std::size_t room, flight& b) {
+    void gather(parts& from, std::size_t room, flight& b) {
         const time_point now = env_.now();
         std::size_t stay = 0;
         for (auto next = from.begin(); next != from.end();) {
@@ -369,14 +364,21 @@ private:
             (void)g.add(part->what, part->puts, part->form());
         }
         call_terms how{lane.deadline(batch), lane.attempt_timeout_};
-        how.way = detail::connection_kind::locks;
-        how.known = impact::idempotent;
+        how.way = lane.terms_.way;
+        how.known = lane.terms_.does;
+        how.may_be_large = lane.terms_.of_users && lane.terms_.does == impact::none;
         how.can_be_split = batch.size() > 1;
         const std::function<bool()> wanted = [&batch] {
             return std::any_of(
                 batch.begin(), batch.end(), [](const auto& part) { return part->wanted_; });
         };
         how.wanted = &wanted;
+        const std::function<void(const std::string&)> tried = [&batch](const std::string& so_far) {
+            for (const auto& part : batch) {
+                part->say(so_far);
+            }
+        };
+        how.tried = lane.terms_.of_users ? &tried : nullptr;
         decoder decode = [&](const std::string& body) -> decoded {
             txn_response said = wire::decode<txn_response>(body);
             const decoded whose(said.header);
@@ -408,12 +410,17 @@ private:
             width_.was_too_many(all.departed, env_.now());
         }
         const std::size_t together = all.batch.size();
+        if (a.ec == errc::too_large && together > 1) {
+            answer_room_.was_too_large(together, env_.now());
+        }
+        const bool may_repeat = terms_.does != impact::once || a.left == logic::effect::none;
         std::size_t i = 0;
         for (auto next = all.batch.begin(); next != all.batch.end(); ++i) {
             const auto at = next++;
             lane_part& part = **at;
             txn_response* const response = all.answers && !a.ec ? &(*all.answers)[i] : nullptr;
             part.in_flight = false;
+            part.in_company = together > 1;
             part.left = std::max(part.left, a.left);
             part.refused = a.ec && (part.refused || a.refused);
             part.sent = a.sent;
@@ -424,7 +431,8 @@ private:
                                            !part.what.failure.empty(),
                                            part.asks_why,
                                            part.doubtful_,
-                                           part.wanted_};
+                                           part.wanted_,
+                                           may_repeat};
             const logic::landing result = logic::land(carried, a.ec, succeeded);
             part.doubtful_ = result.doubtful;
             switch (result.then) {
@@ -435,7 +443,7 @@ private:
                     part.response = std::move(*response);
                 }
                 if (part.company_ == 1) {
-                    remember(part);
+                    remember(part.what, part.ec);
                 }
                 continue;
             case logic::landing::next::alone:
@@ -448,33 +456,20 @@ private:
                 part.nested_ = true;
                 break;
             }
-            put_back(all.batch, at);
+            if (part.company_ == 1 && terms_.of_users) {
+                part.by_itself = true;
+                continue;
+            }
+            waiting_.put_back(all.batch, at);
         }
         for (const auto& part : all.batch) {
             part->end();
         }
     }
 
-    /// Puts a part back where it was: ahead of those that came later.
-    void put_back(parts& from, parts::iterator part) {
-        queue& q = queue_of(**part);
-        const auto later = std::find_if(q.begin(), q.end(), [&](const auto& other) { //
-            return other->number_ > (*part)->number_;
-        });
-        q.splice(later, from, part);
-    }
-
-    /// Remembers whether it would have others refused the next time.
-    void remember(const lane_part& alone) {
-        if (logic::is_about_keys(alone.ec)) {
-            try {
-                refused_.add(logic::subject_of(alone.what), env_.now());
-            } catch (const std::bad_alloc&) {
-                // The next refusal tells it again.
-            }
-        } else if (!alone.ec && !refused_.empty()) {
-            refused_.remove(logic::subject_of(alone.what));
-        }
+    /// What a transaction is about: a lock, if it is the engine's, else a key.
+    std::string_view subject_of(const txn& what) const {
+        return terms_.of_users ? logic::first_key_of(what) : logic::subject_of(what);
     }
 
     static constexpr std::size_t most_passed_over = 256; // before a request leaves as it is
@@ -483,12 +478,12 @@ private:
     env& env_;
     const std::chrono::nanoseconds request_timeout_;
     const std::chrono::nanoseconds attempt_timeout_;
-    queue pressing_;
-    queue patient_;
-    queue alone_; ///< Those that must not share a request, of either rank.
+    const lane_terms terms_;
+    lane_queues waiting_;
     std::uint64_t submitted_ = 0;
     logic::crowd crowd_;
     logic::refused_lately<time_point> refused_;
+    logic::answer_room<time_point> answer_room_;
     bool put_off_ = false; // for one round of handlers
     logic::lane_width<time_point> width_;
     std::size_t parts_in_flight_ = 0;

@@ -20,7 +20,7 @@
 
 namespace coetcd::detail {
 
-/// A transaction of the engine on its way. All of them may be repeated.
+/// A transaction on its way.
 class lane_part {
 public:
     enum class rank {
@@ -43,15 +43,18 @@ public:
     // The outcome.
     bool over = false;
     bool in_flight = false;
+    bool by_itself = false; ///< It has to be sent outside of the lane; nothing was done of it.
     error_code ec;
     std::string text;
     logic::effect left = logic::effect::none; ///< By the copies that were not answered.
-    bool refused = false;  ///< With an error, perhaps because of another; not answered since.
-                           ///< Only etcd's word says that nothing was done then.
-    time_point sent{};     ///< When the copy that was answered was sent.
-    txn_response response; ///< If `ec` is clear; its header is the request's.
+    bool refused = false;    ///< With an error, perhaps because of another; not answered since.
+                             ///< Only etcd's word says that nothing was done then.
+    bool in_company = false; ///< Others shared the request that was answered.
+    time_point sent{};       ///< When the copy that was answered was sent.
+    txn_response response;   ///< If `ec` is clear; its header is the request's.
 
 private:
+    friend class lane_queues;
     friend class transaction_lane;
     logic::group::form form() const {
         if (company_ == 1) {

@@ -43,6 +43,7 @@ public:
         std::size_t turns = 0; ///< In the queue, or passed on and still lasting.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
+        bool was_far = false;  ///< In etcd, when we last asked: others had to be waited for first.
         bool was_full = false; ///< In etcd, when we last asked: the next one has to wait.
         /// When etcd had last told one of them the state of this name: in an answer, or when one
         /// with a place left.

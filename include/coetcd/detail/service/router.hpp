@@ -43,6 +43,8 @@ namespace coetcd::detail {
 /// at the deadline; logs the user in.
 class router : public std::enable_shared_from_this<router> {
 public:
+    using use = logic::endpoint_use;
+
     router(std::shared_ptr<env> world,
            const std::vector<logic::endpoint>& endpoints,
            router_options options = {})
@@ -129,7 +131,7 @@ public:
         }
         for (const logic::endpoint& where : doubted) {
             if (tries.blames_doubted() && where != result.by) {
-                failed(where);
+                failed(where, {}, use::call);
             }
         }
         result.ec = tries.code();
@@ -186,19 +188,21 @@ public:
     /// Call these when etcd has refused a token, or accepted it.
     void rejected(std::uint64_t token_number) {
         if (login_.rejected(token_number)) {
-            choice_.failed(granter_, env_->now()); // so that the next login is made elsewhere
+            // So that the next login is made elsewhere.
+            choice_.failed(granter_, env_->now(), use::call);
         }
     }
     void accepted(std::uint64_t token_number) { login_.accepted(token_number); }
 
     logic::endpoint pick() const { return choice_.pick(env_->now()); }
     /// @param by See `reply`.
-    void succeeded(const logic::endpoint& where, const asio::ip::address& by = {}) {
-        choice_.succeeded(where);
-        rate(where, by, true);
+    void succeeded(const logic::endpoint& where, const asio::ip::address& by, use with) {
+        if (choice_.succeeded(where, with)) {
+            rate(where, by, true);
+        }
     }
-    void failed(const logic::endpoint& where, const asio::ip::address& by = {}) {
-        choice_.failed(where, env_->now());
+    void failed(const logic::endpoint& where, const asio::ip::address& by, use with) {
+        choice_.failed(where, env_->now(), with);
         rate(where, by, false);
     }
 
@@ -274,12 +278,12 @@ private:
                     const asio::ip::address& by,
                     std::uint64_t token_number) {
         if (!end.code) {
-            succeeded(where, by);
+            succeeded(where, by, use::call);
             login_.accepted(token_number);
             return;
         }
         if (end.meaning.blame) {
-            failed(where, by);
+            failed(where, by, use::call);
         } else if (end.meaning.ask_others) {
             rate(where, by, false); // others may have the same name
         }
@@ -324,9 +328,11 @@ private:
         }
         if (const std::uint64_t other = identity_.strayed_to(where); other && !bad->foreign) {
             look_around_if_due(env_->now(), true); // to find out whether it still strays
+            logic::verdict meaning = logic::judge_other_cluster();
+            meaning.left = std::max(meaning.left, logic::judge(*bad).left); // it may be ours again
             return {errc::wrong_cluster,
                     identity_.text(other, identity_.ours()) + ": " + bad->message,
-                    logic::judge_other_cluster(),
+                    meaning,
                     logic::wants_token(*bad)}; // without a token it would never say whose it is
         }
         return {logic::code_of(*bad),

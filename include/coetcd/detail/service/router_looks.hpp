@@ -58,7 +58,7 @@ inline asio::awaitable<void> router::look_around(std::weak_ptr<router> of,
             const logic::attempt_end end =
                 self->assess(where, r, rpc::range, is_range, false, true);
             if (end.code && end.meaning.blame) {
-                self->failed(where, r.by);
+                self->failed(where, r.by, use::call);
                 break;
             }
             if (r.crowded) {

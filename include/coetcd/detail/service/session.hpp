@@ -316,8 +316,9 @@ private:
     notifier changed_;
     std::map<std::uint64_t, held_keys*> held_; // by number: in order of arrival
     std::uint64_t last_number_ = 0;
-    bool looks_ = false; // whether what is held is still there
-    bool told_ = false;  // of its end
+    bool looks_ = false;  // whether what is held is still there
+    answer refused_look_; // the last look, if it was refused
+    bool told_ = false;   // of its end
 };
 
 inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_impl> self) {
@@ -327,8 +328,18 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     const bool alone =
         self->suspect_ || logic::renews_alone(self->certain_until() - began, self->ttl_);
     const call_terms how{deadline, timeout, connection_kind::renewal};
-    const renewals::result a =
+    renewals::result a =
         co_await renewals::renew(self->owner->lease_renewals, self->lease_, how, alone);
+    if (!a.ec && self->refused_look_.ec && !self->looks_) {
+        co_await look_after_held(self);
+        if (!self->alive()) {
+            co_return true; // it took too long
+        }
+    }
+    if (!a.ec && self->refused_look_.ec) { // see there
+        a.ec = self->refused_look_.ec;
+        a.text = "what it holds cannot be looked at: " + self->refused_look_.text;
+    }
     if (const auto& observer = self->owner->options.observer) {
         const time_point now = self->world.now();
         // A lease that we have ended need not be renewed.
@@ -442,47 +453,8 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
     }
 }
 
-/// Finds what is lost because its key was deleted by hand, although the lease lives. It runs beside
-/// the renewals, never in their way.
-inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<session_impl> self) {
-    struct looking {
-        session_impl& of;
-        ~looking() { of.looks_ = false; }
-    };
-    self->looks_ = true;
-    const looking until_the_end{*self};
-    std::vector<logic::held_life> all;
-    std::map<std::string, std::uint64_t> whose; // by key
-    for (const auto& [number, k] : self->held_) {
-        for (logic::held_life& life : k->held_by()) {
-            whose.emplace(life.key, number);
-            all.push_back(std::move(life));
-        }
-    }
-    for (const std::vector<logic::held_life>& some : logic::rounds(std::move(all))) {
-        const auto part = std::make_shared<lane_part>(logic::look_at(some));
-        part->order = lane_part::rank::patient;
-        part->likely = true;
-        part->not_after = after(self->world.now(), logic::renewal_timeout(self->ttl_));
-        co_await until_over(self->owner->transactions, part);
-        if (part->ec) {
-            co_return; // the next round looks again
-        }
-        for (const logic::held_life& gone : logic::missing(part->response, some)) {
-            // It may have been released while the answer was on its way.
-            const auto found = self->held_.find(whose[gone.key]);
-            if (found == self->held_.end()) {
-                continue;
-            }
-            const std::vector<logic::held_life> lives = found->second->held_by();
-            if (std::find(lives.begin(), lives.end(), gone) != lives.end()) {
-                found->second->on_key_gone();
-            }
-        }
-    }
-}
-
 } // namespace coetcd::detail
 
 #include <coetcd/detail/service/session_end.hpp>
+#include <coetcd/detail/service/session_looks.hpp>
 #include <coetcd/detail/service/session_open.hpp>

@@ -19,16 +19,23 @@ struct withdrawn_at_end {
     }
 };
 
-/// Sends a transaction, and waits until it is over. If cancelled, it is withdrawn.
-inline asio::awaitable<void> until_over(std::shared_ptr<transaction_lane> lane,
-                                        std::shared_ptr<lane_part> part) {
+/// Sends a transaction, and waits until it is over, or for as long as the caller has time. Then, or
+/// if cancelled, it is withdrawn.
+/// @returns Whether it was over in time.
+inline asio::awaitable<bool> until_over(std::shared_ptr<transaction_lane> lane,
+                                        std::shared_ptr<lane_part> part,
+                                        time_point deadline = time_point::max()) {
     notifier answered(lane->world());
     part->on_end = [&answered] { answered.notify_all(); };
     const withdrawn_at_end unless_over{*lane, part};
     lane->submit(part);
     while (!part->over) {
-        (void)co_await answered.wait();
+        const bool in_time = co_await answered.wait(deadline);
+        if (!in_time) {
+            break;
+        }
     }
+    co_return part->over;
 }
 
 } // namespace coetcd::detail

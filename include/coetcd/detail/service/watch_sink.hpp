@@ -15,7 +15,8 @@ namespace coetcd::detail {
 class watch_sink {
 public:
     /// The watch is in force. Called again each time a broken stream was replaced.
-    virtual void on_created() = 0;
+    /// @param revision Without a start revision, it tells all that comes after this one.
+    virtual void on_created(std::int64_t revision) = 0;
     /// Events of whole revisions, in order. `events` may be taken.
     virtual void on_events(std::vector<event>& events) = 0;
     /// All changes up to `revision` were told.

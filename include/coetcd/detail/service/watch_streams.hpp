@@ -101,7 +101,7 @@ protected:
         request.token = std::move(who.token);
         open_result opened = co_await env_.open(std::move(request));
         if (opened.ec) {
-            router_->failed(on->where); // the env knows its addresses
+            router_->failed(on->where, {}, router::use::stream); // the env knows its addresses
             co_return !on->closed;
         }
         on->channel = std::move(opened.opened);
@@ -128,7 +128,7 @@ protected:
         const bool broke = !on->closed;
         report(*on, false);
         if (broke && !on->token_refused) {
-            router_->failed(on->where, by);
+            router_->failed(on->where, by, router::use::stream);
         }
         co_return broke;
     }
@@ -291,7 +291,8 @@ protected:
         if (m.created) {
             from.state.created(m.watch_id);
             router_->accepted(from.token_number);
-            router_->succeeded(from.where, whole.by); // events only show that the stream works
+            // Events only show that the stream works.
+            router_->succeeded(from.where, whole.by, router::use::stream);
         }
         const auto found = find(m.watch_id, from);
         if (found == watches_.end()) {
@@ -313,7 +314,7 @@ protected:
             if (w.history.told() > m.header.revision) {
                 doubt(w);
             }
-            w.sink->on_created();
+            w.sink->on_created(m.header.revision);
         } else if (!is_progress) {
             try {
                 std::vector<event> complete =

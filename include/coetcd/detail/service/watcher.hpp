@@ -111,7 +111,7 @@ private:
         return taken;
     }
 
-    void on_created() override {
+    void on_created(std::int64_t) override {
         created_ = true;
         changed_.notify_all();
     }

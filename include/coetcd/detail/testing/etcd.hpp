@@ -130,6 +130,9 @@ public:
     void require_user(std::string name, std::string password);
     void expire_tokens() { tokens_.clear(); }
     bool locked_out = false; ///< The user's password was changed.
+    /// The user has no rights to keys with this prefix any more. Its leases are renewed all the
+    /// same, as before 3.4.42 and 3.5.28.
+    std::optional<std::string> denied;
 
     /// Takes the keys and the leases of another etcd, as if restored from its snapshot. What there
     /// was before is gone.
@@ -152,7 +155,8 @@ public:
 
     bool tells = true;                 ///< If false, events are lost.
     std::function<bool()> loses_event; ///< Asked for each message of events, if set.
-    /// Asked for each watch of a key that begins, if set: whether it is told an end that is none.
+    /// Asked for each watch that begins, with its first key that is there, if set: whether it is
+    /// told an end of that which is none.
     std::function<bool(const std::string&)> invents_end;
     std::set<std::string> forbidden; ///< Keys that must not be put.
     std::string forbidden_prefix;    ///< The prefix of keys that must not be put; empty for none.
@@ -178,6 +182,8 @@ private:
     answer refuse(rpc what, const refusal& no, answer so_far) const;
     std::string stream_error(int code, std::string_view message) const;
     void check_token(rpc what, const std::string& token) const;
+    void check_rights(json::value range) const;
+    void check_rights(rpc what, json::value request) const;
 
     void renew(int at, bool still_leads, std::string_view body, answer& so_far);
     void serve(int of, rpc what, json::value request, json_writer& out);

@@ -115,6 +115,42 @@ COETCD_DECL void etcd::check_token(rpc what, const std::string& token) const {
     }
 }
 
+COETCD_DECL void etcd::check_rights(json::value range) const {
+    if (!denied) {
+        return;
+    }
+    const std::string key = range["key"].bytes();
+    const std::string end = range["range_end"].bytes();
+    const bool reaches_it = end == std::string_view("\0", 1) || end > *denied;
+    if (key.starts_with(*denied) || (!end.empty() && key < *denied && reaches_it)) {
+        throw refusal{7, "etcdserver: permission denied"};
+    }
+}
+
+/// Whichever branches would be taken.
+COETCD_DECL void etcd::check_rights(rpc what, json::value request) const {
+    if (!denied) {
+        return;
+    }
+    if (what == rpc::range || what == rpc::put || what == rpc::delete_range) {
+        check_rights(request);
+    } else if (what == rpc::txn) {
+        request["compare"].each([&](json::value c) { check_rights(c); });
+        for (const char* branch : {"success", "failure"}) {
+            request[branch].each([&](json::value op) {
+                if (const json::value inner = op["request_txn"]) {
+                    check_rights(rpc::txn, inner);
+                }
+                for (const char* kind : {"request_range", "request_put", "request_delete_range"}) {
+                    if (const json::value range = op[kind]) {
+                        check_rights(range);
+                    }
+                }
+            });
+        }
+    }
+}
+
 COETCD_DECL etcd::answer
 etcd::call(int at, rpc what, std::string_view body, const std::string& token, answer a) {
     a.wait = false;
@@ -139,6 +175,7 @@ etcd::call(int at, rpc what, std::string_view body, const std::string& token, an
         }
         const json request(body);
         check_token(what, token);
+        check_rights(what, request.root());
         json_writer out = writer();
         serve(at, what, request.root(), out);
         a.body = out.take();

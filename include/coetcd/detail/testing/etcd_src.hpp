@@ -19,7 +19,10 @@ COETCD_DECL etcd::etcd(clock now, int members, dialect speaks)
     , speaks_(speaks)
     , watches_(*this,
                *this,
-               {[this](const std::string& token) { check_token(rpc::watch, token); },
+               {[this](const std::string& token, json::value range) {
+                    check_token(rpc::watch, token);
+                    check_rights(range);
+                },
                 [this](std::uint64_t stream, std::int64_t id, std::int64_t start_revision) {
                     if (told) {
                         told->watched(stream, id, start_revision);

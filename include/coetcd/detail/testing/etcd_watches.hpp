@@ -26,7 +26,8 @@ public:
         std::function<void()> on_end;
     };
     struct ways {
-        std::function<void(const std::string& token)> check_token; ///< Throws `etcd_refusal`.
+        /// @throws etcd_refusal if who has this token may not watch these keys.
+        std::function<void(const std::string& token, json::value range)> check_access;
         /// Called for each watch that begins, with its stream, its number, and its start revision,
         /// or 0.
         std::function<void(std::uint64_t, std::int64_t, std::int64_t)> watched;

@@ -115,12 +115,14 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
     };
     const auto say = [&](const char* refused) { from.to.on_line(text(refused)); };
     try {
-        how_.check_token(from.token);
+        how_.check_access(from.token, request);
     } catch (const etcd_refusal& no) {
-        say(no.code == 16 ? "rpc error: code = Unauthenticated desc = etcdserver: invalid auth "
-                            "token"
-                          : "rpc error: code = InvalidArgument desc = etcdserver: user name is "
-                            "empty");
+        say(no.code == 16  ? "rpc error: code = Unauthenticated desc = etcdserver: invalid auth "
+                             "token"
+            : no.code == 7 ? "rpc error: code = PermissionDenied desc = etcdserver: permission "
+                             "denied"
+                           : "rpc error: code = InvalidArgument desc = etcdserver: user name is "
+                             "empty");
         return;
     }
     const auto taken = std::any_of(watches_.begin(), watches_.end(), [&](const watch& w) {
@@ -162,10 +164,11 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
     unsynced_ += w.synced ? 0 : 1;
     how_.watched(id, watch_id, w.next);
     watches_.push_back(w);
-    const auto now = store_.keys.find(w.key);
-    if (w.next == 0 && w.range_end.empty() && now != store_.keys.end() && how_.invents_end(w.key)) {
+    const auto now = store_.keys.lower_bound(w.key);
+    const bool has_any = now != store_.keys.end() && in_range(now->first, w.key, w.range_end);
+    if (w.next == 0 && has_any && how_.invents_end(now->first)) {
         etcd_store::change end;
-        end.key = w.key;
+        end.key = now->first;
         end.deleted = true;
         end.before = now->second;
         end.revision = now->second.mod_revision + 1;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -110,6 +111,28 @@ COETCD_DECL asio::awaitable<reply> process::call(call_request request) {
     if (crashed_) {
         (void)co_await suspension::wait(std::make_shared<suspension>(*this)); // for ever
     }
+    const bool may_wait = request.way == connection_kind::shared; // others have enough
+    if (in.options_.connections == 0 || !may_wait) {
+        auto calling = call_at_once(std::move(request));
+        co_return co_await std::move(calling);
+    }
+    reply result;
+    std::string key = request.to.text();
+    const auto is_alive = &spare_connection::is_alive; // g++ 12: no lambda in this function
+    auto taking = net::take_place(
+        *this, pool_, std::move(key), in.options_.connections, request, result, is_alive);
+    net::pool<spare_connection>::loan place = co_await std::move(taking);
+    if (!result.ec) {
+        const time_point departed = now();
+        auto calling = call_at_once(std::move(request));
+        result = co_await std::move(calling);
+        result.departed = departed;
+        place.connection = result.ec ? nullptr : std::make_unique<spare_connection>();
+    }
+    co_return result;
+}
+
+COETCD_DECL asio::awaitable<reply> process::call_at_once(call_request request) {
     const std::shared_ptr<exchange> x = send(std::move(request));
     const error_code ec = co_await suspension::wait(x->done);
     if (ec) {
@@ -172,8 +195,8 @@ COETCD_DECL void link::push(std::string line) {
 }
 
 COETCD_DECL void link::push(reply message) {
-    if (message.body.size() <= in_.piece) {
-        push_whole(std::move(message));
+    if (message.body.size() <= in_.piece || message.body.find('\n') != message.body.npos) {
+        push_whole(std::move(message)); // several lines arrive at once
         return;
     }
     wire::line_splitter lines(message.body.size(), in_.piece);
@@ -201,7 +224,10 @@ COETCD_DECL void link::push_whole(reply message) {
     down_ = next(down_);
     in_.at(down_, [self = shared_from_this(), message = std::move(message)]() mutable {
         self->in_.note("line", self->of_.number(), message.body);
-        self->arrive(std::move(message));
+        std::istringstream lines(std::exchange(message.body, {}));
+        while (std::getline(lines, message.body)) {
+            self->arrive(message);
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/net/pool.hpp>
 #include <coetcd/detail/testing/chance.hpp>
 #include <coetcd/error.hpp>
 
@@ -173,7 +174,13 @@ private:
     class client_stream;
     struct exchange;
 
+    struct spare_connection {
+        bool reusable() const { return true; }
+        static bool is_alive(const spare_connection& /*it*/) { return true; }
+    };
+
     std::shared_ptr<exchange> send(call_request request);
+    asio::awaitable<reply> call_at_once(call_request request);
     bool run_ready();
     void shut_down();
     /// Something from outside has happened to it.
@@ -187,6 +194,7 @@ private:
     nanoseconds offset_;
     nanoseconds paused_until_{0};
     nanoseconds cut_until_{0};
+    net::pool<spare_connection> pool_{*this};
     nanoseconds stirred_at_{-1};
     int stirs_ = 0; // at that time
     bool heard_a_line_ = false;

@@ -78,6 +78,8 @@ public:
         nanoseconds latency_high = std::chrono::milliseconds(20);
         nanoseconds progress_interval = std::chrono::minutes(10); ///< That of watches.
         nanoseconds sync_interval = etcd::sync_interval;          ///< At most this long.
+        /// The most that a process has to one member for users' calls; 0: as many as it likes.
+        std::size_t connections = 0;
         /// What happens at the same time happens in the order in which it was set in motion.
         bool in_order = false;
     };

@@ -198,6 +198,8 @@ TEST_CASE("sec.server_text: the quoted input is fit for a log", "[logic][endpoin
                            "ftp://root:secret@h",
                            "http://root:secret@",
                            "http://h/?password=secret",
+                           "root:secret",
+                           "http://[::1]secret",
                            "http://h#secret"}) {
         CAPTURE(url);
         const auto text = refusal(url);

@@ -50,8 +50,12 @@ public:
         const std::vector<endpoint> not_there{at(i), at(k)};
         return choice_.pick(now, not_there).port - 1U;
     }
-    void succeeded(std::size_t i) { choice_.succeeded(at(i)); }
-    void failed(std::size_t i, time_point now) { choice_.failed(at(i), now); }
+    bool succeeded(std::size_t i, endpoint_use with = endpoint_use::call) {
+        return choice_.succeeded(at(i), with);
+    }
+    void failed(std::size_t i, time_point now, endpoint_use with = endpoint_use::call) {
+        choice_.failed(at(i), now, with);
+    }
     void measured(std::size_t i, std::chrono::nanoseconds t) { choice_.measured(at(i), t); }
     void learn(std::initializer_list<std::size_t> others) {
         std::vector<endpoint> next;
@@ -250,6 +254,29 @@ TEST_CASE("an endpoint that answers a question is not shunned", "[logic][endpoin
     c.failed(1, start);
     c.measured(1, 1ms);
     CHECK(c.pick(start) == 1);
+}
+
+TEST_CASE("that a stream works says nothing of calls that fail", "[logic][endpoint_choice]") {
+    constexpr endpoint_use call = endpoint_use::call, stream = endpoint_use::stream;
+    choice c(2, 0);
+    c.failed(0, start);
+    CHECK_FALSE(c.succeeded(0, stream));
+    c.measured(0, 1ms); // it answers again
+    c.measured(1, 5ms);
+    CHECK(c.pick(start) == 0);
+    c.failed(0, start);
+    c.failed(0, start, stream);
+    CHECK_FALSE(c.succeeded(0, stream));
+    c.measured(1, 5ms);
+    CHECK(c.pick(start + 10s) == 1); // though the other one is nearer
+    CHECK(c.succeeded(0, call));
+    c.measured(1, 5ms);
+    CHECK(c.pick(start) == 0);
+    c.failed(0, start, stream);
+    CHECK(c.pick(start) == 1);
+    CHECK(c.succeeded(0, stream)); // only streams had failed
+    c.measured(1, 5ms);
+    CHECK(c.pick(start) == 0);
 }
 
 TEST_CASE("endpoints come and go, and what is known of the others stays",

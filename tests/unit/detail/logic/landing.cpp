@@ -17,6 +17,7 @@ constexpr bool reason = true;
 constexpr bool asks = true;
 constexpr bool doubtful = true;
 constexpr bool wanted = true;
+constexpr bool may_repeat = true;
 constexpr std::optional<bool> unknown;
 
 } // namespace
@@ -75,6 +76,12 @@ TEST_CASE("what becomes of a transaction when its request has ended", "[logic][l
          next::over,
          false},
         {"etcd refuses one of them", {form::flat, shared}, denied, unknown, next::fewer, false},
+        {"but it may not be sent again",
+         {form::flat, shared, !reason, asks, !doubtful, wanted, !may_repeat},
+         denied,
+         unknown,
+         next::over,
+         false},
         {"it refuses all that there is", {form::flat, shared}, corrupt, unknown, next::over, false},
         {"a lease of one of them is gone, now",
          {form::nested, shared},

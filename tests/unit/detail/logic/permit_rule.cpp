@@ -54,12 +54,12 @@ std::string text(const op& o) {
     if (r.options.count_only) {
         return "count(" + text(r.range) + ")";
     }
-    if (!r.options.keys_only) {
-        return "value(" + text(r.range) + ")";
-    }
-    if (r.options.limit == 1 && r.options.order == sort_order::descend) {
+    if (r.options.limit == 16 && r.options.order == sort_order::descend && !r.options.keys_only) {
         const std::int64_t last = r.options.max_create_revision;
         return "newest(" + text(r.range) + (last == 0 ? "" : " to " + std::to_string(last)) + ")";
+    }
+    if (!r.options.keys_only) {
+        return "value(" + text(r.range) + ")";
     }
     return "get(" + text(r.range) + ")";
 }
@@ -108,8 +108,9 @@ const op_response nested = txn_response();
 
 using responses = std::vector<op_response>;
 
-/// @param limit Of none if it is not stored; it was changed at 30.
-responses tells(std::int64_t used, std::optional<int> limit) {
+/// @param limit Of none if it is not stored.
+/// @param changed When the limit was.
+responses tells(std::int64_t used, std::optional<int> limit, std::int64_t changed = 30) {
     responses all;
     for (std::size_t bit = 0; bit != permit_bits; ++bit) {
         range_response r;
@@ -118,9 +119,19 @@ responses tells(std::int64_t used, std::optional<int> limit) {
     }
     all.push_back(none);
     if (limit) {
-        key_value stored = kv("s.limit", 20, 30);
+        key_value stored = kv("s.limit", 20, changed);
         stored.value = std::to_string(*limit);
         all.back() = found({stored});
+    }
+    return all;
+}
+
+/// The newest first, from 30 on.
+std::vector<key_value> waiters(int number, int weight) {
+    std::vector<key_value> all;
+    for (int i = 0; i != number; ++i) {
+        all.push_back(kv("s/wait/" + std::to_string(i), 30 - i));
+        all.back().value = std::to_string(weight) + " who";
     }
     return all;
 }
@@ -250,7 +261,7 @@ TEST_CASE("to be admitted is to exchange the place for the permit, by the limit 
     attempt a;
     a.waits();
     const std::string before = "m(" + e + ")=7 c(" + w + ")=40 m(s.limit)=";
-    const std::string after = "put(" + h0 + ",who,1a) put(" + h2 + ",who,1a) : get(" + w +
+    const std::string after = "put(" + h0 + ",who,1a) put(" + h2 + ",who,1a) room : get(" + w +
                               ") get(" + h0 + ") get(" + h2 + ") get(" + e + ")";
     CHECK(text(a.rule.admit(a.keys, 40, "who")) == before + "30 ? erase(" + w + ") " + after);
     // where none is stored it is put
@@ -263,24 +274,22 @@ TEST_CASE("to be admitted is to exchange the place for the permit, by the limit 
 TEST_CASE("a look for room reads the place as well", "[logic][permit_rule]") {
     attempt a;
     a.waits();
-    CHECK(text(a.rule.look(a.keys)) == "? get(" + w + ") room :");
+    CHECK(text(a.rule.look(a.keys, 40)) ==
+          "? get(" + w + ") newest([s/wait/,s/wait0) to 39) room :");
     const auto signs = a.rule.signs_of_room();
     REQUIRE(signs.size() == 2);
-    CHECK(text(signs[0].keys) == "[s/hold/,s/hold0)");
-    CHECK_FALSE(signs[0].puts);
-    CHECK(text(signs[1].keys) == "s.limit");
-    CHECK(signs[1].puts);
+    CHECK(text(signs[0]) == "[s/hold/,s/wait0)");
+    CHECK(text(signs[1]) == "s.limit");
 
-    const auto moved = [&](std::vector<key_value> own, std::int64_t used, int limit) {
-        const responses first{found(std::move(own))};
-        return a.rule.has_moved(yes(60, first + tells(used, limit)), a.keys, 40);
-    };
+    const auto moved =
+        [&](std::vector<key_value> own, std::int64_t used, int limit, std::int64_t changed = 30) {
+            const responses first{found(std::move(own)), none};
+            return a.rule.has_moved(yes(60, first + tells(used, limit, changed)), a.keys, 40);
+        };
     CHECK_FALSE(moved({kv(w, 40)}, 4, 6));
-    CHECK_FALSE(moved({kv(w, 40)}, 2, 6));
-    CHECK(moved({kv(w, 40)}, 1, 6)); // there is room
-    CHECK(moved({kv(w, 40)}, 4, 9)); // the limit was raised
-    CHECK(moved({kv(w, 40)}, 4, 4)); // or lowered, below what we ask for
-    CHECK(moved({}, 4, 6));          // our place is gone
+    CHECK(moved({kv(w, 40)}, 2, 6));     // an event was missed
+    CHECK(moved({kv(w, 40)}, 4, 6, 31)); // the limit was changed
+    CHECK(moved({}, 4, 6));              // our place is gone
     CHECK(moved({kv(w, 42)}, 4, 6));
 }
 
@@ -346,7 +355,7 @@ TEST_CASE("what the answer to take means", "[logic][permit_rule]") {
 }
 
 TEST_CASE("what the answer to enter means", "[logic][permit_rule]") {
-    const op_response ahead = found({kv("s/wait/f", 12)});
+    const op_response ahead = found(waiters(16, 1));
     const struct {
         const char* what;
         bool over; // with a permit that does not fit
@@ -357,10 +366,40 @@ TEST_CASE("what the answer to enter means", "[logic][permit_rule]") {
     } rows[] = {
         {"room", false, yes(50, responses{none, put} + tells(4, 9)), where::room, 50, false},
         {"none", false, yes(50, responses{none, put} + tells(5, 9)), where::no_room, 50, false},
-        {"somebody is before us",
+        {"many are before us",
          false,
-         yes(50, responses{ahead, put} + tells(0, 9)),
+         yes(50, responses{ahead, put} + tells(0, 99)),
          where::behind,
+         50,
+         false},
+        {"more than have to count",
+         false,
+         yes(50, responses{found(waiters(11, 1)), put} + tells(0, 6)),
+         where::behind,
+         50,
+         false},
+        {"as many as have to count",
+         false,
+         yes(50, responses{found(waiters(10, 1)), put} + tells(0, 6)),
+         where::no_room,
+         50,
+         false},
+        {"room beside one that is before us",
+         false,
+         yes(50, responses{found(waiters(1, 2)), put} + tells(2, 9)),
+         where::room,
+         50,
+         false},
+        {"none, beside it",
+         false,
+         yes(50, responses{found(waiters(1, 2)), put} + tells(3, 9)),
+         where::no_room,
+         50,
+         false},
+        {"one that has no weight",
+         false,
+         yes(50, responses{found({kv("s/wait/f", 12)}), put} + tells(0, 9)),
+         where::no_room,
          50,
          false},
         {"never, even so",
@@ -447,8 +486,10 @@ TEST_CASE("what the answer to enter means", "[logic][permit_rule]") {
         if (row.at == where::behind) {
             REQUIRE(now.ahead.size() == 1);
             REQUIRE(now.ahead[0].newest.size() == 1);
-            CHECK(now.ahead[0].newest[0].key == "s/wait/f");
-            CHECK(now.ahead[0].newest[0].create_revision == 12);
+            // The last of those that may count, when that one's turn has come.
+            const bool all = row.response.responses[0].range().kvs.size() == 16;
+            CHECK(now.ahead[0].newest[0].key == (all ? "s/wait/15" : "s/wait/10"));
+            CHECK(now.ahead[0].newest[0].create_revision == (all ? 15 : 20));
             CHECK_FALSE(now.ahead[0].complete);
         }
         if (row.at == where::no_room) {
@@ -461,7 +502,7 @@ TEST_CASE("what the answer to enter means", "[logic][permit_rule]") {
 }
 
 TEST_CASE("what the answer to confirm means", "[logic][permit_rule]") {
-    const op_response ahead = found({kv("s/wait/f", 12)});
+    const op_response ahead = found(waiters(16, 1));
     const struct {
         const char* what;
         bool over;
@@ -502,7 +543,12 @@ TEST_CASE("what the answer to admit means", "[logic][permit_rule]") {
         std::int64_t create_revision;
         bool in;
     } rows[] = {
-        {"admitted", yes(70, {erased, put, put}), where::owner, 70, true},
+        {"admitted", yes(70, responses{erased, put, put} + tells(6, 6)), where::owner, 70, true},
+        {"there are too many", // a member has told of an end that was none
+         yes(70, responses{erased, put, put} + tells(7, 6)),
+         where::too_many,
+         70,
+         true},
         {"another limit", no({found({kv(w, 40)}), none, none, none}), where::queued, 40, false},
         {"admitted before",
          no({none, found({kv(h0, 69)}), found({kv(h2, 69)}), none}),
@@ -532,18 +578,19 @@ TEST_CASE("what the answer to admit means", "[logic][permit_rule]") {
 
 TEST_CASE("the next one is told to expect no room, where it was so for us",
           "[logic][permit_rule]") {
-    const auto admitted = [](attempt& a) {
-        return a.rule.after_admit(yes(70, {erased, put, put}), a.keys, 50).crowded;
+    const auto admitted = [](attempt& a, std::int64_t used) {
+        return a.rule.after_admit(yes(70, responses{erased, put, put} + tells(used, 9)), a.keys, 50)
+            .crowded;
     };
     attempt waited;
     waited.waits();
-    CHECK(admitted(waited));
+    CHECK(admitted(waited, 5));
     attempt at_once;
     (void)at_once.rule.after_enter(yes(50, responses{none, put} + tells(3, 9)), at_once.keys);
-    CHECK_FALSE(admitted(at_once));
+    CHECK_FALSE(admitted(at_once, 8));
     attempt last;
     (void)last.rule.after_enter(yes(50, responses{none, put} + tells(4, 9)), last.keys);
-    CHECK(admitted(last));
+    CHECK(admitted(last, 9));
 }
 
 TEST_CASE("the reason for a refusal names both numbers", "[logic][permit_rule]") {
@@ -571,6 +618,11 @@ TEST_CASE("an answer without what was asked for is none", "[logic][permit_rule]"
     each(no({none, none, none}), [](const txn_response& r) {
         attempt a;
         (void)a.rule.after_take(r, a.keys);
+    });
+    each(yes(70, responses{erased, put, put} + tells(6, 6)), [](const txn_response& r) {
+        attempt a;
+        a.waits();
+        (void)a.rule.after_admit(r, a.keys, 40);
     });
     each(yes(50, responses{none, put} + tells(4, 9)), [](const txn_response& r) {
         attempt a;

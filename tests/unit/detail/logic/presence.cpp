@@ -218,7 +218,6 @@ TEST_CASE("what stands for it follows the mode", "[presence]") {
     const name_keys c = p.first();
     const held_life base{c.base_key, 5};
     CHECK(p.has_modes());
-    CHECK(p.lasting() == base);
     CHECK(p.key(true) == c.write_key);
     CHECK(p.proof(5) == std::vector<held_life>{{c.write_key, 5}});
     CHECK(p.held_by().size() == 2);
@@ -239,7 +238,6 @@ TEST_CASE("what stands for it follows the mode", "[presence]") {
     p.raised(11);
     CHECK(p.held_by() == std::vector<held_life>{base, {c.write_key, 11}});
     CHECK(p.proof(11) == std::vector<held_life>{{c.write_key, 11}});
-    CHECK(p.lasting() == base);
 
     p.change_mode(); // another downgrade, which has another epoch: nothing can come any more
     p.lowered(12, true);

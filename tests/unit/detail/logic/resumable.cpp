@@ -23,9 +23,9 @@ key_value key(const std::string& name, coetcd::lease_id lease, std::int64_t crea
 constexpr coetcd::lease_id lease = 0xabc;
 constexpr std::uint64_t nonce = 0x77;
 
-std::vector<std::string> ids(const resumable& l) {
+std::vector<std::string> ids(const std::vector<resumable_key>& l) {
     std::vector<std::string> all;
-    for (const resumable_key& k : l.keys) {
+    for (const resumable_key& k : l) {
         all.push_back(k.id);
     }
     return all;
@@ -54,25 +54,12 @@ TEST_CASE("what can be resumed is what other objects with the lease have put",
         key("m/abc-7-1", lease, 10),
         key("m/", lease, 11),
     };
-    const resumable l = resumable_of(queue, "m", lease, nonce);
+    const std::vector<resumable_key> l = resumable_of(queue, "m", lease, nonce);
     CHECK(ids(l) == std::vector<std::string>{"abc-1-0", "abc", "abc-7-1"});
-    CHECK(l.owns);
-    CHECK(l.keys[0].create_revision == 3);
-    CHECK(l.keys[0].has_epoch);
-    CHECK_FALSE(l.keys[1].has_epoch);
-    CHECK(l.keys[2].create_revision == 10);
-}
-
-TEST_CASE("what can be resumed owns the lock if it is the oldest of all", "[logic][resumable]") {
-    CHECK_FALSE(resumable_of({}, "m", lease, nonce).owns);
-    const resumable behind =
-        resumable_of({key("m/def-1-0", 0xdef, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
-    CHECK_FALSE(behind.owns);
-    CHECK(behind.keys.size() == 1);
-    const resumable behind_own =
-        resumable_of({key("m/abc-77-0", lease, 2), key("m/abc-1-0", lease, 3)}, "m", lease, nonce);
-    CHECK_FALSE(behind_own.owns);
-    CHECK(behind_own.keys.size() == 1);
+    CHECK(l[0].create_revision == 3);
+    CHECK(l[0].has_epoch);
+    CHECK_FALSE(l[1].has_epoch);
+    CHECK(l[2].create_revision == 10);
 }
 
 TEST_CASE("the keys to resume are those that its first owner had", "[logic][resumable]") {

@@ -790,10 +790,10 @@ TEST_CASE("a stream makes its own attempts, with the same choice", "[router]") {
     router& r = f.cluster_router();
     CHECK(r.world() == f.env);
     const logic::endpoint first = r.pick();
-    r.failed(first);
+    r.failed(first, {}, router::use::stream);
     const logic::endpoint second = r.pick();
     CHECK(second != first);
-    r.succeeded(second);
+    r.succeeded(second, {}, router::use::stream);
     CHECK_FALSE(f.call(idempotent, changes).ec);
     CHECK(f.env->calls.at(0).to == second);
 }
