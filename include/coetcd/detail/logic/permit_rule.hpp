@@ -229,9 +229,7 @@ public:
     void asking() override { rank_.asking(); }
     void heed(const std::vector<event>& changes) override { rank_.heed(changes); }
     bool is_in_doubt() const override { return rank_.is_in_doubt(); }
-    bool has_room() const override {
-        return !rank_.is_in_doubt() && rank_.before() + weight_ <= room_.limit;
-    }
+    bool has_room() const override { return rank_.fits(weight_, room_.limit); }
     txn look(const attempt_keys& a, std::int64_t create_revision) const override {
         const name_keys& c = a.by_name.front();
         txn t;

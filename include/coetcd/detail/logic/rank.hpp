@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,8 +77,12 @@ public:
         }
     }
 
-    /// What comes before us, at most.
+    /// What comes before us, at most, once that is proved.
     std::int64_t before() const { return before_; }
+    /// Whether our weight is known to fit besides.
+    bool fits(std::int64_t weight, std::int64_t limit) const {
+        return revision_ != 0 && !in_doubt_ && before_ + weight <= limit;
+    }
     /// Nothing is known: a proof has to be asked for, once more.
     bool is_in_doubt() const { return in_doubt_; }
 
@@ -147,7 +150,7 @@ private:
     }
 
     const std::string name_;
-    std::int64_t before_ = std::numeric_limits<std::int64_t>::max();
+    std::int64_t before_ = 0;
     std::vector<older_waiter> older_;
     std::int64_t revision_ = 0; // of the proof; 0: there is none
     bool in_doubt_ = false;

@@ -127,6 +127,12 @@ TEST_CASE("a proof tells of what was told before it was asked for", "[logic][ran
 
 TEST_CASE("without a proof there is no room", "[logic][rank]") {
     rank r("s");
-    r.heed({end("s/hold/0f/x", 7)});
-    CHECK(r.before() > coetcd::detail::logic::most_limit);
+    CHECK_FALSE(r.fits(1, coetcd::detail::logic::most_limit));
+    r.asking();
+    r.heed({end("s/hold/0f/x", 7)}); // what is watched ahead may be told before it is answered
+    CHECK_FALSE(r.fits(1, coetcd::detail::logic::most_limit));
+    r.proved(1, {}, 6);
+    CHECK(r.fits(1, coetcd::detail::logic::most_limit));
+    r.heed({end("s.limit", 8)});
+    CHECK_FALSE(r.fits(1, coetcd::detail::logic::most_limit));
 }
