@@ -169,8 +169,9 @@ public:
 
     /// Waits until there is room for `n` permits, and takes them, retrying through network failures
     /// for as long as the session lives. One round trip if there is room and nobody waits.
-    /// Otherwise one or two to queue up; then one to learn that it is our turn, and one to be
-    /// admitted. A permit that is given back wakes one waiter, and this waiter the next.
+    /// Otherwise one or two to queue up, one more behind many others, and one to be admitted. Up to
+    /// 16 coroutines of a session queue up in etcd at once. A permit that is given back wakes all
+    /// for which there is room now.
     ///
     /// @throws std::invalid_argument if `n` is not from 1 to `max_weight`.
     /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if the limit is

@@ -44,6 +44,21 @@ void add_to(std::vector<bench_case>& all,
     all.push_back(c);
 }
 
+/// What Go's client does not have.
+void add_others(std::vector<bench_case>& all, bench_case where) {
+    where.subjects = {"coetcd"};
+    bench_case crowd = where;
+    crowd.hold = 0.02;
+    crowd.once = true;
+    crowd.slice = 16;
+    add_to(all, crowd, "permits-clients", 24);
+    crowd.slice = 100;
+    add_to(all, crowd, "permits-session", 200);
+    for (const char* kind : {"hand-over-shared", "hand-over-permit", "several"}) {
+        add_to(all, where, kind, 8);
+    }
+}
+
 void add_pairs(std::vector<bench_case>& all, bool in_short) {
     const std::vector<std::size_t> counts =
         in_short ? std::vector<std::size_t>{1, 64} : std::vector<std::size_t>{1, 8, 64, 512};
@@ -68,6 +83,7 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
         for (const char* kind : {"puts", "puts-combined"}) {
             add_to(all, here, kind, 512);
         }
+        add_others(all, here);
     }
     bench_case c;
     c.id = "one-name-32";
@@ -101,14 +117,6 @@ void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
             c.seconds = in_short ? 1 : 3;
             all.push_back(c);
         }
-    }
-}
-
-/// What Go's client does not have.
-void add_others(std::vector<bench_case>& all, bench_case where) {
-    where.subjects = {"coetcd"};
-    for (const char* kind : {"hand-over-shared", "hand-over-permit", "several"}) {
-        add_to(all, where, kind, 8);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include <boost/asio/this_coro.hpp>
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -190,6 +191,43 @@ awaitable<json> several(task t, coetcd::session& session) {
     co_return result;
 }
 
+/// A client that wants permits.
+struct wanting {
+    wanting(coetcd::client c, coetcd::session s, const task& t)
+        : client(std::move(c))
+        , session(std::move(s))
+        , permits(session, t.name, static_cast<std::int64_t>(t.slice)) {}
+    coetcd::client client;
+    coetcd::session session;
+    coetcd::semaphore permits;
+};
+
+/// Coroutines that want a permit of few, each for a while: of one session, or each of a client of
+/// its own.
+awaitable<json> permits(task t, const coetcd::client& client, const coetcd::session& session) {
+    const auto executor = co_await boost::asio::this_coro::executor;
+    std::deque<wanting> all;
+    if (t.kind == "permits-session") {
+        all.emplace_back(client, session, t);
+    }
+    while (t.kind != "permits-session" && all.size() < t.count) {
+        coetcd::client other(executor, coetcd::endpoints(urls_of(t)));
+        const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
+        coetcd::session theirs = co_await coetcd::session::open(other, lifetime);
+        all.emplace_back(std::move(other), std::move(theirs), t);
+    }
+    lock_and_unlock use = [&](std::size_t i) -> awaitable<void> {
+        coetcd::permit one = co_await all[i % all.size()].permits.acquire();
+        co_await let_pass(t.hold);
+        (void)co_await one.release();
+    };
+    json result = co_await measure_pairs(std::move(use), t.count, t.seconds, t.server);
+    // One that is held without a pause between two holders would be used as often as that.
+    result["idle_ms"] =
+        (static_cast<double>(t.slice) / result["rate"].get<double>() - t.hold) * 1e3;
+    co_return result;
+}
+
 struct history {
     std::vector<clock::time_point> ends;
     durations each;
@@ -260,6 +298,8 @@ awaitable<json> run_coetcd(task t) {
         result = co_await several(t, session);
     } else if (t.kind.starts_with("guarded")) {
         result = co_await guarded_writes(t, client, session);
+    } else if (t.kind.starts_with("permits")) {
+        result = co_await permits(t, client, session);
     } else if (t.kind == "million") {
         result = co_await million(t, session);
     } else {

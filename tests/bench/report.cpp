@@ -89,6 +89,12 @@ std::vector<column> columns_of(const std::string& kind) {
                 {"client_us", "client us", 0},
                 {"server_us", "server us", 0}};
     }
+    if (kind.starts_with("permits")) {
+        return {{"rate", "rate/s", 0},
+                {"idle_ms", "idle ms", 1},
+                {"client_us", "client us", 0},
+                {"server_us", "server us", 0}};
+    }
     if (kind == "several") {
         return {{"operations", "made", 0}, {"p50_ms", "p50 ms", 2}, {"p99_ms", "p99 ms", 2}};
     }
@@ -131,6 +137,11 @@ const char* legend_of(const std::string& kind) {
         return "That many names, each of another client, are given back at once: the time until "
                "one "
                "that waits for all has them";
+    }
+    if (kind.starts_with("permits")) {
+        return "Permits, each held for 20 ms: 16 among 24 clients, or 100 among 200 coroutines of "
+               "a "
+               "session; idle: between two holders";
     }
     if (kind.starts_with("puts")) {
         return "Keys put by that many coroutines, each its own; combined: they may share requests";
@@ -256,6 +267,9 @@ std::vector<bound> bounds_of(const results& r) {
         all.own("far-10ms-" + id, "p50_ms", "median, against the way", 1.4, false, 1 / way);
     }
     all.own("far-10ms-several-8", "p50_ms", "median, against the way", 1.4, false, 1 / way);
+    // A release, its event, and one request to be admitted, are two ways there and back.
+    all.own("far-10ms-permits-clients-24", "idle_ms", "idle, against the way", 4, false, 1 / way);
+    all.own("far-10ms-permits-session-200", "idle_ms", "idle, against the way", 8, false, 1 / way);
     all.ratio("far-20ms-uncontended-512", "go", 1.4);
     all.ratio("far-100ms-uncontended-512", "go", 1);
     all.ratio("far-100ms-uncontended-4096", "go", 1.7);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "sim/permits.hpp"
 
+#include <coetcd/detail/logic/permits.hpp>
+
 #include <algorithm>
 #include <iterator>
 
@@ -131,7 +133,11 @@ void permit_rules::look_at(const std::string& name) {
     if (stored != world_.store.keys.end()) {
         const std::int64_t limit = std::stoll(stored->second.value);
         std::int64_t sum = used(name);
+        std::size_t counting = coetcd::detail::logic::permits::counting(limit);
         for (const auto& [life, key] : waiters) {
+            if (counting-- == 0) {
+                break; // it is told when it has moved up
+            }
             const std::int64_t weight = std::stoll(world_.store.keys.at(key).value);
             sum += weight;
             if (sum > limit && weight <= limit) {

@@ -52,7 +52,7 @@ outcome run(const plan& p) {
     }
     chance permits(chance::derive(p.seed, 6));
     s.semaphores = permits.one_in(3) ? permits.between(1, 2) : 0;
-    if (s.crowded && many_sessions && chance(chance::derive(p.seed, 41)).one_in(3)) {
+    if (s.crowded && chance(chance::derive(p.seed, 41)).one_in(3)) {
         s.semaphores = 1;
         s.only_permits = true;
     }

@@ -128,6 +128,7 @@ bool actor::has_live_session(lease_id id) const {
 }
 
 void actor::drop() {
+    semaphores_.clear();
     session_.reset();
     watcher_.reset();
     laggard_.reset();
@@ -361,6 +362,7 @@ asio::awaitable<void> actor::have_session() {
             co_return;
         }
         opening_ = true;
+        semaphores_.clear();
         session_.reset();
         try {
             std::optional<coetcd::session> opened = co_await open_session();
@@ -1215,9 +1217,22 @@ asio::awaitable<void> actor::share_several(std::shared_ptr<operation> o, chance&
     }
 }
 
+/// @param shared One that other operations use, too.
+std::shared_ptr<coetcd::semaphore> actor::semaphore_of(const std::string& name, bool shared) {
+    if (!shared) {
+        return std::make_shared<coetcd::semaphore>(*session_, name, 2);
+    }
+    std::shared_ptr<coetcd::semaphore>& kept = semaphores_[name];
+    if (!kept) {
+        kept = std::make_shared<coetcd::semaphore>(*session_, name, 2);
+    }
+    return kept;
+}
+
 asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& taste) {
     const std::string name = semaphore_name(taste.between(0, s_.semaphores - 1));
-    coetcd::semaphore s(*session_, name, 2);
+    const std::shared_ptr<coetcd::semaphore> object = semaphore_of(name, taste.one_in(2));
+    coetcd::semaphore& s = *object;
     const auto session = coetcd::detail::access::impl(*session_);
     const std::int64_t n = taste.one_in(3) ? taste.between(2, 3) : 1;
     struct wish {

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -260,6 +261,7 @@ private:
     asio::awaitable<void> change_mode(sharer& v, coetcd::held_lock& l, chance& taste);
 
     /// Permits of a semaphore, whose limit goes up and down.
+    std::shared_ptr<coetcd::semaphore> semaphore_of(const std::string& name, bool shared);
     asio::awaitable<void> use_permits(std::shared_ptr<operation> o, chance& taste);
     asio::awaitable<void>
     change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& taste);
@@ -305,6 +307,7 @@ private:
     const std::shared_ptr<reporter> report_;
     std::optional<coetcd::client> client_;
     std::optional<coetcd::session> session_;
+    std::map<std::string, std::shared_ptr<coetcd::semaphore>> semaphores_; // of that session
     const bool is_guest_ = false;
     bool knows_one_ = false; ///< Member, at first.
     bool opening_ = false;

@@ -306,7 +306,7 @@ TEST_CASE("the coroutines of one session get their permits in order", "[semaphor
     }
     w.env->pass(100ms);
     REQUIRE(order.empty());
-    REQUIRE(all.waiting() == 1); // of a session one stands in etcd's queue
+    REQUIRE(all.waiting() == 6);
     REQUIRE(w.await(first.release()));
     w.env->pass(1s);
     REQUIRE(order == std::vector<int>{0, 1, 2, 3, 4, 5});
@@ -315,6 +315,37 @@ TEST_CASE("the coroutines of one session get their permits in order", "[semaphor
     }
     REQUIRE(w.await(second.release()));
     REQUIRE(w.etcd->keys.size() == 1);
+}
+
+TEST_CASE("of a session up to 16 coroutines wait in etcd's queue, by one watch", "[semaphore]") {
+    users all(3);
+    world& w = all.w;
+    permit first = w.await(all.b.acquire(3));
+    std::vector<background<permit>> taking;
+    for (int i = 0; i != 20; ++i) {
+        taking.push_back(w.start(all.a.acquire()));
+    }
+    w.env->pass(100ms);
+    REQUIRE(all.waiting() == 16);
+    // of the permits, of the limit, and of one key for each of those that are far behind
+    REQUIRE(w.etcd->watches() == 2 + 11);
+    REQUIRE(w.await(first.release()));
+    w.env->pass(100ms);
+    std::vector<permit> held;
+    for (std::size_t i = 0; i != 3; ++i) {
+        held.push_back(taking[i].get());
+    }
+    REQUIRE(all.held() == 3);
+    REQUIRE(all.waiting() == 16);
+    taking[5].cancel(); // in etcd's queue
+    taking[19].cancel();
+    w.env->pass(100ms);
+    REQUIRE(all.waiting() == 15);
+    for (auto& t : taking) {
+        t.cancel();
+    }
+    w.env->pass(100ms);
+    REQUIRE(all.waiting() == 0);
 }
 
 TEST_CASE("those of one session may hold at once", "[semaphore]") {

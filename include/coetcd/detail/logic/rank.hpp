@@ -46,8 +46,8 @@ public:
     /// The proof has come.
     /// @param held The permits that are held.
     /// @param older All who wait and are older.
-    /// @param revision That of the answer. Events of the same revision that come later may be of a
-    ///   part of the same request that etcd has carried out after ours, or before.
+    /// @param revision That of the answer. It tells of all that has this revision, too: what shares
+    ///   our request goes before us.
     void proved(std::int64_t held, std::vector<older_waiter> older, std::int64_t revision) {
         before_ = held;
         for (const older_waiter& w : older) {
@@ -121,11 +121,7 @@ private:
     }
 
     void count(const told& t) {
-        if (revision_ == 0 || t.revision < revision_) {
-            return;
-        }
-        if (t.revision == revision_) {
-            in_doubt_ = in_doubt_ || concerns(t.what);
+        if (revision_ == 0 || t.revision <= revision_) {
             return;
         }
         const change& c = t.what;
@@ -141,12 +137,6 @@ private:
                 older_.erase(w);
             }
         }
-    }
-    bool concerns(const change& c) const {
-        return c.given_back != 0 || c.limit ||
-               std::any_of(older_.begin(), older_.end(), [&](const older_waiter& o) {
-                   return std::find(c.left.begin(), c.left.end(), o.id) != c.left.end();
-               });
     }
 
     const std::string name_;

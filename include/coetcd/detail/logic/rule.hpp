@@ -24,7 +24,7 @@ public:
     rule(const rule&) = delete;
     rule& operator=(const rule&) = delete;
 
-    /// Several may hold at once: the session's next attempt goes on as soon as this one holds.
+    /// Several may hold at once, and several of a session may wait in etcd's queue abreast.
     virtual bool admits() const { return false; }
     /// Completes the keys of an attempt, before anything is sent.
     virtual void prepare(attempt_keys&) {}

@@ -27,18 +27,19 @@ public:
     };
 
     /// The free slot with the lowest number, otherwise a new one. Null if none is free while two
-    /// are closing: these become free as soon as etcd answers, and so what faults leave in etcd
-    /// stays bounded.
+    /// are closing, or as many as are used if that is more: these become free as soon as etcd
+    /// answers, and so what faults leave in etcd stays bounded.
     slot* take() {
         std::size_t closing = 0;
+        std::size_t used = 0;
         for (slot& s : slots_) {
             if (s.state == slot::use::free) {
                 s.state = slot::use::used;
                 return &s;
             }
-            closing += s.state == slot::use::closing ? 1 : 0;
+            (s.state == slot::use::closing ? closing : used) += 1;
         }
-        if (closing >= most_closing) {
+        if (closing >= std::max(most_closing, used)) {
             return nullptr;
         }
         slot& added = slots_.emplace_back();

@@ -38,7 +38,11 @@ public:
         for (const attempt::queue& q : of_.queues) {
             shares.push_back(q.how->shares);
         }
-        turn_.emplace(of_.session->wanted, of_.names(), static_cast<turn_taker&>(*this), shares);
+        turn_.emplace(of_.session->wanted,
+                      of_.names(),
+                      static_cast<turn_taker&>(*this),
+                      shares,
+                      rule().admits());
     }
 
     /// What the first request is to be.
@@ -72,9 +76,16 @@ public:
         auto part = std::make_shared<lane_part>(
             logic::to_ask(rule(), what, of_.keys(), of_.create_revision(), value));
         part->puts = of_.names();
-        part->likely = beginning_ != beginning::take_or_leave;
+        part->abreast = rule().admits();
+        part->comes_last = rule().admits() && what != logic::asking::admit;
+        part->likely = beginning_ != beginning::take_or_leave && !rule().admits();
         part->asks_why = why;
         request_ = of_.submit(std::move(part));
+        if (turn_ && what == logic::asking::admit) {
+            turn_->step_aside();
+        } else if (turn_) {
+            turn_->step_forward();
+        }
     }
     void send_again() { send(asked_); }
     /// What the request's answer means. Call it once for each request.
@@ -150,6 +161,9 @@ private:
     }
     time_point now() const override { return of_.session->world.now(); }
     bool is_known() const override { return of_.there.is_known(); }
+    bool is_queueing() const override {
+        return asked_ != logic::asking::take && (request_ || is_known());
+    }
     void on_known() override {
         if (beginning_ == beginning::take_or_leave) { // the others keep waiting
             of_.changed.notify_all();
@@ -158,7 +172,8 @@ private:
 
     void ask_in_turn() {
         const bool lives = of_.session->reason() == session_end::none;
-        if (!begins_ || !lives || of_.has_slots() || !take_slots()) {
+        const bool leaves = beginning_ == beginning::take_or_leave && turn_->is_behind_queue();
+        if (!begins_ || !lives || of_.has_slots() || leaves || !take_slots()) {
             return;
         }
         bool free = true;
@@ -169,6 +184,7 @@ private:
             const local_queues::line& l = turn_->at(i);
             free = free && (rule().admits() ? !l.was_full : l.was_free && !l.slots.any_other());
         }
+        free = free && !turn_->is_behind_queue();
         const bool takes = beginning_ == beginning::take_or_leave || free;
         send(takes ? logic::asking::take : logic::asking::enter);
     }

@@ -236,7 +236,6 @@ private:
             }
             if (!entry->ec) {
                 told_ = entry->sent;
-                in_company_ = entry->in_company;
                 now_ = attempt_->entering.answered();
                 learn();
                 break;
@@ -279,8 +278,7 @@ private:
         const std::int64_t seen = now_->seen;
         watch_ahead();
         begin_vigil();
-        // What shares our request has the same revision, and may be carried out after our part.
-        vigil_->wait_for_signs(in_company_ ? seen : seen + 1, told_);
+        vigil_->wait_for_signs(seen + 1, told_);
         if (by.is_in_doubt()) {
             now_->at = at::queued;
             co_return;
@@ -380,6 +378,7 @@ private:
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
                           : attempt_->entering.rule().confirm(attempt_->keys(), revision));
             part->likely = true;
+            part->comes_last = attempt_->entering.rule().admits();
             attempt_->keep_apart(*part);
             std::function<std::optional<time_point>()> in_time = [this] {
                 return is_in_time() ? std::optional(attempt_->not_after) : std::nullopt;
@@ -392,7 +391,6 @@ private:
             co_await check(part->ec);
             if (!part->ec) {
                 told_ = part->sent;
-                in_company_ = part->in_company;
                 now_ = note != 0
                            ? logic::after_replacing_note(part->response, attempt_->keys(), revision)
                            : attempt_->confirmed(part->response);
@@ -480,7 +478,6 @@ private:
     std::unique_ptr<vigil> vigil_;       // most attempts wait in the session's line, without one
     std::unique_ptr<vigil> own_vigil_;   // while it delays
     time_point told_{};                  // when the request was sent that told what is ahead
-    bool in_company_ = false;            // others shared that request
     bool own_are_over_ = false;
     bool refused_ = false; // etcd has told us that others are ahead of us
     logic::lease_refusals lease_refusals_;

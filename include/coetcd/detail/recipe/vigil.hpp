@@ -101,7 +101,8 @@ public:
     /// @param to Told of all events. Returns whether the wait is over.
     void watch_ahead(const std::vector<key_range>& signs, const key_watch::listener& to) {
         for (const key_range& keys : signs) {
-            signs_.push_back(std::make_unique<key_watch>(*owner_->world, owner_->hub, keys, to));
+            signs_.push_back(
+                std::make_unique<key_watch>(*owner_->world, session_->signs, keys, to));
         }
     }
     bool watches_signs() const { return !signs_.empty(); }

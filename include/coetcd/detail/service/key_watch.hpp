@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/service/shared_watch.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/kv.hpp>
 
@@ -23,17 +24,25 @@ class key_watch final : public watch_sink {
 public:
     /// Told of events; returns whether they end the wait.
     using listener = std::function<bool(const std::vector<event>&)>;
-    /// @param to Told of puts as well. If it is empty, the end of the life that is waited for ends
-    ///   the wait.
-    key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys, listener to = {})
+    /// The end of the life that is waited for ends the wait.
+    key_watch(env& world, std::shared_ptr<watch_hub> hub, key_range keys)
         : env_(world)
         , hub_(std::move(hub))
+        , keys_(std::move(keys)) {
+        start();
+    }
+    /// One that is shared, and tells of puts as well.
+    key_watch(env& world, shared_watches& of, key_range keys, listener to)
+        : env_(world)
+        , of_(&of)
         , keys_(std::move(keys))
         , to_(std::move(to)) {
         start();
     }
     ~key_watch() {
-        if (now_ != state::ended) {
+        if (shared_) {
+            shared_->remove(*this);
+        } else if (now_ != state::ended) {
             hub_->remove(id_);
         }
     }
@@ -126,10 +135,21 @@ private:
     };
 
     void start() {
+        if (of_) {
+            join(of_->of(keys_));
+            return;
+        }
         wire::watch_create_request request(keys_);
-        request.no_put = !to_;
+        request.no_put = true;
         id_ = hub_->add(std::move(request), *this);
         now_ = state::requested;
+    }
+    void join(std::shared_ptr<shared_watch> with) {
+        if (const auto before = std::exchange(shared_, std::move(with))) {
+            before->remove(*this);
+        }
+        now_ = state::requested;
+        shared_->add(*this); // which may be in force
     }
     void note_end() {
         if (!erased()) {
@@ -175,7 +195,9 @@ private:
     void on_ended(error_code, std::string, std::int64_t) override { now_ = state::ended; }
 
     env& env_;
-    const std::shared_ptr<watch_hub> hub_;
+    const std::shared_ptr<watch_hub> hub_; // if it is not shared
+    shared_watches* const of_ = nullptr;   // or this
+    std::shared_ptr<shared_watch> shared_;
     const key_range keys_;
     const listener to_;
     notifier* wake_ = nullptr;

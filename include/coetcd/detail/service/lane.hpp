@@ -93,7 +93,7 @@ public:
         if (goes_alone) {
             part->company_ = 1;
         }
-        waiting_.of(*part).push_back(std::move(part));
+        waiting_.add(std::move(part));
     }
 
     /// Call it when nobody wants the part any more. If it is in flight it goes on, but is not sent
@@ -165,12 +165,12 @@ private:
         const std::size_t in_company = waiting_.in_company();
         return (!waiting_.alone.empty() && may_leave(load::alone)) ||
                (in_company != 0 && may_leave(load::roomy)) ||
-               (in_company >= logic::group::most_members && may_leave(load::full));
+               ((in_company >= logic::group::most_members || waiting_.go_abreast) &&
+                may_leave(load::full));
     }
     bool may_leave(load what) const { return width_.may_leave(what, env_.now()); }
 
-    /// Those that wait for company do so until one of the requests under way has ended, or for as
-    /// long as the width says.
+    /// Those that wait for company do so until a request has ended, or as long as the width says.
     void set_alarm() noexcept {
         const std::optional<time_point> then = width_.next_turn();
         if (then && *then > env_.now() && waiting_.in_company() != 0) {
@@ -248,11 +248,13 @@ private:
         /// @returns Whether it may leave; if not, its parts are back where they were.
         bool prepare() {
             if (what != load::alone) {
-                const bool is_full = g.is_full() || batch.size() >= company;
+                is_abreast = is_abreast || lane->waiting_.go_abreast;
+                const bool is_full = is_abreast || g.is_full() || batch.size() >= company;
                 what = is_full ? load::full : load::roomy;
             }
             const bool leaves = !batch.empty() && lane->may_leave(what);
             while (!leaves && !batch.empty()) {
+                lane->waiting_.go_abreast = lane->waiting_.go_abreast || is_abreast;
                 lane->waiting_.put_back(batch, std::prev(batch.end()));
             }
             return leaves;
@@ -260,6 +262,7 @@ private:
         void take_off() {
             size = batch.size();
             patient = what != load::alone && std::all_of(batch.begin(), batch.end(), is_patient);
+            lane_queues::order(batch);
             departed = lane->env_.now();
             lane->width_.has_left(what, departed);
             lane->parts_in_flight_ += size;
@@ -286,13 +289,13 @@ private:
         parts late;           // there is no time left to send them
         std::size_t size = 0; // of the batch, once it is under way
         bool patient = false;
+        bool is_abreast = false; // a part was left for it by a request that went at the same time
         time_point departed{};
         answer how_it_went;
         std::optional<std::vector<txn_response>> answers;
     };
 
-    /// There is no memory to send anything, and no request is under way whose end would try again:
-    /// so the waiting parts are told, and may be submitted again.
+    /// No memory, and no request is under way whose end would try again: those that wait are told.
     void give_up_unless_in_flight() noexcept {
         const parts all = width_.under_way() == 0 ? waiting_.take_all() : parts();
         for (const auto& part : all) {
@@ -305,6 +308,7 @@ private:
     }
 
     void gather(flight& b) {
+        b.is_abreast = std::exchange(waiting_.go_abreast, false);
         waiting_.drop_withdrawn();
         if (!waiting_.alone.empty() && may_leave(load::alone)) {
             gather(waiting_.alone, 1, b);
@@ -313,10 +317,10 @@ private:
                 return;
             }
         }
-        const std::size_t crowd = waiting_.in_company() + parts_in_flight_;
-        const std::size_t share = may_leave(load::roomy)
-                                      ? std::min(logic::group::most_members, crowd_.share(crowd))
-                                      : logic::group::most_members;
+        std::size_t share = logic::group::most_members;
+        if (may_leave(load::roomy)) {
+            share = std::min(share, crowd_.share(waiting_.in_company() + parts_in_flight_));
+        }
         parts& patient = waiting_.patient;
         // A quarter of the room is for patient parts, so that they get on, too.
         const std::size_t room = share - std::min(share / 4, patient.size());
@@ -348,6 +352,7 @@ private:
                 b.company = std::min(b.company, part.company_);
                 b.batch.splice(b.batch.end(), from, at);
             } else {
+                waiting_.go_abreast = waiting_.go_abreast || part.abreast;
                 ++stay;
                 if (b.batch.size() >= std::min(room, b.company) || stay > most_passed_over) {
                     break;
@@ -420,7 +425,6 @@ private:
             lane_part& part = **at;
             txn_response* const response = all.answers && !a.ec ? &(*all.answers)[i] : nullptr;
             part.in_flight = false;
-            part.in_company = together > 1;
             part.left = std::max(part.left, a.left);
             part.refused = a.ec && (part.refused || a.refused);
             part.sent = a.sent;

@@ -34,7 +34,11 @@ public:
     const txn what;
     std::vector<std::string> puts; ///< The names in whose queues it puts keys.
     rank order = rank::pressing;
-    bool likely = false;  ///< Its conditions are expected to hold.
+    bool likely = false;     ///< Its conditions are expected to hold.
+    bool comes_last = false; ///< It is carried out after all those of its request that do not, so
+                             ///< its answer tells what they leave.
+    bool abreast = false; ///< Others that put keys under the same name go at the same time, each in
+                          ///< a request of its own.
     bool asks_why = true; ///< If they do not, do the other branch, even at one more request.
     time_point not_after = time_point::max(); ///< It is not sent after this, or shortly before.
     std::chrono::nanoseconds patience{0};     ///< How long a request with it may take.
@@ -47,11 +51,10 @@ public:
     error_code ec;
     std::string text;
     logic::effect left = logic::effect::none; ///< By the copies that were not answered.
-    bool refused = false;    ///< With an error, perhaps because of another; not answered since.
-                             ///< Only etcd's word says that nothing was done then.
-    bool in_company = false; ///< Others shared the request that was answered.
-    time_point sent{};       ///< When the copy that was answered was sent.
-    txn_response response;   ///< If `ec` is clear; its header is the request's.
+    bool refused = false;  ///< With an error, perhaps because of another; not answered since.
+                           ///< Only etcd's word says that nothing was done then.
+    time_point sent{};     ///< When the copy that was answered was sent.
+    txn_response response; ///< If `ec` is clear; its header is the request's.
 
 private:
     friend class lane_queues;

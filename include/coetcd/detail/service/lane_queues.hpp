@@ -22,7 +22,9 @@ public:
 
     parts pressing;
     parts patient;
-    parts alone; ///< Those that must not share a request, of either rank.
+    parts alone;             ///< Those that must not share a request, of either rank.
+    bool go_abreast = false; ///< Several of the pressing ones do so; found out as they come, and as
+                             ///< they leave.
 
     std::size_t in_company() const { return pressing.size() + patient.size(); }
     /// How many wait, including those that were withdrawn.
@@ -46,6 +48,14 @@ public:
         return oldest ? std::optional(oldest->asked_) : std::nullopt;
     }
 
+    void add(std::shared_ptr<lane_part> part) {
+        if (part->abreast) {
+            const auto before = newest_abreast_.lock();
+            go_abreast = go_abreast || (before && !before->in_flight && !before->over);
+            newest_abreast_ = part;
+        }
+        of(*part).push_back(std::move(part));
+    }
     /// Puts a part back where it was: ahead of those that came later.
     void put_back(parts& from, parts::iterator part) {
         parts& q = of(**part);
@@ -53,6 +63,17 @@ public:
             return other->number_ > (*part)->number_;
         });
         q.splice(later, from, part);
+    }
+    /// Puts those that are to come last there.
+    static void order(parts& request) {
+        parts last;
+        for (auto next = request.begin(); next != request.end();) {
+            const auto at = next++;
+            if ((*at)->comes_last) {
+                last.splice(last.end(), request, at);
+            }
+        }
+        request.splice(request.end(), last);
     }
     /// Takes those out that were withdrawn, up to the first of each queue that was not.
     void drop_withdrawn() {
@@ -87,6 +108,9 @@ public:
         return !patient.empty() && !pressing.empty() &&
                logic::goes_first(oldest_of(patient), oldest_of(pressing));
     }
+
+private:
+    std::weak_ptr<lane_part> newest_abreast_;
 };
 
 } // namespace coetcd::detail

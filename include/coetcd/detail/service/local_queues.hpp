@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <list>
 #include <map>
 #include <string>
@@ -22,6 +23,8 @@ public:
     virtual time_point now() const = 0;
     /// Whether etcd has told it a place, so that those behind it know that something is there.
     virtual bool is_known() const { return false; }
+    /// Whether it is in etcd's queue, or asks for a place there.
+    virtual bool is_queueing() const { return false; }
     /// Called when one ahead of it has become known.
     virtual void on_known() {}
 
@@ -33,14 +36,20 @@ class local_turn;
 
 /// The coroutines of one session that want names, in order of arrival. The first of each line has,
 /// or is to have, keys in etcd; the others wait here. A turn that shares its name with others
-/// leaves the line as soon as etcd knows its place: from then on the order is etcd's.
+/// leaves the line as soon as etcd knows its place: from then on the order is etcd's. Turns that go
+/// abreast leave it as soon as they have asked, as long as they are not too many.
 class local_queues {
 public:
+    /// How many of a session may wait in etcd's queue of one name abreast: those that etcd's queue
+    /// lets count, so that more would wait there as they wait here.
+    static constexpr std::size_t most_abreast = 16;
+
     /// The turns that want one name.
     struct line {
         std::string name;
         std::list<local_turn*> queue;
-        std::size_t turns = 0; ///< In the queue, or passed on and still lasting.
+        std::list<local_turn*> abreast; ///< They have left the queue, and wait in etcd's.
+        std::size_t turns = 0;          ///< In the queue, or passed on and still lasting.
         logic::slot_table slots;
         bool was_free = false; ///< In etcd, when we last asked.
         bool was_far = false;  ///< In etcd, when we last asked: others had to be waited for first.
@@ -79,11 +88,13 @@ class local_turn {
 public:
     /// @param shares For each name, whether it is wanted together with others: see `pass_on`. If
     ///   empty, none is.
+    /// @param abreast See `step_forward`.
     local_turn(local_queues& of,
                const std::vector<std::string>& names,
                turn_taker& taker,
-               const std::vector<bool>& shares = {})
-        : local_turn(of, taker) { // from here on the destructor undoes what is done
+               const std::vector<bool>& shares = {},
+               bool abreast = false)
+        : local_turn(of, taker, abreast) { // from here on the destructor undoes what is done
         joined_.reserve(names.size());
         for (const std::string& name : names) {
             std::list<local_turn*> own(1, this);
@@ -109,6 +120,24 @@ public:
     void pass_on() {
         leave([](const joined& j) { return j.shares; });
     }
+    /// It has asked; where turns go abreast, the next one may do so, too, perhaps in the same
+    /// request.
+    void step_forward() {
+        if (goes_abreast_) {
+            for (joined& j : joined_) {
+                if (std::exchange(j.waits, false)) {
+                    j.is_abreast = true;
+                    j.of->abreast.splice(j.of->abreast.end(), j.of->queue, j.place);
+                    j.was_first = true;
+                }
+            }
+            tell_next();
+        }
+    }
+    /// It waits in etcd's queue no more.
+    void step_aside() {
+        leave([](const joined& j) { return j.is_abreast; });
+    }
     /// From now on all names are shared.
     void share() {
         for (joined& j : joined_) {
@@ -118,14 +147,25 @@ public:
 
     bool has_come() const {
         return std::all_of(joined_.begin(), joined_.end(), [&](const joined& j) {
-            return !j.waits || j.of->queue.front() == this;
+            return !j.waits || (j.of->queue.front() == this && !(goes_abreast_ && is_full(*j.of)));
         });
     }
     /// Whether one that etcd knows is ahead of it.
     bool is_behind_known() const {
+        const auto is_known = [](const local_turn* t) { return t->taker_.is_known(); };
         return std::any_of(joined_.begin(), joined_.end(), [&](const joined& j) {
             const local_turn* first = j.waits ? j.of->queue.front() : this;
-            return first != this && first->taker_.is_known();
+            const auto& abreast = j.of->abreast;
+            return (first != this && is_known(first)) ||
+                   (j.waits && std::any_of(abreast.begin(), abreast.end(), is_known));
+        });
+    }
+    /// Whether one is that goes abreast: then etcd's queue is not empty.
+    bool is_behind_queue() const {
+        return std::any_of(joined_.begin(), joined_.end(), [](const joined& j) {
+            return std::any_of(j.of->abreast.begin(), j.of->abreast.end(), [](const auto* t) {
+                return t->taker_.is_queueing();
+            });
         });
     }
     /// Call it when etcd has told the state of these names.
@@ -139,8 +179,10 @@ public:
     /// Tells those behind it that it is known.
     void tell_behind() const {
         for (const joined& j : joined_) {
-            for (auto later = j.place; j.waits && ++later != j.of->queue.end();) {
-                (*later)->taker_.on_known();
+            if (j.waits || j.is_abreast) {
+                auto later = j.waits ? std::next(j.place) : j.of->queue.begin();
+                std::for_each(
+                    later, j.of->queue.end(), [](local_turn* t) { t->taker_.on_known(); });
             }
         }
     }
@@ -150,16 +192,21 @@ public:
 private:
     friend class local_queues;
 
-    local_turn(local_queues& of, turn_taker& taker)
+    local_turn(local_queues& of, turn_taker& taker, bool abreast)
         : lines_(of)
-        , taker_(taker) {}
+        , taker_(taker)
+        , goes_abreast_(abreast) {}
+    static bool is_full(const local_queues::line& l) {
+        return l.abreast.size() >= local_queues::most_abreast;
+    }
 
     struct joined {
         local_queues::line* of;
-        std::list<local_turn*>::iterator place; ///< While it waits.
+        std::list<local_turn*>::iterator place; ///< While it waits, or is abreast.
         bool shares;
-        bool waits = true;      ///< It waits, or is the first.
-        bool was_first = false; ///< When it left: the next one is to be told.
+        bool waits = true;       ///< It waits, or is the first.
+        bool is_abreast = false; ///< It was the first, and waits in etcd's queue.
+        bool was_first = false;  ///< When it left: the next one is to be told.
     };
 
     /// Leaves all lines at once, before any other turn goes on: one that wants several must not see
@@ -167,15 +214,19 @@ private:
     template<class Which>
     void leave(Which which) {
         for (joined& j : joined_) {
-            if (j.waits && which(j)) {
-                j.waits = false;
-                j.was_first = j.of->queue.front() == this;
+            if ((j.waits || j.is_abreast) && which(j)) {
+                j.was_first = j.is_abreast || j.of->queue.front() == this;
                 if (taker_.is_known()) {
                     j.of->told = taker_.now();
                 }
-                j.of->queue.erase(j.place);
+                (j.is_abreast ? j.of->abreast : j.of->queue).erase(j.place);
+                j.waits = false;
+                j.is_abreast = false;
             }
         }
+        tell_next();
+    }
+    void tell_next() {
         for (joined& j : joined_) {
             local_turn* const next = j.of->queue.empty() ? nullptr : j.of->queue.front();
             if (std::exchange(j.was_first, false) && next && next->has_come()) {
@@ -199,6 +250,7 @@ private:
 
     local_queues& lines_;
     turn_taker& taker_;
+    const bool goes_abreast_;
     std::vector<joined> joined_;
     time_point told_ = time_point::min(); // to those ahead of it, when its turn came
 };
@@ -209,9 +261,9 @@ inline bool local_queues::is_free_here(const std::string& name, bool shares) con
         return true;
     }
     const line& l = found->second;
-    return std::all_of(l.queue.begin(), l.queue.end(), [&](const local_turn* t) {
-        return shares && t->shares(l);
-    });
+    return l.abreast.empty() && std::all_of(l.queue.begin(), l.queue.end(), [&](const auto* t) {
+               return shares && t->shares(l);
+           });
 }
 
 inline void local_queues::slot_freed(const std::string& name) {
@@ -220,6 +272,9 @@ inline void local_queues::slot_freed(const std::string& name) {
         return;
     }
     line& l = found->second;
+    for (auto next = l.abreast.begin(); next != l.abreast.end();) {
+        (*next++)->taker_.on_turn();
+    }
     if (!l.queue.empty() && l.queue.front()->has_come()) {
         l.queue.front()->taker_.on_turn();
     }

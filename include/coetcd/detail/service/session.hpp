@@ -61,6 +61,7 @@ public:
         , world(*owner->world)
         , request_timeout(timeout)
         , watches(world, owner->hub)
+        , signs(owner->hub)
         , lease_(lease)
         , cluster_(cluster)
         , trusted_(ttl)
@@ -180,6 +181,7 @@ public:
 
     local_queues wanted;                      ///< The coroutines of this session that want names.
     kept_watches watches;                     ///< For waiters.
+    shared_watches signs;                     ///< For those that wait for the same things.
     logic::failing_time<time_point> cleanups; ///< For places that are given up.
     logic::marker_table markers;              ///< For writes that are applied once.
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -494,4 +495,132 @@ TEST_CASE("at the end of the session no watch is kept any more", "[service][key_
     f.pass();
     CHECK(f.w.etcd->watches() == 1);
     late = nullptr;
+}
+
+namespace {
+
+/// A waiter that shares a watch, and hears of all that it tells.
+class sharer {
+public:
+    sharer(key_watch_fixture& f, shared_watches& of)
+        : watch_(std::make_unique<key_watch>(
+              f.world_env(), of, key_range::prefix("s/"), [this](const std::vector<event>& all) {
+                  heard += static_cast<int>(all.size());
+                  if (on_heard) {
+                      on_heard();
+                  }
+                  return true;
+              })) {}
+    key_watch& watch() { return *watch_; }
+    void leave() { watch_ = nullptr; }
+
+    int heard = 0;
+    std::function<void()> on_heard;
+
+private:
+    std::unique_ptr<key_watch> watch_;
+};
+
+} // namespace
+
+TEST_CASE("waiters that share a watch are told the same, by one watch", "[service][key_watch]") {
+    key_watch_fixture f;
+    shared_watches all(f.hub);
+    sharer first(f, all);
+    sharer second(f, all);
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    CHECK(first.watch().blind());
+    CHECK(second.watch().blind());
+    f.put("s/1");
+    f.pass();
+    CHECK(first.heard == 1);
+    CHECK(second.heard == 1);
+    first.leave();
+    f.erase("s/1");
+    CHECK(second.heard == 2);
+    second.leave();
+    f.pass();
+    CHECK(f.w.etcd->watches() == 0);
+    sharer third(f, all);
+    f.pass();
+    CHECK(f.w.etcd->watches() == 1);
+    CHECK(third.heard == 0);
+}
+
+TEST_CASE("a waiter that shares a watch which is in force misses what was told before, and no more",
+          "[service][key_watch]") {
+    key_watch_fixture f;
+    shared_watches all(f.hub);
+    sharer first(f, all);
+    f.pass();
+    const std::int64_t told = f.put("s/1");
+    f.pass();
+    sharer second(f, all);
+    CHECK(second.watch().in_force()); // at once
+    CHECK(second.watch().blind());
+    second.watch().follow(f.wake, told, f.now()); // asked for before, or at the same time
+    CHECK(second.watch().blind());
+    second.watch().follow(f.wake, told, f.now() + 1ms);
+    CHECK(second.watch().sees());
+    second.watch().follow(f.wake, told + 1, f.now());
+    CHECK(second.watch().sees());
+    CHECK_FALSE(second.watch().erased());
+    f.put("s/2");
+    f.pass();
+    CHECK(second.heard == 1);
+    CHECK(second.watch().erased());
+    CHECK(first.heard == 2);
+}
+
+TEST_CASE("when etcd ends a shared watch, those that share it begin another one",
+          "[service][key_watch]") {
+    key_watch_fixture f;
+    shared_watches all(f.hub);
+    sharer first(f, all);
+    sharer second(f, all);
+    f.pass();
+    f.end_watch(1);
+    CHECK_FALSE(first.watch().in_force());
+    first.watch().restart_if_ended();
+    second.watch().restart_if_ended();
+    f.pass();
+    CHECK(first.watch().in_force());
+    CHECK(second.watch().in_force());
+    CHECK(f.w.etcd->watches() == 2); // the one that it only said to have ended, and the new one
+    f.put("s/1");
+    f.pass();
+    CHECK(first.heard == 1);
+    CHECK(second.heard == 1);
+}
+
+TEST_CASE("waiters may let go of a shared watch while they are told, and others join",
+          "[service][key_watch]") {
+    key_watch_fixture f;
+    shared_watches all(f.hub);
+    sharer first(f, all);
+    sharer second(f, all);
+    std::optional<sharer> late;
+    f.pass();
+    first.on_heard = [&] {
+        second.leave();
+        first.on_heard = nullptr;
+        late.emplace(f, all);
+    };
+    f.put("s/1");
+    f.pass();
+    CHECK(first.heard == 1);
+    CHECK(second.heard == 0);
+    REQUIRE(late);
+    CHECK(late->heard == 0);
+    CHECK(late->watch().in_force());
+    f.put("s/2");
+    f.pass();
+    CHECK(late->heard == 1);
+    first.leave();
+    late->on_heard = [&] { late->leave(); }; // the last one
+    f.put("s/3");
+    f.pass();
+    CHECK(late->heard == 2);
+    CHECK(f.w.etcd->watches() == 0);
 }

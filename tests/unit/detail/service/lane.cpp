@@ -378,6 +378,41 @@ TEST_CASE("no two transactions that put into one queue share a request", "[servi
     CHECK(f.requests() == strings{"m1 n1 free", "m2", "m3", "m4"});
 }
 
+TEST_CASE("what goes abreast leaves at once, each in a request of its own", "[service][lane]") {
+    const auto abreast = [](const std::string& key) {
+        part_ptr part = put_new(key, "s");
+        part->abreast = true;
+        part->comes_last = true;
+        return part;
+    };
+    lane_fixture f;
+    f.occupy();
+    f.submit({abreast("s1"), abreast("s2"), put_new("a"), put_new("m1", "m"), put_new("m2", "m")});
+    f.submit(abreast("s3"));
+    f.go();
+    CHECK(f.requests() == strings{"a m1 s1", "m2 s2", "s3"}); // and last in it
+    f.finish();
+    CHECK(f.requests().size() == 3);
+    // there is no reason to hurry for one by itself, nor for those that just must not be together
+    lane_fixture single;
+    single.occupy();
+    single.submit({abreast("s1"), put_new("m1", "m"), put_new("m2", "m")});
+    single.go();
+    CHECK(single.requests().empty());
+    single.finish();
+    CHECK(single.requests() == strings{"m1 s1", "m2"});
+    // no more are under way than may be
+    lane_fixture many;
+    many.occupy();
+    for (int i = 1; i <= 40; ++i) {
+        many.submit(abreast("s" + std::to_string(i)));
+    }
+    many.go();
+    CHECK(many.requests().size() == 30); // with the two that occupy it
+    many.finish();
+    CHECK(many.requests().size() == 40);
+}
+
 TEST_CASE("a part that leaves makes room for the next one in the same request", "[service][lane]") {
     lane_fixture f;
     const logic::attempt_keys first{0, {logic::exclusive_keys("m", 1, 1, 0, 0)}};

@@ -2,9 +2,12 @@
 #include <coetcd/detail/service/local_queues.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -17,18 +20,38 @@ using names = std::vector<std::string>;
 
 int seconds_now = 0; ///< Seconds.
 
+/// One that goes abreast with others, at once or when it is told to.
+struct abreast {
+    explicit abreast(std::string n, bool now)
+        : name(std::move(n))
+        , at_once(now) {}
+    std::string name;
+    bool at_once;
+};
+
 /// A waiter in line; counts what it is told.
 class waiter final : public turn_taker {
 public:
     waiter(local_queues& of, const names& wanted, const std::vector<bool>& shares = {}) {
         turn_.emplace(of, wanted, *this, shares);
     }
+    waiter(local_queues& of, const abreast& how) {
+        turn_.emplace(of, names{how.name}, *this, std::vector<bool>(), true);
+        if (how.at_once && has_come()) {
+            step_forward();
+        }
+        goes_on_ = how.at_once;
+    }
 
     bool has_come() const { return turn_->has_come(); }
     bool is_behind_known() const { return turn_->is_behind_known(); }
+    bool is_behind_queue() const { return turn_->is_behind_queue(); }
     local_queues::line& at(std::size_t index) { return turn_->at(index); }
     void pass_on() { turn_->pass_on(); }
     void share() { turn_->share(); }
+    void step_forward() { turn_->step_forward(); }
+    void step_aside() { turn_->step_aside(); }
+    void tell_behind() const { turn_->tell_behind(); }
     void leave() { turn_.reset(); }
     void was_told() { turn_->was_told(); }
     /// When etcd had last told one before it something; -1 if it never has.
@@ -39,12 +62,22 @@ public:
                    : static_cast<int>(last.time_since_epoch() / std::chrono::seconds(1));
     }
     int told = 0;
+    int told_known = 0;
     bool known = false;
+    bool queues = false;
 
 private:
-    void on_turn() noexcept override { ++told; }
+    void on_turn() noexcept override {
+        ++told;
+        if (goes_on_) {
+            step_forward();
+        }
+    }
+    void on_known() override { ++told_known; }
     time_point now() const override { return time_point(std::chrono::seconds(seconds_now)); }
     bool is_known() const override { return known; }
+    bool is_queueing() const override { return queues; }
+    bool goes_on_ = false;
     std::optional<local_turn> turn_;
 };
 
@@ -237,6 +270,90 @@ TEST_CASE("a waiter that has passed its turn on is no predecessor any more", "[s
     CHECK_FALSE(third.is_behind_known());
     second.known = true;
     CHECK(third.is_behind_known());
+}
+
+TEST_CASE("so many turns go abreast, in order of arrival", "[service][lines]") {
+    local_queues all;
+    std::vector<std::unique_ptr<waiter>> some;
+    for (std::size_t i = 0; i != 20; ++i) {
+        some.push_back(std::make_unique<waiter>(all, abreast("a", true)));
+    }
+    const auto are_abreast = [&] { return some.back()->at(0).abreast.size(); };
+    const auto forward = [&](std::size_t i) { return some[i]->has_come(); };
+    CHECK(are_abreast() == 16);
+    CHECK(forward(15));
+    CHECK_FALSE(forward(16));
+    CHECK_FALSE(all.is_free_here("a"));
+    some[3]->step_aside(); // it is admitted
+    CHECK(some[16]->told == 1);
+    CHECK(forward(16));
+    CHECK_FALSE(forward(17));
+    some[3]->step_aside(); // once more changes nothing
+    some[3]->leave();
+    CHECK_FALSE(forward(17));
+    some[18]->leave(); // from among those that wait here
+    CHECK_FALSE(forward(17));
+    some[0]->leave();
+    some[1]->leave();
+    CHECK(forward(17));
+    CHECK(forward(19));
+    CHECK(are_abreast() == 16);
+}
+
+TEST_CASE("a turn that has come lets all behind it come as soon as it has asked",
+          "[service][lines]") {
+    local_queues all;
+    waiter first(all, abreast("a", false));
+    waiter second(all, abreast("a", true));
+    waiter third(all, abreast("a", true));
+    CHECK_FALSE(second.has_come());
+    first.step_forward();
+    CHECK(second.told == 1);
+    CHECK(third.told == 1); // by the second one
+    CHECK(third.has_come());
+    // one that goes abreast with none waits for the queue, not for those that are abreast
+    waiter alone(all, {"a"});
+    CHECK(alone.has_come());
+    waiter last(all, abreast("a", true));
+    CHECK_FALSE(last.has_come());
+    alone.leave();
+    CHECK(last.has_come());
+}
+
+TEST_CASE("a slot that is free again is told to all that are abreast", "[service][lines]") {
+    local_queues all;
+    waiter first(all, abreast("a", true));
+    waiter second(all, abreast("a", true));
+    waiter third(all, abreast("a", false));
+    CHECK(first.told == 0);
+    all.slot_freed("a");
+    CHECK(first.told == 1);
+    CHECK(second.told == 1);
+    CHECK(third.told == 1);
+    first.step_aside();
+    all.slot_freed("a");
+    CHECK(first.told == 1);
+    CHECK(second.told == 2);
+}
+
+TEST_CASE("those that are abreast are ahead of all in the line", "[service][lines]") {
+    local_queues all;
+    waiter first(all, abreast("a", true));
+    waiter second(all, abreast("a", true));
+    waiter third(all, abreast("a", false));
+    CHECK_FALSE(third.is_behind_known());
+    second.known = true;
+    CHECK(third.is_behind_known());
+    CHECK_FALSE(first.is_behind_known());
+    second.tell_behind();
+    CHECK(third.told_known == 1);
+    CHECK(first.told_known == 0);
+    CHECK_FALSE(third.is_behind_queue()); // it may have taken what was free
+    second.queues = true;
+    CHECK(third.is_behind_queue());
+    second.step_aside();
+    CHECK_FALSE(third.is_behind_queue());
+    CHECK_FALSE(third.is_behind_known());
 }
 
 TEST_CASE("a name is free to be shared while all waiters in its line share it",
