@@ -1380,7 +1380,7 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
         // after passing it on, and counts if no other member can be reached.
         const bool may_stay_unknown =
             s_.w.count_of(fault::locked_out) != 0 || s_.w.count_of(fault::no_space) != 0 ||
-            s_.w.count_of(fault::token_expired) > 1 ||
+            s_.w.count_of(fault::rights_revoked) != 0 || s_.w.count_of(fault::token_expired) > 1 ||
             (s_.w.had_foreign_answers() && p_->failed_calls > failed) ||
             (knows_one_ && (s_.w.had_foreign_answers() || s_.w.had_refusals()));
         if ((e.code() == errc::outcome_unknown && !may_stay_unknown) ||
