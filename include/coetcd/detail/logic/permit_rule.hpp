@@ -226,6 +226,14 @@ public:
         }
         return {permits::all_attempts(name_), permits::limit_key(name_)};
     }
+    /// What tells where we stand tells all that its revision has, so it comes after what others
+    /// give back. If we give something back with it, the others see that.
+    int turn(enum asking what) const override {
+        if (what == asking::admit) {
+            return 0;
+        }
+        return in_ ? 1 : 2;
+    }
     void asking() override { rank_.asking(); }
     void heed(const std::vector<event>& changes) override { rank_.heed(changes); }
     bool is_in_doubt() const override { return rank_.is_in_doubt(); }

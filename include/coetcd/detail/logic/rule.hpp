@@ -11,6 +11,13 @@
 
 namespace coetcd::detail::logic {
 
+/// What a request to enter asks for.
+enum class asking {
+    enter, ///< A place in the queue.
+    take,  ///< Ownership, if nobody is there.
+    admit, ///< Ownership, in exchange for our place.
+};
+
 /// What one attempt asks of etcd, and what the answers mean. This class is the rule of a plain
 /// queue: the first in it owns. Other rules derive from it, ask for room as well, and may remember
 /// what etcd has told them.
@@ -60,6 +67,8 @@ public:
     }
     /// Keys whose changes may make room.
     virtual std::vector<key_range> signs_of_room() const { return {}; }
+    /// Which requests of others go before, if they share one with ours: those with lower numbers.
+    virtual int turn(enum asking) const { return 0; }
     /// A request that tells where we stand is about to be made: it tells of all changes so far.
     virtual void asking() {}
     /// Told of changes of the signs, from the first watch on, in order.
@@ -76,13 +85,6 @@ public:
     }
     /// The reason for `exceeds`, for messages.
     virtual std::string why_not() const { return {}; }
-};
-
-/// What a request to enter asks for.
-enum class asking {
-    enter, ///< A place in the queue.
-    take,  ///< Ownership, if nobody is there.
-    admit, ///< Ownership, in exchange for our place.
 };
 
 /// @param create_revision That of our keys, if they are there.

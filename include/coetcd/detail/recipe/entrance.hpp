@@ -77,7 +77,7 @@ public:
             logic::to_ask(rule(), what, of_.keys(), of_.create_revision(), value));
         part->puts = of_.names();
         part->abreast = rule().admits();
-        part->comes_last = rule().admits() && what != logic::asking::admit;
+        part->turn = rule().turn(what);
         part->likely = beginning_ != beginning::take_or_leave && !rule().admits();
         part->asks_why = why;
         request_ = of_.submit(std::move(part));

@@ -378,7 +378,7 @@ private:
                 note != 0 ? logic::replace_note(attempt_->keys(), revision, note)
                           : attempt_->entering.rule().confirm(attempt_->keys(), revision));
             part->likely = true;
-            part->comes_last = attempt_->entering.rule().admits();
+            part->turn = attempt_->entering.rule().turn(logic::asking::enter);
             attempt_->keep_apart(*part);
             std::function<std::optional<time_point>()> in_time = [this] {
                 return is_in_time() ? std::optional(attempt_->not_after) : std::nullopt;

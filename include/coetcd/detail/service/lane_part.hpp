@@ -34,9 +34,10 @@ public:
     const txn what;
     std::vector<std::string> puts; ///< The names in whose queues it puts keys.
     rank order = rank::pressing;
-    bool likely = false;     ///< Its conditions are expected to hold.
-    bool comes_last = false; ///< It is carried out after all those of its request that do not, so
-                             ///< its answer tells what they leave.
+    bool likely = false; ///< Its conditions are expected to hold.
+    /// It is carried out after all those of its request with a lower number, so its answer tells
+    /// what they leave.
+    int turn = 0;
     bool abreast = false; ///< Others that put keys under the same name go at the same time, each in
                           ///< a request of its own.
     bool asks_why = true; ///< If they do not, do the other branch, even at one more request.

@@ -64,16 +64,9 @@ public:
         });
         q.splice(later, from, part);
     }
-    /// Puts those that are to come last there.
+    /// In the order in which they are to be carried out.
     static void order(parts& request) {
-        parts last;
-        for (auto next = request.begin(); next != request.end();) {
-            const auto at = next++;
-            if ((*at)->comes_last) {
-                last.splice(last.end(), request, at);
-            }
-        }
-        request.splice(request.end(), last);
+        request.sort([](const auto& a, const auto& b) { return a->turn < b->turn; });
     }
     /// Takes those out that were withdrawn, up to the first of each queue that was not.
     void drop_withdrawn() {

@@ -244,6 +244,16 @@ TEST_CASE("to enter is to stand in the queue, and to give up what does not fit",
               ",5 who,1a) room : get(" + w + ") get(" + h0 + ") get(" + h2 + ") get(" + e + ")");
 }
 
+TEST_CASE("what tells where it stands comes after what gives back", "[logic][permit_rule]") {
+    attempt a;
+    CHECK(a.rule.turn(asking::admit) == 0);
+    CHECK(a.rule.turn(asking::enter) == 2);
+    CHECK(a.rule.turn(asking::take) == 2);
+    a.is_over();
+    CHECK(a.rule.turn(asking::enter) == 1); // it tells, and gives back
+    CHECK(plain_rule().turn(asking::enter) == 0);
+}
+
 TEST_CASE("to confirm goes through etcd's consensus, and counts", "[logic][permit_rule]") {
     attempt a;
     a.waits();

@@ -382,15 +382,18 @@ TEST_CASE("what goes abreast leaves at once, each in a request of its own", "[se
     const auto abreast = [](const std::string& key) {
         part_ptr part = put_new(key, "s");
         part->abreast = true;
-        part->comes_last = true;
+        part->turn = 2;
         return part;
     };
     lane_fixture f;
     f.occupy();
     f.submit({abreast("s1"), abreast("s2"), put_new("a"), put_new("m1", "m"), put_new("m2", "m")});
     f.submit(abreast("s3"));
+    const part_ptr exchange = put_new("b");
+    exchange->turn = 1;
+    f.submit(exchange);
     f.go();
-    CHECK(f.requests() == strings{"a m1 s1", "m2 s2", "s3"}); // and last in it
+    CHECK(f.requests() == strings{"a m1 b s1", "m2 s2", "s3"}); // in the order of their turns
     f.finish();
     CHECK(f.requests().size() == 3);
     // there is no reason to hurry for one by itself, nor for those that just must not be together
