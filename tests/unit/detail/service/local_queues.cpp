@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -20,14 +19,8 @@ using names = std::vector<std::string>;
 
 int seconds_now = 0; ///< Seconds.
 
-/// One that goes abreast with others, at once or when it is told to.
-struct abreast {
-    explicit abreast(std::string n, bool now)
-        : name(std::move(n))
-        , at_once(now) {}
-    std::string name;
-    bool at_once;
-};
+/// How one that goes abreast with others asks, when its turn has come.
+enum class abreast { at_once, when_told };
 
 /// A waiter in line; counts what it is told.
 class waiter final : public turn_taker {
@@ -35,12 +28,12 @@ public:
     waiter(local_queues& of, const names& wanted, const std::vector<bool>& shares = {}) {
         turn_.emplace(of, wanted, *this, shares);
     }
-    waiter(local_queues& of, const abreast& how) {
-        turn_.emplace(of, names{how.name}, *this, std::vector<bool>(), true);
-        if (how.at_once && has_come()) {
+    waiter(local_queues& of, abreast how, const std::string& wanted) {
+        turn_.emplace(of, names{wanted}, *this, std::vector<bool>(), true);
+        goes_on_ = how == abreast::at_once;
+        if (goes_on_ && has_come()) {
             step_forward();
         }
-        goes_on_ = how.at_once;
     }
 
     bool has_come() const { return turn_->has_come(); }
@@ -276,7 +269,7 @@ TEST_CASE("so many turns go abreast, in order of arrival", "[service][lines]") {
     local_queues all;
     std::vector<std::unique_ptr<waiter>> some;
     for (std::size_t i = 0; i != 20; ++i) {
-        some.push_back(std::make_unique<waiter>(all, abreast("a", true)));
+        some.push_back(std::make_unique<waiter>(all, abreast::at_once, "a"));
     }
     const auto are_abreast = [&] { return some.back()->at(0).abreast.size(); };
     const auto forward = [&](std::size_t i) { return some[i]->has_come(); };
@@ -303,9 +296,9 @@ TEST_CASE("so many turns go abreast, in order of arrival", "[service][lines]") {
 TEST_CASE("a turn that has come lets all behind it come as soon as it has asked",
           "[service][lines]") {
     local_queues all;
-    waiter first(all, abreast("a", false));
-    waiter second(all, abreast("a", true));
-    waiter third(all, abreast("a", true));
+    waiter first(all, abreast::when_told, "a");
+    waiter second(all, abreast::at_once, "a");
+    waiter third(all, abreast::at_once, "a");
     CHECK_FALSE(second.has_come());
     first.step_forward();
     CHECK(second.told == 1);
@@ -314,7 +307,7 @@ TEST_CASE("a turn that has come lets all behind it come as soon as it has asked"
     // one that goes abreast with none waits for the queue, not for those that are abreast
     waiter alone(all, {"a"});
     CHECK(alone.has_come());
-    waiter last(all, abreast("a", true));
+    waiter last(all, abreast::at_once, "a");
     CHECK_FALSE(last.has_come());
     alone.leave();
     CHECK(last.has_come());
@@ -322,9 +315,9 @@ TEST_CASE("a turn that has come lets all behind it come as soon as it has asked"
 
 TEST_CASE("a slot that is free again is told to all that are abreast", "[service][lines]") {
     local_queues all;
-    waiter first(all, abreast("a", true));
-    waiter second(all, abreast("a", true));
-    waiter third(all, abreast("a", false));
+    waiter first(all, abreast::at_once, "a");
+    waiter second(all, abreast::at_once, "a");
+    waiter third(all, abreast::when_told, "a");
     CHECK(first.told == 0);
     all.slot_freed("a");
     CHECK(first.told == 1);
@@ -338,9 +331,9 @@ TEST_CASE("a slot that is free again is told to all that are abreast", "[service
 
 TEST_CASE("those that are abreast are ahead of all in the line", "[service][lines]") {
     local_queues all;
-    waiter first(all, abreast("a", true));
-    waiter second(all, abreast("a", true));
-    waiter third(all, abreast("a", false));
+    waiter first(all, abreast::at_once, "a");
+    waiter second(all, abreast::at_once, "a");
+    waiter third(all, abreast::when_told, "a");
     CHECK_FALSE(third.is_behind_known());
     second.known = true;
     CHECK(third.is_behind_known());
