@@ -191,40 +191,38 @@ awaitable<json> several(task t, coetcd::session& session) {
     co_return result;
 }
 
-/// A client that wants permits.
-struct wanting {
-    wanting(coetcd::client c, coetcd::session s, const task& t)
-        : client(std::move(c))
-        , session(std::move(s))
-        , permits(session, t.name, static_cast<std::int64_t>(t.slice)) {}
-    coetcd::client client;
-    coetcd::session session;
-    coetcd::semaphore permits;
-};
-
 /// Coroutines that want a permit of few, each for a while: of one session, or each of a client of
 /// its own.
-awaitable<json> permits(task t, const coetcd::client& client, const coetcd::session& session) {
+awaitable<json> permits(task t, const coetcd::session& session) {
     const auto executor = co_await boost::asio::this_coro::executor;
-    std::deque<wanting> all;
+    const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
+    const auto limit = static_cast<std::int64_t>(t.slice);
+    std::deque<coetcd::client> clients;
+    std::deque<coetcd::session> sessions;
+    std::deque<coetcd::semaphore> all;
     if (t.kind == "permits-session") {
-        all.emplace_back(client, session, t);
-    }
-    while (t.kind != "permits-session" && all.size() < t.count) {
-        coetcd::client other(executor, coetcd::endpoints(urls_of(t)));
-        const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
-        coetcd::session theirs = co_await coetcd::session::open(other, lifetime);
-        all.emplace_back(std::move(other), std::move(theirs), t);
+        all.emplace_back(session, t.name, limit);
+    } else {
+        for (std::size_t i = 0; i < t.count; ++i) {
+            clients.emplace_back(executor, coetcd::endpoints(urls_of(t)));
+            coetcd::session own = co_await coetcd::session::open(clients.back(), lifetime);
+            sessions.push_back(std::move(own));
+            all.emplace_back(sessions.back(), t.name, limit);
+        }
     }
     lock_and_unlock use = [&](std::size_t i) -> awaitable<void> {
-        coetcd::permit one = co_await all[i % all.size()].permits.acquire();
+        coetcd::semaphore& of = all[i % all.size()];
+        coetcd::permit one = co_await of.acquire();
         co_await let_pass(t.hold);
-        (void)co_await one.release();
+        const bool released = co_await one.release();
+        if (!released) {
+            throw std::runtime_error("a permit was lost: " + t.name);
+        }
     };
     json result = co_await measure_pairs(std::move(use), t.count, t.seconds, t.server);
     // One that is held without a pause between two holders would be used as often as that.
-    result["idle_ms"] =
-        (static_cast<double>(t.slice) / result["rate"].get<double>() - t.hold) * 1e3;
+    const double each = static_cast<double>(t.slice) / result["rate"].get<double>();
+    result["idle_ms"] = (each - t.hold) * 1e3;
     co_return result;
 }
 
@@ -299,7 +297,7 @@ awaitable<json> run_coetcd(task t) {
     } else if (t.kind.starts_with("guarded")) {
         result = co_await guarded_writes(t, client, session);
     } else if (t.kind.starts_with("permits")) {
-        result = co_await permits(t, client, session);
+        result = co_await permits(t, session);
     } else if (t.kind == "million") {
         result = co_await million(t, session);
     } else {
