@@ -221,8 +221,8 @@ private:
         attempt_->entering.send(what);
     }
 
-    /// 1 and 2. The coroutines of one session queue up here; only the first of them goes to etcd,
-    /// puts its keys, and learns who is ahead of it: `now_`.
+    /// 1 and 2. The coroutines of one session queue up here; only the first of them, or the first
+    /// few where several may hold, go to etcd, put their keys, and learn who is ahead: `now_`.
     asio::awaitable<void> enter() {
         now_.reset();
         while (is_in_time()) {

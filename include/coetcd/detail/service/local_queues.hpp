@@ -120,8 +120,7 @@ public:
     void pass_on() {
         leave([](const joined& j) { return j.shares; });
     }
-    /// It has asked; where turns go abreast, the next one may do so, too, perhaps in the same
-    /// request.
+    /// It has asked; where turns go abreast, the next one may do so, too.
     void step_forward() {
         if (goes_abreast_) {
             for (joined& j : joined_) {
@@ -273,7 +272,10 @@ inline void local_queues::slot_freed(const std::string& name) {
     }
     line& l = found->second;
     for (auto next = l.abreast.begin(); next != l.abreast.end();) {
-        (*next++)->taker_.on_turn();
+        turn_taker& each = (*next++)->taker_;
+        if (!each.is_queueing()) { // it may wait until its session has given back
+            each.on_turn();
+        }
     }
     if (!l.queue.empty() && l.queue.front()->has_come()) {
         l.queue.front()->taker_.on_turn();

@@ -75,6 +75,20 @@ TEST_CASE("while two slots are being given up there is no new one", "[logic][slo
     CHECK(table.take()->number == 4); // only one is left
 }
 
+TEST_CASE("as many slots may be given up at once as are in use", "[logic][slots]") {
+    slot_table table;
+    const auto slots = take(table, 6);
+    for (const int closing : {0, 1, 2}) {
+        slot_table::close(*slots[closing]);
+    }
+    CHECK_FALSE(table.take()); // three of each
+    slot_table::free(*slots[0], 0);
+    CHECK(table.take() == slots[0]);
+    CHECK(table.take()->number == 6); // four are in use, two are given up
+    slot_table::close(*slots[0]);
+    CHECK(table.take()->number == 7);
+}
+
 TEST_CASE("all slots are free when none is in use or being given up", "[logic][slots]") {
     slot_table table;
     const auto slots = take(table, 2);

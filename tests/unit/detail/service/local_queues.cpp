@@ -327,6 +327,9 @@ TEST_CASE("a slot that is free again is told to all that are abreast", "[service
     all.slot_freed("a");
     CHECK(first.told == 1);
     CHECK(second.told == 2);
+    second.queues = true; // it waits for others
+    all.slot_freed("a");
+    CHECK(second.told == 2);
 }
 
 TEST_CASE("those that are abreast are ahead of all in the line", "[service][lines]") {
