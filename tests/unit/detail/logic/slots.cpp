@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/logic/slots.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -78,7 +79,7 @@ TEST_CASE("while two slots are being given up there is no new one", "[logic][slo
 TEST_CASE("as many slots may be given up at once as are in use", "[logic][slots]") {
     slot_table table;
     const auto slots = take(table, 6);
-    for (const int closing : {0, 1, 2}) {
+    for (const std::size_t closing : {0U, 1U, 2U}) {
         slot_table::close(*slots[closing]);
     }
     CHECK_FALSE(table.take()); // three of each
