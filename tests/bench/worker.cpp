@@ -205,8 +205,14 @@ awaitable<json> start(task t) {
     if (t.subject == "delay") {
         return run_delay(std::move(t));
     }
-    for (const char* locks :
-         {"uncontended", "one-name", "hand-over", "several", "million", "puts", "guarded"}) {
+    for (const char* locks : {"uncontended",
+                              "one-name",
+                              "hand-over",
+                              "several",
+                              "million",
+                              "permits",
+                              "puts",
+                              "guarded"}) {
         if (t.kind.starts_with(locks)) {
             return run_coetcd(std::move(t));
         }
