@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -388,18 +389,26 @@ std::ptrdiff_t threads_of(pid_t pid) {
     return gone ? 0 : std::distance(begin(all), end(all));
 }
 
-/// Whether a process has a signal in one of its masks, as `SigBlk:` or `SigCgt:`.
-bool has_signal(pid_t pid, const std::string& mask, int number) {
-    std::ifstream in("/proc/" + std::to_string(pid) + "/status");
-    for (std::string line; std::getline(in, line);) {
-        if (line.starts_with(mask)) {
-            return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (number - 1) & 1U) != 0;
+/// One of the masks of signals of a process, as `SigBlk:` or `SigCgt:`.
+class signal_mask {
+public:
+    signal_mask(pid_t pid, const std::string& mask) {
+        std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+        for (std::string line; std::getline(in, line);) {
+            if (line.starts_with(mask)) {
+                bits_ = std::stoull(line.substr(mask.size()), nullptr, 16);
+            }
         }
     }
-    return false;
-}
-bool blocks(pid_t pid, int number) {
-    return has_signal(pid, "SigBlk:", number);
+    bool has(int number) const { return (bits_ >> (number - 1) & 1U) != 0; }
+
+private:
+    std::uint64_t bits_ = 0;
+};
+/// Whether all is done but its last words. While it starts a thread it blocks every signal.
+bool only_speaks(pid_t pid) {
+    const signal_mask blocked(pid, "SigBlk:");
+    return blocked.has(SIGTERM) && !blocked.has(SIGCHLD);
 }
 /// Whether a process waits in the kernel, for a reader of what it writes.
 bool sleeps(pid_t pid) {
@@ -463,7 +472,7 @@ TEST_CASE("What has ended keeps its status while its last words are not read", "
         CAPTURE(arguments);
         full_pipe unread;
         auto p = unread.start("2", arguments, support::shared_etcd());
-        until("it is over", [&] { return has_ended(p.pid()) || blocks(p.pid(), SIGTERM); });
+        until("it is over", [&] { return has_ended(p.pid()) || only_speaks(p.pid()); });
         p.signal(SIGTERM);
         CHECK(p.wait_for(20s) == 1);
     }
@@ -480,7 +489,7 @@ TEST_CASE("A signal ends a question that is not read", "[tool]") {
             {"ETCDCTL_ENDPOINTS=" + shared_etcd().url()});
         const std::string said = still.read_until(".");
         const int pid = std::stoi(said.substr(said.find("PID ") + 4));
-        until("it asks", [&] { return has_signal(pid, "SigCgt:", SIGCONT); });
+        until("it asks", [&] { return signal_mask(pid, "SigCgt:").has(SIGCONT); });
         ::kill(pid, number);
         until("it ends", [&] { return has_ended(pid); });
     }
@@ -497,7 +506,7 @@ TEST_CASE("A password is not shown after fg where the question had to wait", "[t
             std::ifstream in(each.path() / "cmdline");
             const std::string line{std::istreambuf_iterator<char>(in), {}};
             if (line.find(user) != line.npos) {
-                return has_signal(std::stoi(each.path().filename()), "SigCgt:", SIGCONT);
+                return signal_mask(std::stoi(each.path().filename()), "SigCgt:").has(SIGCONT);
             }
         }
         return false;
@@ -565,7 +574,8 @@ TEST_CASE("A command that cannot be run holds nothing although nobody reads that
                 std::ifstream children("/proc/" + own + "/task/" + own + "/children");
                 int child = 0;
                 // It blocks signals too before it tries to run the command, but does not sleep.
-                return (children >> child) && blocks(child, SIGTERM) && sleeps(child);
+                return (children >> child) && signal_mask(child, "SigBlk:").has(SIGTERM) &&
+                       sleeps(child);
             });
             p.signal(SIGTERM);
         }
