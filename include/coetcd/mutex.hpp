@@ -331,10 +331,11 @@ private:
 /// back.
 ///
 /// If the lock is lost meanwhile, `body` is cancelled (`terminal`), awaited to its end, and the
-/// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has
-/// succeeded, a failure to unlock is not reported: the lock is given back in the background. `body`
-/// runs on the executor of the caller, or, if that is neither a strand nor that of an `io_context`,
-/// on a strand of its own there. Exactly one thread must run such an `io_context`.
+/// loss is reported, even if `body` succeeded: it may not have been alone. Once `body` has ended,
+/// the lock is given back in the background: another process may find it taken for one round trip
+/// more, and a failure to unlock is not reported. Where that matters, use `scoped_lock`, and await
+/// `unlock`. `body` runs on the executor of the caller, or, if that is neither a strand nor that of
+/// an `io_context`, on a strand of its own there. Exactly one thread must run such an `io_context`.
 ///
 /// @returns What `body` returns.
 /// @throws What `body` throws; as `mutex::lock`; or error with `errc::session_lost`,
@@ -346,7 +347,8 @@ private:
 /// `a || b` waits for the first *success*, and a loss is a failure: `with_lock(m, body) || timer`
 /// goes on until the timer ends. Write `as_result(with_lock(m, body)) || timer`.
 /// @par Cost
-/// As `lock` and `unlock`.
+/// As `lock`. The next transaction of the client's locks takes the `unlock` along; if there is none
+/// at that moment, it goes by itself.
 template<class Body>
 auto with_lock(mutex& m, Body body) {
     return detail::run_guarded(

@@ -1258,6 +1258,7 @@ TEST_CASE("lead() runs its body while it leads, and returns what it returns", "[
         co_return 7;
     };
     REQUIRE(w.await(coetcd::lead(w.own, "a", number)) == 7);
+    w.env->pass(10ms);
     REQUIRE(w.etcd->under("e/").empty());
     auto failing = []() -> asio::awaitable<void> {
         throw std::runtime_error("out of stock");

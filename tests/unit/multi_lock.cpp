@@ -547,6 +547,7 @@ TEST_CASE("with_lock runs a body under several locks", "[multi_lock]") {
         co_return held.is_owner().size();
     };
     REQUIRE(r.w.await(coetcd::with_lock(r.all, body)) == 3);
+    r.w.env->pass(10ms);
     REQUIRE(r.keys() == 0);
     auto nothing = []() -> asio::awaitable<void> { co_return; };
     r.w.await(r.c.lock());
@@ -593,6 +594,7 @@ TEST_CASE("several locks are shared, and a body runs under them, as one", "[mult
 
     held = r.w.await(r.all.scoped_lock());
     CHECK(r.w.await(coetcd::with_lock(std::move(held), body)) == 3);
+    r.w.env->pass(10ms);
     CHECK(r.keys() == 0);
 
     held = r.w.await(r.all.scoped_lock());

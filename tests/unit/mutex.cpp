@@ -1340,6 +1340,7 @@ TEST_CASE("with_lock() runs its body under the lock and returns what it returns"
     };
     REQUIRE(w.await(coetcd::with_lock(mutex, number)) == 7);
     REQUIRE(held);
+    w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
     auto token = [&](const coetcd::held_lock& l) -> asio::awaitable<std::int64_t> {
         co_return l.fencing_token();
@@ -1473,16 +1474,51 @@ TEST_CASE("with_lock() whose body closes the session leaves no lease", "[mutex][
     REQUIRE(w.etcd->keys.empty());
 }
 
-TEST_CASE("with_lock() reports a loss that only its unlock finds", "[mutex][with_lock]") {
+TEST_CASE("with_lock() does not wait until etcd knows, and the next one takes its release along",
+          "[mutex][with_lock]") {
     owner all;
     auto& [w, client, session, mutex] = all;
-    auto body = [&]() -> asio::awaitable<int> {
-        w.etcd->erase(mutex.key());
-        co_return 1;
+    coetcd::mutex other(session, "other");
+    auto nothing = []() -> asio::awaitable<void> { co_return; };
+    auto in_turn = [&](int rounds) -> asio::awaitable<void> {
+        for (int i = 0; i != rounds; ++i) {
+            co_await coetcd::with_lock(mutex, nothing);
+            co_await coetcd::with_lock(other, nothing);
+        }
     };
-    auto working = w.start(coetcd::with_lock(mutex, body));
-    w.env->pass(50ms);
-    REQUIRE(working.code() == errc::lock_lost);
+    const std::size_t before = w.env->calls.size();
+    w.await(in_turn(5));
+    w.env->pass(10ms);
+    REQUIRE(w.env->calls.size() == before + 11);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("with_lock() whose body has ended is over, whatever becomes of its release",
+          "[mutex][with_lock]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    SECTION("its key was deleted, and nobody knows") {
+        auto body = [&]() -> asio::awaitable<int> {
+            w.etcd->erase(mutex.key());
+            co_return 1;
+        };
+        REQUIRE(w.await(coetcd::with_lock(mutex, body)) == 1);
+    }
+    SECTION("etcd does not answer") {
+        auto body = [&]() -> asio::awaitable<int> {
+            w.env->decide = [](const call_request&) {
+                scripted_env::fate f;
+                f.refused = true;
+                return f;
+            };
+            co_return 1;
+        };
+        REQUIRE(w.await(coetcd::with_lock(mutex, body)) == 1);
+        w.env->decide = nullptr;
+    }
+    w.env->pass(3s);
+    REQUIRE(w.etcd->keys.empty());
+    REQUIRE(session.state() == coetcd::session_state::active);
 }
 
 TEST_CASE("with_lock() passes a cancellation on, awaits the body, and unlocks",
@@ -1575,6 +1611,7 @@ TEST_CASE("with_lock() runs its body under a lock that is held already", "[mutex
     };
     coetcd::held_lock held = w.await(mutex.scoped_lock());
     REQUIRE(w.await(coetcd::with_lock(std::move(held), number)) == 7);
+    w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
 
     SECTION("never begun, it gives the lock back") {
@@ -1622,6 +1659,7 @@ TEST_CASE("with_lock_for() runs its body if the lock can be had in time", "[mute
     REQUIRE(*first > 0);
     REQUIRE(w.await(coetcd::with_lock_for(a, 0s, nothing))); // as try_lock()
     REQUIRE(ran == 3);
+    w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
 
     w.await(b.lock());

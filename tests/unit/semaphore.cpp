@@ -1162,6 +1162,7 @@ TEST_CASE("with_permits() runs its body with permits, and gives them back", "[se
         co_return now.used;
     };
     REQUIRE(w.await(coetcd::with_permits(all.a, 2, body)) == 2);
+    w.env->pass(10ms);
     REQUIRE(all.held() == 0);
     REQUIRE(w.await(coetcd::with_permits_for(all.a, 2, 50ms, body)) == std::optional(2));
     REQUIRE(w.await(coetcd::with_permits_for(all.a, 2, 0ms, body)) == std::optional(2));

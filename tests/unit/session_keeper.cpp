@@ -557,6 +557,7 @@ TEST_CASE("with_lock() of a keeper runs its body in the session that there is",
         co_return held.fencing_token();
     };
     REQUIRE(w.await(coetcd::with_lock(keeper, "m", token)) > 0); // it has opened one for that
+    w.env->pass(10ms);
     REQUIRE(w.etcd->keys.empty());
     int ran = 0;
     auto nothing = [&]() -> asio::awaitable<void> {
@@ -826,7 +827,7 @@ TEST_CASE("through outages the requests of two keepers end, alone, and each begi
                 const auto begun = std::make_shared<int>(0);
                 auto& keeper = keepers[static_cast<std::size_t>(below(2))];
                 requests.emplace_back(
-                    w.start(request(keeper, 1ms * (1 + below(20'000)), 1ms * below(2'000), begun)),
+                    w.start(request(keeper, 1ms * (1 + below(20'000)), 1ms * below(6'000), begun)),
                     begun);
             } else if (what == 3) {
                 go_away(w);

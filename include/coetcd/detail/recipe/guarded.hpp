@@ -31,10 +31,7 @@ public:
     /// the body has ended.
     virtual std::shared_ptr<void> watch(std::function<void()> cancel) const = 0;
     virtual asio::awaitable<void> run() = 0;
-    /// Gives the lock back, and waits until etcd knows.
-    /// @returns False if it was no longer ours.
-    virtual asio::awaitable<bool> give_back() = 0;
-    /// Gives it back in the background, if it was not given back yet.
+    /// Gives the lock back, in the background.
     virtual void let_go() = 0;
 
     bool ran = false; ///< False if the lock could not be had.
@@ -108,15 +105,6 @@ public:
     std::shared_ptr<ownership> owned() const override { return owner_of_(*held_); }
     std::shared_ptr<void> watch(std::function<void()> cancel) const override {
         return watch_ ? watch_(*held_, std::move(cancel)) : nullptr;
-    }
-    asio::awaitable<bool> give_back() override {
-        if constexpr (requires(Held & h) { h.unlock(); }) {
-            return held_->unlock();
-        } else if constexpr (requires(Held & h) { h.release(); }) {
-            return held_->release();
-        } else {
-            return held_->resign();
-        }
     }
     void let_go() override { held_.reset(); }
 

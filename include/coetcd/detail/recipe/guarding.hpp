@@ -16,7 +16,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 
 #include <exception>
 #include <memory>
@@ -75,7 +74,8 @@ public:
     }
 }
 
-/// What was taken does not outlive this object: it ends at home.
+/// What was taken does not outlive this object: it ends at home, and is given back in the
+/// background. So the release travels with the next transaction, and nobody waits for it.
 struct taken_for_now {
     explicit taken_for_now(guarded_job& j)
         : job(j) {}
@@ -141,18 +141,6 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
 
     if (!held->held()) {
         throw_loss(held->loss(), guarded->failure);
-    }
-    if (caller.cancelled() == earlier) {
-        bool was_ours = true;
-        try {
-            auto giving_back = job->give_back();
-            was_ours = co_await std::move(giving_back);
-        } catch (const boost::system::system_error&) {
-            // It is being cleaned up; what the body did stands.
-        }
-        if (!was_ours) {
-            throw_loss(held->loss(), guarded->failure);
-        }
     }
     if (guarded->failure) {
         std::rethrow_exception(guarded->failure);
