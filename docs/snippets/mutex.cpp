@@ -40,6 +40,12 @@ asio::awaitable<void> timer() {
 
 } // namespace
 
+asio::awaitable<void> mutex_retained(coetcd::session& session) {
+    coetcd::mutex mutex(session, "orders/42", {.retain = 10s});
+    co_await coetcd::with_lock(mutex, ship_order); // one round trip
+    co_await coetcd::with_lock(mutex, ship_order); // none
+}
+
 asio::awaitable<void> mutex_smallest(coetcd::session& session) {
     coetcd::mutex mutex(session, "orders/42");
     co_await coetcd::with_lock(mutex, ship_order);

@@ -34,6 +34,25 @@ struct lock_options {
     /// `max_hold`, or in that case at most a ttl later.
     std::optional<std::chrono::milliseconds> max_hold{};
 
+    /// How long the session keeps the lock after it was given back, in case it wants it again; each
+    /// use begins that time anew. Empty: not at all. Must be positive. Only for a `mutex`, and not
+    /// together with `delay`.
+    ///
+    /// Meanwhile the session's next holder has the lock at once, without a request. As soon as
+    /// anybody else queues for the lock, or asks for it, it goes: at once, or when the holder has
+    /// given it back. To others it looks held until then, so their `try_lock` returns false;
+    /// `try_lock_for` gets it. A lock that others often want before this session does is given back
+    /// to etcd at once, most of the time.
+    ///
+    /// Only a clean end keeps the lock: `unlock`, or a body of `with_lock` that returns.
+    /// Consecutive holders of one session may then share a fencing token: finish what was begun
+    /// under the lock before it is given back.
+    ///
+    /// The first `unlock` costs a read in place of a write, and a watch on the client's stream for
+    /// locks; those after it cost nothing. See `session_options::retained` for how many there may
+    /// be. The lock's key stays in etcd as long as the session keeps the lock.
+    std::optional<std::chrono::milliseconds> retain{};
+
     /// Watch the lock's keys while it is held: `force_unlock`, or a deletion of one by hand, is
     /// then noticed at once rather than with the next renewal. Not for a `multi_lock`. Costs a
     /// watch on the client's stream for locks, two for who writes in a `shared_mutex`, and a look,

@@ -5,6 +5,7 @@
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/detail/recipe/guarded.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/lock_options.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/session_options.hpp>
@@ -24,9 +25,12 @@ class session_keeper;
 
 namespace detail {
 class session_keeper_impl;
-boost::asio::awaitable<held_lock> lock_in(const session_keeper& keeper, std::string name);
-boost::asio::awaitable<std::optional<held_lock>>
-lock_in(const session_keeper& keeper, std::string name, std::chrono::nanoseconds patience);
+boost::asio::awaitable<held_lock>
+lock_in(const session_keeper& keeper, std::string name, const lock_options& options);
+boost::asio::awaitable<std::optional<held_lock>> lock_in(const session_keeper& keeper,
+                                                         std::string name,
+                                                         const lock_options& options,
+                                                         std::chrono::nanoseconds patience);
 } // namespace detail
 
 /// Options of a `session_keeper`: those of each of its sessions, and how it replaces them.
@@ -139,15 +143,19 @@ private:
 /// the end of the queue. Once `body` has begun it is not run again: if the session is lost then,
 /// `body` is cancelled, awaited to its end, and the loss is thrown.
 ///
+/// @param options How the lock is held: see `lock_options`.
 /// @throws std::invalid_argument as the constructor of `mutex`.
 /// @throws error as `session_keeper::wait_live` and `mutex::lock`; otherwise as `with_lock(mutex&,
 /// Body)`.
 /// @par Cancellation
 /// As `with_lock(mutex&, Body)`.
 template<class Body>
-auto with_lock(const session_keeper& keeper, std::string name, Body body) {
+auto with_lock(const session_keeper& keeper,
+               std::string name,
+               Body body,
+               lock_options options = {}) {
     return detail::run_guarded(keeper.get_executor(),
-                               detail::lock_in(keeper, std::move(name)),
+                               detail::lock_in(keeper, std::move(name), options),
                                &detail::ownership_of,
                                std::move(body));
 }
@@ -162,9 +170,10 @@ template<class Body>
 auto with_lock_for(const session_keeper& keeper,
                    std::string name,
                    std::chrono::nanoseconds patience,
-                   Body body) {
+                   Body body,
+                   lock_options options = {}) {
     return detail::run_guarded_if(keeper.get_executor(),
-                                  detail::lock_in(keeper, std::move(name), patience),
+                                  detail::lock_in(keeper, std::move(name), options, patience),
                                   &detail::ownership_of,
                                   std::move(body));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,10 @@ public:
 
     /// A name for people: `mutex::holder` shows it. It is stored in etcd as it is.
     std::string label;
+
+    /// How many locks it keeps that nobody holds: see `lock_options::retain`. If there are more,
+    /// the one goes that was not used for the longest time.
+    std::size_t retained = 1024;
 };
 
 enum class session_state {

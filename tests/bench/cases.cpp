@@ -96,6 +96,36 @@ void add_pairs(std::vector<bench_case>& all, bool in_short) {
     all.push_back(c);
 }
 
+/// Locks that their session takes again and again.
+void add_again(std::vector<bench_case>& all, bool in_short) {
+    bench_case c;
+    c.seconds = in_short ? 0.4 : 0.8;
+    c.turns = in_short ? 2 : 3;
+    c.kind = "with-lock";
+    c.subjects = {"coetcd", "go"};
+    for (const std::size_t coroutines : {1U, 8U}) {
+        c.id = "with-lock-" + std::to_string(coroutines);
+        c.title = "with_lock, " + std::to_string(coroutines);
+        c.count = coroutines;
+        all.push_back(c);
+    }
+    c.kind = "in-turn";
+    c.id = "retained-64";
+    c.title = "64 names in turn, retained";
+    c.count = 64;
+    all.push_back(c);
+    c.subjects = {"coetcd", "plain"};
+    c.count = 1;
+    c.slice = 2;
+    c.id = "retained-alternating";
+    c.title = "2 clients in turn, retained";
+    all.push_back(c);
+    c.slice = 10;
+    c.id = "retained-mostly";
+    c.title = "9 of 10 by one client, retained";
+    all.push_back(c);
+}
+
 void add_hand_overs(std::vector<bench_case>& all, bool in_short) {
     const std::vector<std::size_t> counts =
         in_short ? std::vector<std::size_t>{8} : std::vector<std::size_t>{2, 8, 32};
@@ -464,6 +494,7 @@ std::vector<bench_case> all_cases(bool in_short) {
     add_distances(all, in_short);
     add_cluster(all, in_short);
     add_pairs(all, in_short);
+    add_again(all, in_short);
     add_hand_overs(all, in_short);
     add_scale(all, in_short);
     add_watches(all, in_short);

@@ -46,6 +46,42 @@ awaitable<json> pairs(task t, coetcd::session& session) {
     co_return co_await measure_pairs(std::move(pair), t.count, t.seconds, t.server);
 }
 
+/// Coroutines that each run a body under a lock with a name of its own, again and again.
+awaitable<json> bodies(task t, coetcd::session& session) {
+    std::deque<coetcd::mutex> mutexes;
+    for (std::size_t i = 0; i < t.count; ++i) {
+        mutexes.emplace_back(session, nth(t.name, i));
+    }
+    auto nothing = []() -> awaitable<void> { co_return; };
+    lock_and_unlock pair = [&](std::size_t i) { return coetcd::with_lock(mutexes[i], nothing); };
+    co_return co_await measure_pairs(std::move(pair), t.count, t.seconds, t.server);
+}
+
+/// One coroutine that takes names in turn. The subject `plain` does not retain them.
+/// @param by_others Of that many takings one is that of another client; 0: none is.
+awaitable<json> in_turn(task t, coetcd::session& session, std::size_t by_others) {
+    coetcd::lock_options how;
+    if (t.subject != "plain") {
+        how.retain = std::chrono::seconds(60);
+    }
+    const auto executor = co_await boost::asio::this_coro::executor;
+    const coetcd::client other(executor, coetcd::endpoints(urls_of(t)));
+    const coetcd::session_options lifetime{std::chrono::seconds(t.ttl)};
+    const coetcd::session theirs = co_await coetcd::session::open(other, lifetime);
+    std::deque<coetcd::mutex> own, others;
+    for (std::size_t i = 0; i < t.count; ++i) {
+        own.emplace_back(session, nth(t.name, i), how);
+        others.emplace_back(theirs, nth(t.name, i), how);
+    }
+    std::size_t taken = 0;
+    lock_and_unlock next = [&](std::size_t) {
+        const std::size_t number = taken++;
+        const bool is_own = by_others == 0 || number % by_others != 0;
+        return lock_and_unlock_once((is_own ? own : others)[number % t.count]);
+    };
+    co_return co_await measure_pairs(std::move(next), 1, t.seconds, t.server);
+}
+
 /// Coroutines that each write a key of its own.
 awaitable<json> puts(task t, const coetcd::client& client) {
     lock_and_unlock put = [&](std::size_t i) -> awaitable<void> {
@@ -298,6 +334,10 @@ awaitable<json> run_coetcd(task t) {
         result = co_await guarded_writes(t, client, session);
     } else if (t.kind.starts_with("permits")) {
         result = co_await permits(t, session);
+    } else if (t.kind == "with-lock") {
+        result = co_await bodies(t, session);
+    } else if (t.kind == "in-turn") {
+        result = co_await in_turn(t, session, t.slice);
     } else if (t.kind == "million") {
         result = co_await million(t, session);
     } else {

@@ -289,6 +289,10 @@ std::vector<bound> bounds_of(const results& r) {
     all.ratio("uncontended-8", "go", 1);
     all.ratio("uncontended-1", "raw", 0.95);
     all.ratio("one-name-32", "raw", 0.9);
+    all.ratio("with-lock-1", "go", 1.1);
+    all.ratio("retained-64", "go", 100);
+    all.ratio("retained-alternating", "plain", 0.9);
+    all.ratio("retained-mostly", "plain", 5);
     for (const std::string load : {"hand-over-", "hand-over-busy-"}) {
         all.ratio(load + "2", "go", 10);
         all.ratio(load + "8", "go", 4);

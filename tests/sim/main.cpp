@@ -135,6 +135,7 @@ struct totals {
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;
     std::uint64_t forced = 0;
+    std::uint64_t retentions = 0;
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;
     std::uint64_t proofs = 0;
@@ -193,6 +194,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.downgrades += o.downgrades;
     t.permits += o.permits;
     t.forced += o.forced;
+    t.retentions += o.retentions;
     t.claims += o.claims;
     t.delays += o.delays;
     t.proofs += o.proofs;
@@ -314,13 +316,14 @@ int simulate(const arguments& a) {
               << t.calls << " calls, " << t.grants << " locks granted and " << t.resumed
               << " resumed, " << t.shared_grants << " shared or several (" << t.upgrades
               << " upgrades, " << t.downgrades << " downgrades), " << t.permits << " permits, "
-              << t.claims << " claims, " << t.forced << " ends by force, " << t.delays
-              << " delays, " << t.proofs << " proofs, " << t.heard << " requests heard, " << t.works
-              << " works behind a gate, " << t.tasks << " tasks of groups, " << t.told
-              << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
-              << " values proclaimed, " << t.states << " states observed, " << t.cancellations
-              << " cancellations, " << t.points << " points of cancellation and failure, "
-              << t.virtual_seconds / 3600 << " h of simulated time\n"
+              << t.claims << " claims, " << t.forced << " ends by force, " << t.retentions
+              << " taken at home, " << t.delays << " delays, " << t.proofs << " proofs, " << t.heard
+              << " requests heard, " << t.works << " works behind a gate, " << t.tasks
+              << " tasks of groups, " << t.told << " changes told to watchers, " << t.compactions
+              << " compactions, " << t.proclaimed << " values proclaimed, " << t.states
+              << " states observed, " << t.cancellations << " cancellations, " << t.points
+              << " points of cancellation and failure, " << t.virtual_seconds / 3600
+              << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

@@ -27,6 +27,9 @@ coetcd::lock_options actor::draw_options(const std::string& name, chance& taste)
     drawn.watch_while_held = s_.limits && taste.one_in(2);
     if (s_.delay && name == name_of(0)) {
         drawn.delay = *s_.delay;
+    } else if (s_.retains && !name.empty() && !taste.one_in(4)) {
+        const nanoseconds most = taste.skewed(20ms, 60s);
+        drawn.retain = std::chrono::duration_cast<std::chrono::milliseconds>(most);
     }
     return drawn;
 }

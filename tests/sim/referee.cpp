@@ -205,12 +205,16 @@ std::list<watching>::iterator referee::watches(watching v) {
 }
 
 /// Users ask for history, what the library watches for itself does not.
-void referee::watched(std::uint64_t stream, std::int64_t id, std::int64_t start_revision) {
+void referee::watched(std::uint64_t stream,
+                      std::int64_t id,
+                      std::int64_t start_revision,
+                      const std::string& key) {
     constexpr std::int64_t first_question = std::int64_t{1} << 62;
     if (id >= first_question) {
         return;
     }
-    const bool users = start_revision != 0;
+    const bool retains = key.starts_with(queue_prefix) && key.ends_with('.');
+    const bool users = start_revision != 0 && !retains;
     if (streams_.emplace(stream, users).first->second != users) {
         world_.fail("a stream has watches of users and of locks");
     }
@@ -325,7 +329,7 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
         world_.fail("a lock was granted that etcd never gave: " + h.key);
     }
     if (!fences_.insert({h.name, h.fence}).second) {
-        world_.fail("a fencing token was given twice");
+        granted_again(h);
     }
     look_for_another(h);
     for (const request& other : requests_) {
@@ -336,6 +340,32 @@ std::list<hold>::iterator referee::granted(std::list<request>::iterator r, hold 
     }
     holds_.push_back(std::move(h));
     return std::prev(holds_.end());
+}
+
+void referee::granted_again(const hold& h) {
+    if (retained_.erase({h.name, h.fence}) == 0) {
+        world_.fail("a fencing token was given twice");
+    }
+    ++retentions;
+    const auto wanted = wanted_by_others(h.name, h.fence, h.lease);
+    if (calm_ && wanted && world_.now() > *wanted + 2s) {
+        world_.fail("a session has a lock again that others want: " + h.key);
+    }
+}
+
+std::optional<nanoseconds> referee::wanted_by_others(const std::string& name,
+                                                     std::int64_t create_revision,
+                                                     lease_id of) const {
+    std::optional<nanoseconds> first;
+    const auto& keys = world_.store.keys;
+    for (auto k = keys.lower_bound(name + "/"); k != keys.lower_bound(name + "0"); ++k) {
+        const auto begun = begun_.find({k->first, k->second.create_revision});
+        if (k->second.create_revision > create_revision && k->second.lease != of &&
+            begun != begun_.end()) {
+            first = std::min(first.value_or(begun->second), begun->second);
+        }
+    }
+    return first;
 }
 
 /// Somebody has deleted its key while others were before it, and these have gone since: it will
@@ -413,7 +443,10 @@ void referee::not_resumed(const std::string& key, std::int64_t fence, bool stays
 void referee::gives_back(std::list<hold>::iterator h) {
     const nanoseconds until = wanted_until(*h);
     nanoseconds& wanted = wanted_at_[{h->lease, h->name}];
-    wanted = std::max(wanted, until);
+    wanted = std::max(wanted, until + (h->clean ? h->retained : 0s));
+    if (h->clean && h->retained.count() != 0) {
+        retained_[{h->name, h->fence}] = until + h->retained;
+    }
     for (auto& [name, o] : current_) {
         if (o.key == h->key && o.create_revision == h->fence) {
             o.since = std::max(o.since, until); // its key has to go from then on
@@ -500,6 +533,10 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
             orphans_.contains(o.lease) || claimed ? 2 * nanoseconds(longest_ttl) : 0s;
         more += tenure.may_wait(name, o.key, o.since);
         nanoseconds since = o.since;
+        if (const auto kept = retained_.find({name, o.create_revision}); kept != retained_.end()) {
+            const auto wanted = wanted_by_others(name, o.create_revision, o.lease);
+            since = std::max(since, std::min(kept->second, wanted.value_or(kept->second)));
+        }
         bool held = false;
         for (const hold& h : holds_) {
             if (h.key == o.key && h.fence == o.create_revision) {

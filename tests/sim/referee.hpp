@@ -59,6 +59,10 @@ struct hold {
     nanoseconds granted_at{0};
     std::uint64_t pauses = 0; ///< Of its process, until it was granted.
 
+    nanoseconds retained{0}; ///< For how long it may stay with its session when it was given back.
+    /// It was given back by its holder, who has nothing under way.
+    bool clean = false;
+
     /// Its time is.
     bool is_over() const { return until && session->world.now() >= *until; }
     bool valid() const {
@@ -158,7 +162,10 @@ public:
 
     void changed(const std::vector<etcd::change>& changes, etcd::cause why) override;
     void lease_ended(lease_id id, etcd::lease_end how) override;
-    void watched(std::uint64_t stream, std::int64_t id, std::int64_t start_revision) override;
+    void watched(std::uint64_t stream,
+                 std::int64_t id,
+                 std::int64_t start_revision,
+                 const std::string& key) override;
 
     /// Once; a request to grant it that is repeated on the way may bring it back.
     bool has_ended(lease_id id) const { return ended_.contains(id); }
@@ -241,6 +248,7 @@ public:
 
     std::uint64_t grants = 0;
     std::uint64_t resumptions = 0;
+    std::uint64_t retentions = 0; ///< Locks that a session had again at home.
     std::uint64_t told_changes = 0;
     std::uint64_t told_compactions = 0;
     std::chrono::seconds longest_ttl{0};
@@ -285,6 +293,11 @@ private:
     };
 
     bool went_before_its_turn(const hold& h) const;
+    /// A session has it again that has given it back.
+    void granted_again(const hold& h);
+    /// Since when a lock is wanted by others than its owner; nothing if it is not.
+    std::optional<nanoseconds>
+    wanted_by_others(const std::string& name, std::int64_t create_revision, lease_id of) const;
     /// Two may not hold one lock.
     void look_for_another(const hold& h);
     void look_for_surplus(nanoseconds healed_at, nanoseconds bound);
@@ -353,6 +366,7 @@ private:
     std::set<std::pair<std::string, std::int64_t>> owners_;
     std::set<std::pair<std::string, std::int64_t>> firsts_; // likewise, by name
     std::set<std::pair<std::string, std::int64_t>> fences_;
+    std::map<std::pair<std::string, std::int64_t>, nanoseconds> retained_; // until when
     std::map<std::string, std::int64_t> resource_;
     std::map<std::string, std::uint64_t> written_; // data, and by which request
     std::uint64_t serving_ = 0;

@@ -103,6 +103,7 @@ outcome run(const plan& p) {
     if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
     }
+    s.retains = !s.crowded && chance(chance::derive(p.seed, 31)).one_in(3);
     chance besides(chance::derive(p.seed, 11));
     s.asks = s.proves && besides.one_in(4);
     s.works = s.proves && besides.one_in(4);
@@ -429,6 +430,7 @@ outcome run(const plan& p) {
     result.downgrades = s.judge.sharing.downgrades;
     result.permits = s.judge.permits.grants;
     result.forced = s.judge.tenure.forced_ends;
+    result.retentions = s.judge.retentions;
     result.claims = s.judge.tenure.claims;
     result.delays = s.judge.tenure.delays;
     result.proofs = s.judge.tenure.verified;

@@ -55,7 +55,8 @@ struct outcome {
     std::uint64_t upgrades = 0;
     std::uint64_t downgrades = 0;
     std::uint64_t permits = 0;
-    std::uint64_t forced = 0; ///< Ends of ownerships.
+    std::uint64_t forced = 0;     ///< Ends of ownerships.
+    std::uint64_t retentions = 0; ///< Locks that a session had again at home.
     std::uint64_t claims = 0;
     std::uint64_t delays = 0;       ///< After holders that have vanished.
     std::uint64_t proofs = 0;       ///< Asked for.

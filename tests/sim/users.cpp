@@ -605,6 +605,7 @@ public:
                actor_.sound_clock_,
                guards_body};
         granted_at_ = session_->world.now();
+        h.retained = options.retain.value_or(0ms);
         if (options.max_hold) {
             h.until = session_->world.now() + *options.max_hold;
         }
@@ -619,8 +620,10 @@ public:
         }
         no_more();
     }
-    void give_back() {
+    /// @param clean It is the holder who gives it back, and has nothing under way.
+    void give_back(bool clean = false) {
         if (hold_) {
+            (*hold_)->clean = clean;
             actor_.s_.judge.gives_back(*hold_);
             hold_.reset();
             if (!actor_.p_->has_crashed()) {
@@ -724,26 +727,41 @@ asio::awaitable<void>
 actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste) {
     const coetcd::lock_options options = draw_options(name, taste);
     coetcd::mutex m(*session_, name, options);
+    const lease_id lease = session_->lease();
+    bool goes_on = true;
+    for (int times = options.retain ? taste.between(1, 6) : 1; goes_on && times != 0; --times) {
+        const bool given_back = co_await take_once(o, m, options, name, how, taste);
+        goes_on = given_back && session_ && session_->lease() == lease;
+    }
+}
+
+asio::awaitable<bool> actor::take_once(std::shared_ptr<operation> o,
+                                       coetcd::mutex& m,
+                                       coetcd::lock_options options,
+                                       const std::string& name,
+                                       way how,
+                                       chance& taste) {
     visit v(*this, o, name, how);
     v.options = options;
     if (how == way::with_lock) {
         co_await take_under_guard(v, m, name, taste);
-        co_return;
+        co_return true;
     }
     if (how == way::scoped_lock) {
         coetcd::held_lock l = co_await m.scoped_lock();
         must_own(l);
         if (s_.proves && taste.one_in(2)) {
             co_await use_together(v, l, name, taste);
-            co_return;
+            co_return true;
         }
         v.granted(l);
         co_await use(v, l, name, taste);
-        v.give_back();
-        if (taste.one_in(2)) {
+        const bool clean = taste.one_in(2);
+        v.give_back(clean);
+        if (clean) {
             co_await unlock(v, l);
         }
-        co_return;
+        co_return true;
     }
     bool taken = true;
     if (how == way::lock) {
@@ -768,7 +786,7 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
         ends();
     }
     if (!taken) {
-        co_return;
+        co_return true;
     }
     must_own(m);
     v.granted(m);
@@ -776,10 +794,12 @@ actor::take_and_use(std::shared_ptr<operation> o, std::string name, way how, cha
         co_await look_at_position(v.key, v.fence, m);
     }
     co_await use(v, m, name, taste);
-    v.give_back();
-    if (!taste.one_in(8)) { // else it goes with the mutex
+    const bool clean = !taste.one_in(8);
+    v.give_back(clean);
+    if (clean) { // else it goes with the mutex
         co_await unlock(v, m);
     }
+    co_return clean;
 }
 
 asio::awaitable<void> actor::wait_together(std::string name, chance& taste) {
@@ -883,8 +903,9 @@ actor::use_together(visit& v, coetcd::held_lock& l, const std::string& name, cha
         l = coetcd::held_lock();
     }
     co_await use(v, other, name, taste);
-    v.give_back();
-    if (taste.one_in(2)) {
+    const bool clean = taste.one_in(2);
+    v.give_back(clean);
+    if (clean) {
         co_await unlock(v, other);
     }
 }
@@ -1415,10 +1436,12 @@ actor::guarded_body(visit& v, const coetcd::held_lock& l, const std::string& nam
     v.granted(l);
     struct end {
         visit& of;
-        ~end() { of.give_back(); }
+        bool clean = false;
+        ~end() { of.give_back(clean); }
     };
-    const end at_end{v};
+    end at_end{v};
     co_await use(v, l, name, taste);
+    at_end.clean = true;
 }
 
 template<class Lock>
@@ -1429,7 +1452,8 @@ asio::awaitable<void> actor::unlock(visit& v, Lock& l) {
         s_.w.fail("unlock() has been called, and the lock is owned");
     }
     const bool was_ours = co_await std::move(unlocking);
-    s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed);
+    const bool stays = v.options.retain.has_value();
+    s_.judge.unlocked(v.key, v.fence, was_ours, p_->failed_calls == failed && !stays);
 }
 
 coetcd::txn actor::draw_data(chance& taste) {

@@ -178,6 +178,13 @@ private:
 
     asio::awaitable<void>
     take_and_use(std::shared_ptr<operation> o, std::string name, way how, chance& taste);
+    /// @returns Whether the lock is given back.
+    asio::awaitable<bool> take_once(std::shared_ptr<operation> o,
+                                    coetcd::mutex& m,
+                                    coetcd::lock_options options,
+                                    const std::string& name,
+                                    way how,
+                                    chance& taste);
     /// Several of this session want one lock, none of them for long.
     asio::awaitable<void> wait_together(std::string name, chance& taste);
     asio::awaitable<void> wait_once(std::shared_ptr<operation> o,

@@ -19,26 +19,33 @@ namespace coetcd {
 namespace detail {
 
 /// As `lock_in`, until a deadline; empty if others have the lock then.
-inline boost::asio::awaitable<std::optional<held_lock>>
-lock_in_until(const session_keeper& keeper, std::string name, time_point deadline) {
+inline boost::asio::awaitable<std::optional<held_lock>> lock_in_until(const session_keeper& keeper,
+                                                                      std::string name,
+                                                                      lock_options options,
+                                                                      time_point deadline) {
     logic::require_name(name);
-    auto take = [name = std::move(name)](const session& in, std::chrono::nanoseconds patience) {
-        mutex m(in, name);
+    options = checked(options);
+    auto take = [name = std::move(name), options](const session& in,
+                                                  std::chrono::nanoseconds patience) {
+        mutex m(in, name, options);
         return lock_for(m, patience);
     };
     return in_session<held_lock>(access::impl(keeper), std::move(take), deadline);
 }
 
-COETCD_DECL boost::asio::awaitable<held_lock> lock_in(const session_keeper& keeper,
-                                                      std::string name) {
-    return the_one(lock_in_until(keeper, std::move(name), time_point::max()));
+COETCD_DECL boost::asio::awaitable<held_lock>
+lock_in(const session_keeper& keeper, std::string name, const lock_options& options) {
+    return the_one(lock_in_until(keeper, std::move(name), options, time_point::max()));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
-lock_in(const session_keeper& keeper, std::string name, std::chrono::nanoseconds patience) {
+lock_in(const session_keeper& keeper,
+        std::string name,
+        const lock_options& options,
+        std::chrono::nanoseconds patience) {
     const auto& impl = access::impl(keeper);
     const time_point deadline = after(impl->world.now(), patience);
-    return impl->owner->home(lock_in_until(keeper, std::move(name), deadline));
+    return impl->owner->home(lock_in_until(keeper, std::move(name), options, deadline));
 }
 
 inline session_keeper_options checked(session_keeper_options o) {

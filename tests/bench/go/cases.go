@@ -101,6 +101,27 @@ func uncontended(client *clientv3.Client, t task) (result, error) {
 	})
 }
 
+// inTurn takes several names, one after the other.
+func inTurn(client *clientv3.Client, t task) (result, error) {
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(t.TTL))
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	var mutexes []*concurrency.Mutex
+	for i := range t.Count {
+		mutexes = append(mutexes, concurrency.NewMutex(session, fmt.Sprintf("%s-%d", t.Name, i)))
+	}
+	taken := 0
+	one := t
+	one.Count = 1
+	return measurePairs(one, func(int) error {
+		m := mutexes[taken%len(mutexes)]
+		taken++
+		return lockAndUnlock(m)
+	})
+}
+
 // oneName has a mutex of Go around that of etcd: two of those in one session do not exclude each
 // other.
 func oneName(client *clientv3.Client, t task) (result, error) {

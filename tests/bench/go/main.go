@@ -42,6 +42,8 @@ var ctx = context.Background()
 
 var cases = map[string]func(*clientv3.Client, task) (result, error){
 	"uncontended": uncontended,
+	"with-lock":   uncontended,
+	"in-turn":     inTurn,
 	"one-name":    oneName,
 	"hand-over":   handOver,
 	"puts":        puts,

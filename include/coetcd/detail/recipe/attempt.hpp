@@ -27,6 +27,8 @@
 
 namespace coetcd::detail {
 
+class retained_lock;
+
 /// One attempt to have places in the queues of some names, as far as it is known to etcd: its keys,
 /// and how it asks. The derived class, `place`, decides what becomes of it; `place` and its parts,
 /// `departure` and `mode_change`, decide what it asks for.
@@ -53,6 +55,8 @@ public:
     notifier changed;     ///< By everything that a wait may be for.
     bool resumed = false; ///< Its keys are those of an earlier object with this lease.
     time_point not_after = time_point::max(); ///< For its requests, and for the wait.
+    std::shared_ptr<retained_lock> kept;      ///< Its keys are of a lock that its session retains.
+    bool is_deciding = false; ///< Given back; whether its keys stay in the session is not known.
 
     const std::string& name() const { return queues.front().name; }
     std::vector<std::string> names() const {

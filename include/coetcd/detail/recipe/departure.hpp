@@ -168,7 +168,7 @@ inline asio::awaitable<bool> departure::until_over(std::shared_ptr<attempt> self
     }
     session_impl& s = *self->session;
     const time_point deadline = after(s.world.now(), s.request_timeout + grace_for_requests);
-    while (!d.is_over()) {
+    while (self->is_deciding || !d.is_over()) {
         d.throw_trouble();
         if (s.gives_lease_up()) {
             co_return false;

@@ -5,6 +5,7 @@
 #include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/logic/slots.hpp>
 #include <coetcd/detail/recipe/attempt.hpp>
+#include <coetcd/detail/recipe/retained.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/local_queues.hpp>
 #include <coetcd/detail/service/session.hpp>
@@ -65,6 +66,8 @@ public:
         }
     }
 
+    /// Its keys are those that the session has retained: it owns, without a request.
+    bool has_retained() const { return has_retained_; }
     /// The request that is under way, or the last one; null before the first.
     const std::shared_ptr<lane_part>& request() const { return request_; }
     /// Asks (again).
@@ -173,7 +176,7 @@ private:
     void ask_in_turn() {
         const bool lives = of_.session->reason() == session_end::none;
         const bool leaves = beginning_ == beginning::take_or_leave && turn_->is_behind_queue();
-        if (!begins_ || !lives || of_.has_slots() || leaves || !take_slots()) {
+        if (!begins_ || !lives || of_.has_slots() || leaves || is_retained() || !take_slots()) {
             return;
         }
         bool free = true;
@@ -187,6 +190,24 @@ private:
         free = free && !turn_->is_behind_queue();
         const bool takes = beginning_ == beginning::take_or_leave || free;
         send(takes ? logic::asking::take : logic::asking::enter);
+    }
+    /// Whether the session has retained the lock for it, or is about to know.
+    bool is_retained() {
+        if (!of_.session->retained) {
+            return false;
+        }
+        for (const attempt::queue& q : of_.queues) {
+            retained_lock* const kept = of_.session->retained->find(q.name);
+            if (kept && !kept->is_decided()) {
+                return true;
+            }
+            if (kept && of_.queues.size() == 1 && !value_) {
+                has_retained_ = kept->give(of_);
+            } else if (kept) {
+                kept->recall();
+            }
+        }
+        return has_retained_;
     }
     bool take_slots() {
         for (std::size_t i = 0; i != of_.queues.size(); ++i) {
@@ -241,6 +262,7 @@ private:
     std::shared_ptr<logic::rule> rule_;
     beginning beginning_ = beginning::enter;
     bool begins_ = false;
+    bool has_retained_ = false;
     logic::asking asked_ = logic::asking::enter;
     std::shared_ptr<lane_part> request_;
     std::exception_ptr failure_;           // of its beginning

@@ -31,7 +31,9 @@ public:
     /// the body has ended.
     virtual std::shared_ptr<void> watch(std::function<void()> cancel) const = 0;
     virtual asio::awaitable<void> run() = 0;
-    /// Gives the lock back, in the background.
+    /// Gives the lock back, in the background: the body has ended, and has nothing under way.
+    virtual void give_back() = 0;
+    /// Gives it back in the background, however the body has ended.
     virtual void let_go() = 0;
 
     bool ran = false; ///< False if the lock could not be had.
@@ -105,6 +107,11 @@ public:
     std::shared_ptr<ownership> owned() const override { return owner_of_(*held_); }
     std::shared_ptr<void> watch(std::function<void()> cancel) const override {
         return watch_ ? watch_(*held_, std::move(cancel)) : nullptr;
+    }
+    void give_back() override {
+        if constexpr (requires(Held & h) { h.unlock(); }) {
+            (void)held_->unlock();
+        }
     }
     void let_go() override { held_.reset(); }
 

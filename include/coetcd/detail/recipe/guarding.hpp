@@ -145,6 +145,9 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     if (guarded->failure) {
         std::rethrow_exception(guarded->failure);
     }
+    if (caller.cancelled() == earlier) {
+        job->give_back();
+    }
 }
 
 } // namespace coetcd::detail

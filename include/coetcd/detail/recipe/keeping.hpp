@@ -21,11 +21,20 @@ inline lock_options checked(lock_options o) {
     if (o.max_hold && o.max_hold->count() <= 0) {
         throw std::invalid_argument("max_hold: must be positive");
     }
+    if (o.retain && o.retain->count() <= 0) {
+        throw std::invalid_argument("retain: must be positive");
+    }
+    if (o.retain && o.delay) {
+        throw std::invalid_argument("retain: not together with delay");
+    }
     if (o.delay) {
         o.delay = bounded(*o.delay);
     }
     if (o.max_hold) {
         o.max_hold = bounded(*o.max_hold);
+    }
+    if (o.retain) {
+        o.retain = bounded(*o.retain);
     }
     return o;
 }
@@ -34,11 +43,14 @@ inline std::chrono::nanoseconds delay_of(const lock_options& o) {
     return checked(o).delay.value_or(std::chrono::milliseconds(0));
 }
 
-/// Checks the options of a lock other than a mutex.
+/// Checks the options of a lock other than a mutex, which has no `delay` and is not retained.
 /// @param watches Whether one of its keys lasts as long as the hold.
 inline const lock_options& without_delay(const lock_options& o, bool watches) {
     if (o.delay) {
         throw std::invalid_argument("delay: only a mutex has it");
+    }
+    if (o.retain) {
+        throw std::invalid_argument("retain: only a mutex has it");
     }
     if (o.watch_while_held && !watches) {
         throw std::invalid_argument("watch_while_held: a multi_lock does not have it");
@@ -60,7 +72,7 @@ inline asio::awaitable<void> end_in_time(std::shared_ptr<place> self) {
 
 /// Whether these options ask for anything while a place is held.
 inline bool asks_for_care(const lock_options& o) {
-    return o.max_hold || o.watch_while_held;
+    return o.max_hold || o.watch_while_held || o.retain;
 }
 
 /// Has the place held as its owner wants. Call it at home, at the moment of the grant.
@@ -70,6 +82,9 @@ inline void keep_to(const lock_options& options, const std::shared_ptr<place>& t
     if (options.max_hold) {
         self->end_after(*options.max_hold);
         spawn(self->session->world, end_in_time(self));
+    }
+    if (options.retain) {
+        self->retain_for(*options.retain);
     }
     if (options.watch_while_held) {
         spawn(self->session->world, watch_over(self));

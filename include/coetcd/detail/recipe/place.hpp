@@ -122,6 +122,8 @@ public:
         const errc why = lost_by_ ? *lost_by_ : end_by_now();
         return why == errc::session_lost ? session->loss(title()) : error(why, title());
     }
+    /// Lets it stay with its session, unused for at most that long, once it was given back cleanly.
+    void retain_for(std::chrono::nanoseconds most) { retained_for_ = most; }
     /// Makes it end `most` after it was granted, whatever becomes of the session. See keeping.hpp.
     void end_after(std::chrono::nanoseconds most) { held_until_ = after(granted_at_, most); }
     time_point held_until() const { return held_until_; }
@@ -181,10 +183,17 @@ public:
     /// May be called from anywhere.
     void abandon() noexcept override;
 
+    /// How a hold ends.
+    enum class ending {
+        clean,  ///< Its holder has given it back, and has nothing under way.
+        unclean ///< Or that is not known.
+    };
     /// Gives it up. Call it at home.
     /// @param stays Whether its keys are left in etcd, if it is held.
     /// @returns Whether it was held.
-    bool leave(bool stays) noexcept;
+    bool leave(bool stays, ending end = ending::unclean) noexcept;
+    /// Its session does not retain it any more.
+    void end_retention() noexcept { leave_etcd(); }
 
     /// Gives it up as `abandon` does, and waits until etcd knows. May be called from anywhere.
     /// @returns Whether it was there to be given back.
@@ -251,6 +260,7 @@ private:
     /// now.
     void report_end();
 
+    bool stays_in_session() noexcept;
     void leave_etcd() noexcept;
     static asio::awaitable<void> finish_entry(std::shared_ptr<place> self);
 
@@ -259,6 +269,7 @@ private:
     std::atomic<bool> holds_ = false;      // what can be seen of it from anywhere
     std::optional<errc> lost_by_;          // while it was held
     time_point granted_at_{};
+    std::chrono::nanoseconds retained_for_{0};
     std::atomic<time_point> held_until_{time_point::max()}; // whatever becomes of the session
     bool is_reported_ = true; // to the observer, that it is no longer granted
     departure departure_;
@@ -283,7 +294,27 @@ inline void place::abandon() noexcept {
     }
 }
 
-inline bool place::leave(bool stays) noexcept {
+/// Leaves the keys of a place that is given back to its session. See retaining.hpp.
+/// @returns False if there is no memory for it.
+bool retain(const std::shared_ptr<place>& last, std::chrono::nanoseconds most) noexcept;
+
+/// Whether the keys stay, or may stay, with the session, for its next holder.
+inline bool place::stays_in_session() noexcept {
+    if (retained_for_.count() == 0 || resumed || is_lost() || !session->alive()) {
+        return false;
+    }
+    if (kept) {
+        const bool is_back = kept->take_back(shared_from_this(), retained_for_);
+        if (is_back) {
+            kept = nullptr;
+        }
+        return is_back;
+    }
+    return !there.needs_epoch() && session->wanted.habit(name()).may_stay() &&
+           retain(shared_from_this(), retained_for_);
+}
+
+inline bool place::leave(bool stays, ending end) noexcept {
     holds_ = false;
     const bool was_held = is_granted();
     if (was_held) {
@@ -291,7 +322,10 @@ inline bool place::leave(bool stays) noexcept {
         session->look_away(*this);
     }
     if (phase_ != phase::over && !(was_held && stays)) {
-        leave_etcd();
+        const bool is_kept = was_held && end == ending::clean && stays_in_session();
+        if (!is_kept) {
+            leave_etcd();
+        }
     }
     phase_ = phase::over;
     entering.leave_line();
@@ -315,7 +349,7 @@ inline asio::awaitable<bool> place::release() {
     at_home(session->world, [self = shared_from_this(), was_held, stays = is_for_heir()] {
         const bool lives =
             self->session->alive() && self->session->world.now() < self->held_until();
-        *was_held = self->leave(stays) && lives;
+        *was_held = self->leave(stays, ending::clean) && lives;
     });
     return session->owner->home(departure::until_over(shared_from_this(), departure_, was_held));
 }
@@ -330,6 +364,9 @@ inline void place::report_end() {
 }
 
 inline void place::leave_etcd() noexcept {
+    if (const auto of_session = std::exchange(kept, nullptr)) {
+        of_session->recall();
+    }
     if (departure_.has_begun() || !has_slots()) {
         return;
     }
@@ -395,3 +432,5 @@ inline asio::awaitable<void> place::finish_entry(std::shared_ptr<place> self) {
 }
 
 } // namespace coetcd::detail
+
+#include <coetcd/detail/recipe/retaining.hpp>

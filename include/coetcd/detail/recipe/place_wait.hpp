@@ -226,6 +226,10 @@ private:
     asio::awaitable<void> enter() {
         now_.reset();
         while (is_in_time()) {
+            if (attempt_->entering.has_retained()) {
+                now_.emplace().at = at::owner;
+                break;
+            }
             const auto& entry = attempt_->entering.request();
             if (!entry || !entry->over) {
                 if (attempt_->entering.may_have_to_count()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/retention.hpp>
 #include <coetcd/detail/logic/slots.hpp>
 
 #include <algorithm>
@@ -54,6 +55,7 @@ public:
         bool was_free = false; ///< In etcd, when we last asked.
         bool was_far = false;  ///< In etcd, when we last asked: others had to be waited for first.
         bool was_full = false; ///< In etcd, when we last asked: the next one has to wait.
+        logic::retention_habit habit;
         /// When etcd had last told one of them the state of this name: in an answer, or when one
         /// with a place left.
         time_point told = time_point::min();
@@ -66,6 +68,10 @@ public:
 
     /// A slot of this name is free again.
     void slot_freed(const std::string& name);
+    /// Of a name that has a slot in use.
+    logic::retention_habit& habit(const std::string& name) {
+        return lines_.find(name)->second.habit;
+    }
 
 private:
     friend class local_turn;

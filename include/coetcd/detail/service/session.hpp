@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -33,6 +34,8 @@
 #include <vector>
 
 namespace coetcd::detail {
+
+class retained_locks;
 
 /// Something that is held by keys. Each round of renewal checks that they are still there.
 class held_keys {
@@ -184,6 +187,9 @@ public:
     shared_watches signs;                     ///< For those that wait for the same things.
     logic::failing_time<time_point> cleanups; ///< For places that are given up.
     logic::marker_table markers;              ///< For writes that are applied once.
+
+    std::shared_ptr<retained_locks> retained; ///< Null if there never was any.
+    std::size_t most_retained = 0;            ///< See `session_options::retained`.
 
     /// Lives of keys.
     using lives = std::set<std::pair<std::string, std::int64_t>>;

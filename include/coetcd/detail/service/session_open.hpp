@@ -36,6 +36,7 @@ session_impl::open(std::shared_ptr<client_impl> c,
                                                  std::move(options.label),
                                                  granted.sent,
                                                  timeout);
+    impl->most_retained = options.retained;
     spawn(impl->world, keep_alive(impl));
     guard.release();
     co_return impl;
@@ -73,6 +74,7 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
                                       std::move(options.label),
                                       renewed.sent,
                                       timeout);
+    impl->most_retained = options.retained;
     spawn(impl->world, keep_alive(impl));
     co_return impl;
 }

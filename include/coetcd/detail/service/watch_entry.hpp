@@ -54,4 +54,13 @@ struct watch_entry {
 };
 using watch_map = std::map<std::int64_t, watch_entry>;
 
+/// Tells those that a stream carried that it has ended.
+inline void tell_of_end(const watch_link& of, const watch_map& all) {
+    for (const auto& [id, w] : all) {
+        if (w.on.get() == &of) {
+            w.sink->on_broken();
+        }
+    }
+}
+
 } // namespace coetcd::detail

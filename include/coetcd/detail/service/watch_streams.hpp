@@ -126,6 +126,7 @@ protected:
             }
         }
         const bool broke = !on->closed;
+        tell_of_end(*on, watches_);
         report(*on, false);
         if (broke && !on->token_refused) {
             router_->failed(on->where, by, router::use::stream);

@@ -42,8 +42,11 @@ public:
         virtual void changed(const std::vector<change>&, cause) {}
         virtual void lease_ended(lease_id, lease_end) {}
         /// @param start_revision 0 if none was asked for.
-        virtual void
-        watched(std::uint64_t /*stream*/, std::int64_t /*id*/, std::int64_t /*start_revision*/) {}
+        /// @param key The first one that it is of.
+        virtual void watched(std::uint64_t /*stream*/,
+                             std::int64_t /*id*/,
+                             std::int64_t /*start_revision*/,
+                             const std::string& /*key*/) {}
 
     protected:
         ~witness() = default;

@@ -23,9 +23,12 @@ COETCD_DECL etcd::etcd(clock now, int members, dialect speaks)
                     check_token(rpc::watch, token);
                     check_rights(range);
                 },
-                [this](std::uint64_t stream, std::int64_t id, std::int64_t start_revision) {
+                [this](std::uint64_t stream,
+                       std::int64_t id,
+                       std::int64_t start_revision,
+                       const std::string& key) {
                     if (told) {
-                        told->watched(stream, id, start_revision);
+                        told->watched(stream, id, start_revision, key);
                     }
                 },
                 [this] { return loses_event && loses_event(); },

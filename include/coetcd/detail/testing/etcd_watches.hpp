@@ -30,7 +30,7 @@ public:
         std::function<void(const std::string& token, json::value range)> check_access;
         /// Called for each watch that begins, with its stream, its number, and its start revision,
         /// or 0.
-        std::function<void(std::uint64_t, std::int64_t, std::int64_t)> watched;
+        std::function<void(std::uint64_t, std::int64_t, std::int64_t, const std::string&)> watched;
         std::function<bool()> loses_event; ///< Asked for each message of events.
         /// Asked for each watch of a key that begins: whether it is told an end that is none.
         std::function<bool(const std::string&)> invents_end;

@@ -162,7 +162,7 @@ COETCD_DECL void etcd_watches::create_watch(std::uint64_t id, json::value reques
     });
     w.synced = w.next == 0 || w.next > how_far(from.at);
     unsynced_ += w.synced ? 0 : 1;
-    how_.watched(id, watch_id, w.next);
+    how_.watched(id, watch_id, w.next, w.key);
     watches_.push_back(w);
     const auto now = store_.keys.lower_bound(w.key);
     const bool has_any = now != store_.keys.end() && in_range(now->first, w.key, w.range_end);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/loss.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/logic/retention.hpp>
+#include <coetcd/detail/recipe/place.hpp>
+#include <coetcd/detail/recipe/retained.hpp>
+#include <coetcd/detail/service/lane.hpp>
+#include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// Keeps a lock in its session after it was given back. It looks whether anybody else wants the
+/// lock, watches for that, and gives the lock back to etcd when somebody does, or when nobody has
+/// used it for a while. Meanwhile the session's next holder has it without a request.
+class retaining final : public retained_lock,
+                        public std::enable_shared_from_this<retaining>,
+                        private watch_sink,
+                        private loss_listener {
+    struct passkey {};
+
+public:
+    /// @param last The place that is given back. Its keys stay.
+    /// @returns False if there is no memory for it.
+    static bool keep(const std::shared_ptr<place>& last, std::chrono::nanoseconds most) noexcept {
+        try {
+            session_impl& s = *last->session;
+            if (!s.retained) {
+                s.retained = std::make_shared<retained_locks>();
+            }
+            auto until_the_end = std::make_unique<ending>(
+                last->session, std::make_shared<retaining>(passkey(), last, most));
+            s.retained->add(last->name(), *until_the_end->self, s.most_retained);
+            last->is_deciding = true;
+            spawn(s.world, run(std::move(until_the_end)));
+        } catch (const std::bad_alloc&) {
+            last->is_deciding = false;
+            return false;
+        }
+        return true;
+    }
+
+    retaining(passkey, std::shared_ptr<place> last, std::chrono::nanoseconds most)
+        : session_(*last->session)
+        , hub_(session_.owner->hub)
+        , name_(last->name())
+        , key_(last->keys().by_name.front().keys.front())
+        , state_(most)
+        , idle_(std::move(last))
+        , changed_(session_.world)
+        , loss_of_session_(session_.losses, static_cast<loss_listener&>(*this)) {}
+    ~retaining() { stop_watching(); }
+    retaining(const retaining&) = delete;
+    retaining& operator=(const retaining&) = delete;
+
+    bool is_decided() const override { return state_.is_decided(); }
+    bool give(attempt& to) override {
+        if (!state_.is_idle() || state_.must_go(now()) || &to.how != &idle_->how) {
+            recall();
+            return false;
+        }
+        to.there = idle_->there;
+        to.queues.front().slot = std::exchange(idle_->queues.front().slot, nullptr);
+        to.kept = shared_from_this();
+        idle_ = nullptr;
+        state_.taken();
+        session_.wanted.habit(name_).was_hit();
+        session_.retained->was_used(name_);
+        return true;
+    }
+    bool take_back(std::shared_ptr<attempt> from, std::chrono::nanoseconds most) noexcept override {
+        if (!state_.may_stay(now())) {
+            return false;
+        }
+        idle_ = std::static_pointer_cast<place>(std::move(from));
+        state_.given_back(most, now());
+        return true;
+    }
+    void recall() noexcept override {
+        state_.recall();
+        if (state_.is_decided()) {
+            go();
+        } else {
+            idle_->changed.notify_all(); // it looks no more
+        }
+        changed_.notify_all();
+    }
+
+private:
+    /// Lasts from the start on, whether the coroutine ever begins or not.
+    struct ending {
+        ending(std::shared_ptr<session_impl> s, std::shared_ptr<retaining> r)
+            : session(std::move(s))
+            , self(std::move(r)) {}
+        ~ending() {
+            session->retained->remove(self->name_, *self);
+            if (std::exchange(self->idle_, nullptr)) { // for lack of memory
+                session->fail(session_end::cleanup_failed);
+            }
+            self->state_.recall(); // at the end of a hold
+            self->stop_watching();
+        }
+        ending(const ending&) = delete;
+        ending& operator=(const ending&) = delete;
+        const std::shared_ptr<session_impl> session;
+        const std::shared_ptr<retaining> self;
+    };
+
+    static asio::awaitable<void> run(std::unique_ptr<ending> until_the_end) {
+        const std::shared_ptr<retaining> self = until_the_end->self;
+        co_await look(self);
+        while (!self->state_.must_go(self->now())) {
+            const time_point due = self->state_.due(self->now());
+            (void)co_await self->changed_.wait(due);
+        }
+        self->go();
+    }
+
+    static asio::awaitable<void> look(std::shared_ptr<retaining> self) {
+        const std::shared_ptr<place> last = self->idle_;
+        auto part = std::make_shared<lane_part>(
+            logic::look_for_others(last->keys().by_name.front(), last->create_revision()));
+        part->puts = last->names(); // what comes in the same request is not told by the watch
+        std::function<std::optional<time_point>()> while_wanted = [&self] {
+            const bool ends = self->session_.gives_lease_up() || self->state_.is_recalled();
+            return ends ? std::nullopt : std::optional(time_point::max());
+        };
+        const bool is_over = co_await last->ask(part, std::move(while_wanted));
+        if (is_over && !part->ec && part->response.succeeded && !self->state_.is_recalled()) {
+            self->watch(part->response.header.revision);
+            self->state_.was_alone(part->sent, self->now());
+        } else {
+            self->state_.recall();
+            self->go();
+        }
+        last->is_deciding = false;
+        last->changed.notify_all();
+        self->session_.wanted.slot_freed(self->name_);
+    }
+
+    /// @param seen The look has told all up to this revision.
+    void watch(std::int64_t seen) {
+        wire::watch_create_request request(logic::keys_of_others(name_));
+        request.start_revision = seen + 1;
+        id_ = hub_->add(std::move(request), *this, seen);
+    }
+    void stop_watching() noexcept {
+        if (const std::int64_t id = std::exchange(id_, 0); id != 0) {
+            hub_->remove(id);
+        }
+    }
+
+    /// If nobody holds it, gives it back to etcd.
+    void go() noexcept {
+        stop_watching();
+        if (state_.was_missed()) {
+            session_.wanted.habit(name_).was_missed();
+        }
+        if (const std::shared_ptr<place> last = std::exchange(idle_, nullptr)) {
+            last->end_retention();
+        }
+    }
+
+    void on_created(std::int64_t) override { state_.hears(); }
+    void on_broken() override {
+        state_.is_deaf(now());
+        changed_.notify_all();
+    }
+    void on_events(std::vector<event>& events) override {
+        const bool ends = std::any_of(events.begin(), events.end(), [this](const event& e) {
+            return logic::ends_retention(e, name_, key_);
+        });
+        if (ends) {
+            const auto self = shared_from_this();
+            recall();
+        }
+    }
+    void on_ended(error_code, std::string, std::int64_t) override {
+        const auto self = shared_from_this();
+        id_ = 0;
+        recall();
+    }
+    void on_loss() override {
+        const auto self = shared_from_this();
+        recall();
+    }
+
+    time_point now() const { return session_.world.now(); }
+
+    session_impl& session_; // what holds this holds the session, too
+    const std::shared_ptr<watch_hub> hub_;
+    const std::string name_;
+    const std::string key_;
+    logic::retention<time_point> state_;
+    std::shared_ptr<place> idle_; // its keys are those of the lock, while nobody holds it
+    std::int64_t id_ = 0;         // of the watch; 0: none
+    notifier changed_;
+    const loss_source::subscription loss_of_session_;
+};
+
+inline bool retain(const std::shared_ptr<place>& last, std::chrono::nanoseconds most) noexcept {
+    return retaining::keep(last, most);
+}
+
+} // namespace coetcd::detail
