@@ -210,6 +210,8 @@ awaitable<json> start(task t) {
                               "hand-over",
                               "several",
                               "million",
+                              "with-lock",
+                              "in-turn",
                               "permits",
                               "puts",
                               "guarded"}) {

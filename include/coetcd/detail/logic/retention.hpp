@@ -132,7 +132,8 @@ inline txn look_for_others(const name_keys& c, std::int64_t create_revision) {
     txn t;
     t.compares.push_back(compare::create_revision(c.keys.front()) == create_revision);
     t.compares.push_back(compare::create_revision(c.before) < create_revision + 1);
-    t.compares.push_back(compare::create_revision(key_range::prefix(asking_keys(c.name))) == 0);
+    const key_range asking = key_range::prefix(asking_keys(c.name)); // which stay
+    t.compares.push_back(compare::mod_revision(asking) < create_revision);
     t.failure.push_back(op::range(c.keys.front(), transactions::keys_only()));
     return t;
 }

@@ -300,7 +300,8 @@ bool retain(const std::shared_ptr<place>& last, std::chrono::nanoseconds most) n
 
 /// Whether the keys stay, or may stay, with the session, for its next holder.
 inline bool place::stays_in_session() noexcept {
-    if (retained_for_.count() == 0 || resumed || is_lost() || !session->alive()) {
+    const bool retains = retained_for_.count() != 0 && session->most_retained != 0;
+    if (!retains || resumed || is_lost() || !session->alive()) {
         return false;
     }
     if (kept) {

@@ -109,7 +109,7 @@ private:
             , self(std::move(r)) {}
         ~ending() {
             session->retained->remove(self->name_, *self);
-            if (std::exchange(self->idle_, nullptr)) { // for lack of memory
+            if (std::exchange(self->idle_, nullptr) && has_begun) { // for lack of memory
                 session->fail(session_end::cleanup_failed);
             }
             self->state_.recall(); // at the end of a hold
@@ -119,9 +119,11 @@ private:
         ending& operator=(const ending&) = delete;
         const std::shared_ptr<session_impl> session;
         const std::shared_ptr<retaining> self;
+        bool has_begun = false;
     };
 
     static asio::awaitable<void> run(std::unique_ptr<ending> until_the_end) {
+        until_the_end->has_begun = true;
         const std::shared_ptr<retaining> self = until_the_end->self;
         co_await look(self);
         while (!self->state_.must_go(self->now())) {
