@@ -354,10 +354,14 @@ keys_of_permits(const std::string& name, const std::string& key, std::int64_t pe
 
 std::string in_the_way(const std::string& name, const std::string& key) {
     const std::string_view line = std::string_view(key).substr(name.size());
-    const bool blocks_all =
-        line.starts_with("/write/") || line.starts_with("/hold/") || line.starts_with("/wait/");
-    const std::string whoever = blocks_all ? "" : " and wants it alone";
-    return printed(key) + ": is nobody's place here; whoever came later" + whoever +
+    const bool is_permit = line.starts_with("/hold/") && line.size() > 8 && line[8] == '/';
+    std::string whoever = "wants it alone";
+    if (line.starts_with("/write/")) {
+        whoever = "wants no permits";
+    } else if (is_permit || line.starts_with("/wait/")) {
+        whoever = "wants it alone, or permits,";
+    }
+    return printed(key) + ": is nobody's place here; whoever came later and " + whoever +
            " waits for that key";
 }
 

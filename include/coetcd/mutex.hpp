@@ -266,6 +266,9 @@ public:
     /// sessions adopt one lease at the same time, both may resume its hold: make sure that only one
     /// does.
     ///
+    /// A lock that the earlier session had only retained, see `lock_options::retain`, is resumed as
+    /// if it was held.
+    ///
     /// @returns False if the lease does not hold the lock, or this session has resumed that hold
     ///   before.
     /// @throws error Also as `client`, if no endpoint answers in time.
@@ -273,7 +276,8 @@ public:
     /// `terminal`, at once. The hold stays as it is.
     boost::asio::awaitable<bool> resume();
 
-    /// Gives the lock back. One round trip.
+    /// Gives the lock back. One round trip; with `lock_options::retain` it may stay with the
+    /// session instead, and need none.
     ///
     /// It gives back what this object holds now, whichever coroutine took it. Coroutines that share
     /// an object use `scoped_lock` or `with_lock`: after a loss, after `max_hold`, or when an
@@ -293,11 +297,13 @@ public:
     /// it is right even in the first instruction after a stall.
     bool owns_lock() const;
 
-    /// A number that grows with each owner of a lock of this name.
+    /// A number that grows with each owner of a lock of this name. With `lock_options::retain`,
+    /// consecutive holders of one session may share it.
     /// @throws error with `errc::not_owner` if it is not held.
     std::int64_t fencing_token() const;
 
-    /// A condition for a transaction, true only as long as this very ownership lasts.
+    /// A condition for a transaction, true only as long as this very ownership lasts. Holders that
+    /// share a token count as one.
     /// @throws error with `errc::not_owner` if it is not held.
     compare is_owner() const;
 

@@ -87,6 +87,8 @@ struct lock_hold_report {
     /// True if its holder did not give it back: the session was lost, the key was deleted, or
     /// `max_hold` was over. A session that its own program closes or orphans is not lost.
     bool lost;
+    /// The session had retained the lock: it was granted without a request.
+    bool at_home{false};
 };
 
 /// A stream of watches was opened, or has ended.

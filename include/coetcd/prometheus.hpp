@@ -30,6 +30,7 @@ namespace coetcd {
 /// | `coetcd_lock_wait_seconds` | histogram | `outcome` |
 /// | `coetcd_lock_hold_seconds` | histogram | |
 /// | `coetcd_locks_lost_total` | counter | |
+/// | `coetcd_locks_at_home_total` | counter | |
 /// | `coetcd_watch_streams` | gauge | `endpoint` |
 ///
 /// An `outcome` is `success` or `failure`; for the wait for a lock it is `acquired`, `not_acquired`

@@ -27,7 +27,7 @@ public:
     std::string label;
 
     /// How many locks it keeps that nobody holds: see `lock_options::retain`. If there are more,
-    /// the one goes that was not used for the longest time.
+    /// those go that were not used for the longest time. 0: none.
     std::size_t retained = 1024;
 };
 

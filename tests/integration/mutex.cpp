@@ -684,6 +684,41 @@ TEST_CASE("A holder whose process stood still learns that it is not the owner an
     });
 }
 
+TEST_CASE("A lock that its session retains costs no request, and goes to etcdctl lock",
+          "[mutex][retain][etcdctl]") {
+    run_test([]() -> awaitable<void> {
+        auto all = co_await begin("retained");
+        auto& [c, s, name, m] = all;
+        coetcd::lock_options how;
+        how.retain = 60s;
+        coetcd::mutex kept(s, name, how);
+        co_await kept.lock();
+        const auto token = kept.fencing_token();
+        for (int i = 0; i != 1000; ++i) {
+            const bool was_ours = co_await kept.unlock();
+            REQUIRE(was_ours);
+            co_await kept.lock();
+        }
+        CHECK(kept.fencing_token() == token);
+        (void)co_await kept.unlock();
+        co_await until_count(c, name + "/", 1);
+
+        auto theirs = shared_etcd().background_etcdctl({"lock", name});
+        const auto key = co_await theirs.async_read_line();
+        REQUIRE(key);
+        const auto holder = co_await kept.holder();
+        REQUIRE(holder);
+        CHECK(holder->key == *key);
+        theirs.signal(SIGINT);
+        co_await kept.lock();
+        CHECK(kept.fencing_token() > token);
+        (void)co_await kept.unlock();
+        (void)co_await theirs.async_wait();
+        co_await s.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
 TEST_CASE("A mutex and etcdctl lock exclude each other", "[mutex][etcdctl]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;

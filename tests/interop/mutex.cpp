@@ -85,6 +85,44 @@ TEST_CASE("A mutex and the Go client's wait for each other", "[interop][mutex]")
     });
 }
 
+TEST_CASE("A lock that its session retains goes to the Go client, and comes back",
+          "[interop][mutex][retain]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, shared_etcd().url());
+        go_client go(shared_etcd());
+        session s = co_await open_session(c, 30s);
+        const std::string name = unique_name("retained");
+        coetcd::lock_options how;
+        how.retain = 60s;
+        coetcd::mutex m(s, name, how);
+        (void)co_await go.call("open?session=a&ttl=30");
+        for (int round = 0; round != 3; ++round) {
+            // After a miss the lock is given back for real, the more often the more there were.
+            for (int i = 0; i != 8; ++i) {
+                co_await m.lock();
+                (void)co_await m.unlock();
+            }
+            co_await until_count(c, name + "/", 1);
+            const std::string in_vain = co_await go.call("try_lock?session=a&name=" + name);
+            CHECK(in_vain == "busy");
+            const auto asked = clock::now();
+            const entry theirs(co_await go.call("lock?session=a&name=" + name));
+            CHECK(ms_between(asked, clock::now()) < 2000);
+            task<void> ours(executor, m.lock());
+            co_await until_queued(c, name, 2);
+            CHECK(!ours.done());
+            (void)co_await go.call("unlock?session=a&name=" + name);
+            co_await ours.result();
+            CHECK(m.fencing_token() > theirs.token);
+            (void)co_await m.unlock();
+        }
+        (void)co_await go.call("close?session=a");
+        co_await s.close();
+        co_await until_count(c, name, 0);
+    });
+}
+
 TEST_CASE("Mutexes, those of Go and etcdctl lock take turns in the order of their keys",
           "[interop][mutex][etcdctl]") {
     const auto body = []() -> awaitable<void> {

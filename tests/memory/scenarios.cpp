@@ -71,6 +71,11 @@ asio::awaitable<void> hold(coetcd::mutex* m) {
 asio::awaitable<void> nothing() {
     co_return;
 }
+asio::awaitable<void> lock_again_and_again(coetcd::mutex* m) {
+    for (int i = 0; i != 3; ++i) {
+        co_await coetcd::with_lock(*m, &nothing);
+    }
+}
 asio::awaitable<void> take_permits(coetcd::semaphore* of) {
     coetcd::permit some = co_await of->acquire(2);
     (void)co_await some.release();
@@ -212,6 +217,23 @@ std::vector<scenario> make() {
                            s, s.start([&] { return coetcd::with_lock(*s.mutex, &nothing); }));
                    },
                    no_check});
+    // Its session keeps it, has it again, and gives it back at last.
+    all.push_back({"retain",
+                   [](stage& s) {
+                       coetcd::lock_options how;
+                       how.retain = std::chrono::milliseconds(100);
+                       more.second.emplace(*s.session, stage::name, how);
+                   },
+                   [](stage& s) {
+                       const auto op = s.start([] { return lock_again_and_again(&*more.second); });
+                       const bool ended = s.until([&] { return op->ended(); });
+                       s.pass(400ms);
+                       return ended ? until_ended(s, op) : "it never ends";
+                   },
+                   [](stage&) {
+                       more.second.reset();
+                       return verdict();
+                   }});
     for (const bool away : {false, true}) { // from elsewhere it begins later
         all.push_back({away ? "close_away" : "close",
                        take,

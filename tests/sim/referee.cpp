@@ -348,9 +348,20 @@ void referee::granted_again(const hold& h) {
     }
     ++retentions;
     const auto wanted = wanted_by_others(h.name, h.fence, h.lease);
-    if (calm_ && wanted && world_.now() > *wanted + 2s) {
+    // If its event is lost, a look tells of it within half a ttl.
+    if (calm_ && wanted && world_.now() > *wanted + nanoseconds(longest_ttl) / 2 + 5s) {
         world_.fail("a session has a lock again that others want: " + h.key);
     }
+}
+
+bool referee::is_retained(const std::string& key) const {
+    const auto found = world_.store.keys.find(key);
+    const std::optional<lock_key> of = lock_key::parse(key);
+    if (!of || found == world_.store.keys.end()) {
+        return false;
+    }
+    const auto until = retained_.find({of->name, found->second.create_revision});
+    return until != retained_.end() && world_.now() < until->second + 1s;
 }
 
 std::optional<nanoseconds> referee::wanted_by_others(const std::string& name,

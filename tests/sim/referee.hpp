@@ -189,6 +189,8 @@ public:
     /// Its process is no more.
     void crashed(lease_id id) { crashed_[id] = world_.now(); }
     bool awaits_expiry() const;
+    /// Whether a key may still be there, since its session retains the lock.
+    bool is_retained(const std::string& key) const;
     /// Whether an ownership was the first in its queue.
     bool was_first(const std::string& name, std::int64_t fence) const {
         return firsts_.contains({name, fence});

@@ -346,9 +346,9 @@ outcome run(const plan& p) {
     ending = true;
     const auto left_behind = [&] {
         std::vector<std::string> keys = w.store.under(std::string(queue_prefix));
-        std::erase_if(keys, [](const std::string& key) {
+        std::erase_if(keys, [&s](const std::string& key) {
             const std::size_t name = lock_of(key).size();
-            return name == key.size() || key[name] != '/';
+            return name == key.size() || key[name] != '/' || s.judge.is_retained(key);
         });
         for (std::string& key : s.judge.sharing.left_behind()) {
             keys.push_back(std::move(key));

@@ -274,7 +274,14 @@ TEST_CASE("ask asks no holder of a semaphore, which hears no requests", "[tool]"
 TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
     const std::string name = unique_name("tool");
     auto& etcd = shared_etcd();
-    for (const std::string below : {"/photo", "/write/photo"}) {
+    const std::pair<std::string, std::string> strays[] = {
+        {"/photo", "wants it alone waits"},
+        {"/write/photo", "wants no permits waits"},
+        {"/hold/photo", "wants it alone waits"},
+        {"/hold/00/photo", "wants it alone, or permits, waits"},
+        {"/wait/photo", "wants it alone, or permits, waits"},
+    };
+    for (const auto& [below, who_waits] : strays) {
         const std::string key = name + below;
         REQUIRE(etcd.etcdctl({"put", key, "x"}).exit_code == 0);
         const auto read = nlohmann::json::parse(etcd.etcdctl({"get", key, "-w", "json"}).output);
@@ -282,6 +289,7 @@ TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
         const auto r = run_all("unlock " + name + " --token " + token);
         CHECK(r.exit_code == 1);
         CHECK(r.output.find(key + ": is nobody's place") != std::string::npos);
+        CHECK(r.output.find(who_waits) != std::string::npos);
         CHECK(etcd.etcdctl({"get", key}).output.find("x") != std::string::npos);
     }
 }

@@ -42,6 +42,9 @@ TEST_CASE("times are counted in buckets, each with those below it", "[prometheus
     CHECK_THAT(text, contains("coetcd_lock_hold_seconds_count 3\n"));
     CHECK_THAT(text,
                contains("# TYPE coetcd_locks_lost_total counter\ncoetcd_locks_lost_total 1\n"));
+    CHECK_THAT(text, contains("\ncoetcd_locks_at_home_total 0\n"));
+    o.on_lock_hold({"m", 1ms, false, true});
+    CHECK_THAT(o.text(), contains("\ncoetcd_locks_at_home_total 1\n"));
 }
 
 TEST_CASE("numbers are written in full", "[prometheus]") {

@@ -4,7 +4,8 @@
 #include <coetcd/election.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
-#include <coetcd/semaphore.hpp>
+#include <coetcd/observer.hpp>
+#include <coetcd/session_keeper.hpp>
 #include <coetcd/shared_mutex.hpp>
 
 #include <chrono>
@@ -28,6 +29,7 @@ using coetcd::held_lock;
 using coetcd::lock_options;
 using coetcd::detail::call_request;
 using support::background;
+using support::owner;
 using support::rivals;
 using support::scripted_env;
 using support::world;
@@ -162,6 +164,11 @@ TEST_CASE("a lock that somebody has asked for is not retained", "[retain]") {
     CHECK(k.w.await(coetcd::request_release(k.two, "m")));
     CHECK(k.w.await(k.kept.unlock()));
     CHECK(k.keys() == 0);
+    // After that miss; the request was for an earlier hold.
+    k.take_and_give_back();
+    CHECK(k.keys() == 0);
+    k.take_and_give_back();
+    CHECK(k.keys() == 1);
 }
 
 TEST_CASE("a retained lock is kept for no longer than asked for", "[retain]") {
@@ -329,6 +336,133 @@ TEST_CASE("a session retains no more locks than its options say", "[retain]") {
     CHECK(k.w.etcd->under("n/3/").size() == 1);
 }
 
+TEST_CASE("a burst of locks is bounded, too, and what is held does not count", "[retain]") {
+    coetcd::session_options one_lock(60s);
+    one_lock.retained = 1;
+    keeper k(10s, one_lock);
+    std::vector<coetcd::mutex> all;
+    for (const char* name : {"n/1", "n/2", "n/3", "n/4"}) {
+        all.emplace_back(k.one, name, retained());
+        k.w.await(all.back().lock());
+    }
+    std::vector<background<bool>> ends;
+    for (coetcd::mutex& each : all) {
+        ends.push_back(k.w.start(each.unlock()));
+    }
+    k.pass();
+    CHECK(k.w.etcd->under("n/").size() == 1);
+    CHECK(k.w.etcd->under("n/4/").size() == 1);
+    k.w.await(all[3].lock());
+    k.take_and_give_back();
+    k.pass();
+    CHECK(k.keys() == 1);
+    CHECK(k.w.await(all[3].unlock()));
+    k.pass();
+    CHECK(k.keys() == 0); // the one that was used last stays
+    CHECK(k.w.etcd->under("n/4/").size() == 1);
+}
+
+TEST_CASE("an event that is lost delays the end of a retained lock, and no more", "[retain]") {
+    keeper k(1h);
+    k.take_and_give_back();
+    k.pass();
+    k.w.etcd->tells = false;
+    SECTION("of its own end") {
+        k.w.etcd->erase(k.w.etcd->under("m/").front());
+        k.pass(11s);
+        k.w.etcd->tells = true;
+        k.w.await(k.b.lock());
+        CHECK_FALSE(k.w.await(k.kept.try_lock()));
+    }
+    SECTION("of one who waits") {
+        auto waiting = k.w.start(k.b.lock());
+        int at_home = 0;
+        for (int i = 0; i != 30; ++i) {
+            if (k.w.await(k.kept.try_lock())) {
+                CHECK(k.w.await(k.kept.unlock()));
+                ++at_home;
+            }
+            k.pass(1s);
+        }
+        CHECK(at_home > 5);
+        CHECK(at_home < 12);
+        CHECK(waiting.ended()); // by its own look
+    }
+}
+
+TEST_CASE("a lock that others still work under is given back for real", "[retain]") {
+    keeper k;
+    SECTION("another coroutine unlocks what a body runs under") {
+        auto body = [&]() -> asio::awaitable<void> {
+            const bool was_ours = co_await k.kept.unlock();
+            CHECK(was_ours);
+        };
+        auto working = k.w.start(coetcd::with_lock(k.kept, body));
+        k.pass();
+        CHECK(k.keys() == 0);
+    }
+    SECTION("a handle that was destroyed before the last one unlocks") {
+        held_lock held = k.w.await(k.kept.scoped_lock());
+        { const held_lock other = held.share(); }
+        CHECK(k.w.await(held.unlock()));
+        CHECK(k.keys() == 0);
+    }
+    SECTION("all of them unlock") {
+        held_lock held = k.w.await(k.kept.scoped_lock());
+        held_lock other = held.share();
+        CHECK(k.w.await(other.unlock()));
+        CHECK(k.w.await(held.unlock()));
+        CHECK(k.keys() == 1);
+    }
+    SECTION("max_hold is over, and nobody has noticed yet") {
+        lock_options both = retained();
+        both.max_hold = 1s;
+        coetcd::mutex brief(k.one, "m", both);
+        k.w.await(brief.lock());
+        k.w.env->stall(2s);
+        CHECK_FALSE(k.w.await(brief.unlock()));
+        k.pass();
+        CHECK(k.keys() == 0);
+    }
+}
+
+TEST_CASE("one that takes locks at home without a pause lets others run", "[retain]") {
+    keeper k;
+    k.take_and_give_back();
+    k.pass();
+    bool stop = false;
+    int rounds = 0;
+    auto loop = [&]() -> asio::awaitable<void> {
+        while (!stop) {
+            co_await k.kept.lock();
+            k.w.env->stall(300us); // it computes
+            (void)co_await k.kept.unlock();
+            ++rounds;
+        }
+    };
+    auto working = k.w.start(loop());
+    auto waiting = k.w.start(k.b.lock());
+    k.pass(50ms);
+    CHECK(k.b.owns_lock());
+    stop = true;
+    CHECK(k.w.await(k.b.unlock()));
+    k.pass(50ms);
+    CHECK(working.ended());
+    CHECK(rounds > 3);
+}
+
+TEST_CASE("a retained lock heeds the time that its last holder has said", "[retain]") {
+    keeper k(1h);
+    k.take_and_give_back();
+    coetcd::mutex brief(k.one, "m", retained(1s));
+    k.w.await(brief.lock());
+    CHECK(k.w.await(brief.unlock()));
+    k.pass(900ms);
+    CHECK(k.keys() == 1);
+    k.pass(200ms);
+    CHECK(k.keys() == 0);
+}
+
 TEST_CASE("the coroutines of a session hand a retained lock on without a request", "[retain]") {
     keeper k;
     int done = 0;
@@ -374,6 +508,40 @@ TEST_CASE("other kinds of locks of the session recall what it retains", "[retain
         CHECK(k.w.await(k.a.unlock()));
         CHECK(k.keys() == 0);
     }
+}
+
+TEST_CASE("the observer is told which holds cost no request", "[retain]") {
+    struct listener : coetcd::observer {
+        void on_lock_hold(const coetcd::lock_hold_report& r) override {
+            at_home.push_back(r.at_home);
+        }
+        std::vector<bool> at_home;
+    };
+    const auto heard = std::make_shared<listener>();
+    coetcd::client_options how;
+    how.observer = heard;
+    owner all({60s}, how);
+    coetcd::mutex m(all.session, "m", retained());
+    for (int i = 0; i != 3; ++i) {
+        all.w.await(m.lock());
+        CHECK(all.w.await(m.unlock()));
+    }
+    CHECK(heard->at_home == std::vector<bool>{false, true, true});
+}
+
+TEST_CASE("a keeper's session retains what its bodies have locked", "[retain][session_keeper]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session_keeper keeper(client, coetcd::session_keeper_options(60s));
+    const auto lock = [&] { return coetcd::with_lock(keeper, "m", &nothing, retained()); };
+    w.await(lock());
+    w.env->pass(10ms);
+    const std::size_t before = w.env->calls.size();
+    w.await(lock());
+    CHECK(w.await(coetcd::with_lock_for(keeper, "m", 1s, &nothing, retained())));
+    CHECK(w.env->calls.size() == before);
+    CHECK(w.etcd->under("m/").size() == 1);
+    CHECK_THROWS_AS(coetcd::with_lock(keeper, "m", &nothing, retained(0ms)), std::invalid_argument);
 }
 
 TEST_CASE("what is retained is checked before anything is sent", "[retain]") {

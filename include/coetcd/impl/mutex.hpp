@@ -65,9 +65,12 @@ COETCD_DECL held_lock& held_lock::operator=(held_lock&& other) noexcept {
 }
 
 COETCD_DECL held_lock::~held_lock() {
-    if (held_ && is_last()) {
-        mutex_->forget(held_);
-        held_->abandon();
+    if (held_ && answers_) {
+        held_->was_dropped = true;
+        if (is_last()) {
+            mutex_->forget(held_);
+            held_->abandon();
+        }
     }
 }
 

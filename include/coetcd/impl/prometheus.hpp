@@ -117,6 +117,7 @@ COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
     const std::lock_guard alone(access_);
     times("coetcd_lock_hold_seconds").add(r.held);
     counter("coetcd_locks_lost_total") += r.lost ? 1 : 0;
+    counter("coetcd_locks_at_home_total") += r.at_home ? 1 : 0;
 }
 
 COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {

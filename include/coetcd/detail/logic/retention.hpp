@@ -17,8 +17,8 @@
 /// has it without a request.
 namespace coetcd::detail::logic {
 
-/// What the locks of one name have taught: a lock that others want before its session wants it
-/// again costs them two messages more than a release. So after such a miss the next release is a
+/// What the locks of one name have taught: a lock that goes before its session wants it again, as
+/// when others do, costs more than a release. So after such a miss the next release is a
 /// real one, and after each further miss twice as many are.
 class retention_habit {
 public:
@@ -33,7 +33,7 @@ public:
     }
     /// The session had it again.
     void was_hit() { pause_ = 0; }
-    /// Somebody else wanted it before.
+    /// It went before the session used it.
     void was_missed() {
         pause_ = pause_ == 0 ? 1 : std::min(2 * pause_, longest_pause);
         to_release_ = pause_;
@@ -50,18 +50,21 @@ private:
 template<class TimePoint>
 class retention {
 public:
+    /// It is given back for the first time, and looked at.
     /// @param most How long it may stay unused.
-    explicit retention(std::chrono::nanoseconds most)
-        : most_(most) {}
+    retention(std::chrono::nanoseconds most, TimePoint now)
+        : most_(most)
+        , since_(now)
+        , deaf_since_(now) {}
 
     // What happens.
 
-    /// etcd has answered the look: nobody else wants the lock.
-    void was_alone(TimePoint sent, TimePoint now) {
+    /// The first look is over.
+    /// @param may_stay Nobody else wants the lock; a watch of what comes later has begun.
+    void looked(bool may_stay, TimePoint now) {
         now_ = state::idle;
-        broken_ = true;
-        deaf_since_ = sent;
         since_ = now;
+        is_recalled_ = is_recalled_ || !may_stay;
     }
     /// The watch is in force, and tells all that has happened since the look.
     void hears() { broken_ = false; }
@@ -102,9 +105,9 @@ public:
         return !may_stay(now) || (now_ == state::idle && now - since_ >= most_);
     }
     /// When to ask that again, if nothing happens.
-    TimePoint due(TimePoint now) const {
-        const TimePoint unused = now_ == state::idle ? since_ : now;
-        const TimePoint end = TimePoint::max() - unused > most_ ? unused + most_ : TimePoint::max();
+    TimePoint due() const {
+        const bool ends = now_ == state::idle && TimePoint::max() - since_ > most_;
+        const TimePoint end = ends ? since_ + most_ : TimePoint::max();
         return broken_ ? std::min(end, deaf_since_ + longest_deaf) : end;
     }
 
@@ -122,12 +125,14 @@ private:
     bool is_recalled_ = false;
     bool was_used_ = false;
     bool broken_ = true;
-    TimePoint since_{};      // when it was given back last
-    TimePoint deaf_since_{}; // if `broken_`
+    TimePoint since_;      // when it was given back last
+    TimePoint deaf_since_; // if `broken_`
 };
 
 /// Looks whether a place may stay: it is ours, nobody stands behind it, and nobody has asked for
 /// it. It changes nothing. What comes later is told by a watch from the revision of the answer on.
+/// Whoever waits for a lock below this name counts, too: its key may be a plain one of this queue.
+/// Without a read, etcd would answer from any member's memory.
 inline txn look_for_others(const name_keys& c, std::int64_t create_revision) {
     txn t;
     t.compares.push_back(compare::create_revision(c.keys.front()) == create_revision);

@@ -79,6 +79,7 @@ public:
 
     entrance entering;
     std::atomic<int> handles = 0; ///< These answer for it together: the last one gives it back.
+    std::atomic<bool> was_dropped = false; ///< By a handle that was destroyed, whatever it did.
 
     /// @throws error if the session has ended.
     void require_session() const {
@@ -346,12 +347,15 @@ inline void place::tell_own_loss(errc why) noexcept {
 inline asio::awaitable<bool> place::release() {
     holds_ = false;
     const auto was_held = std::make_shared<bool>(false);
+    const bool is_shared = handles != 0 || was_dropped; // somebody may still work under it
     // Before the coroutine begins, whether it is ever awaited or not.
-    at_home(session->world, [self = shared_from_this(), was_held, stays = is_for_heir()] {
-        const bool lives =
-            self->session->alive() && self->session->world.now() < self->held_until();
-        *was_held = self->leave(stays, ending::clean) && lives;
-    });
+    at_home(session->world,
+            [self = shared_from_this(), was_held, is_shared, stays = is_for_heir()] {
+                const bool lives =
+                    self->session->alive() && self->session->world.now() < self->held_until();
+                const ending how_it_ends = lives && !is_shared ? ending::clean : ending::unclean;
+                *was_held = self->leave(stays, how_it_ends) && lives;
+            });
     return session->owner->home(departure::until_over(shared_from_this(), departure_, was_held));
 }
 
@@ -360,7 +364,8 @@ inline void place::report_end() {
     if (!std::exchange(is_reported_, true) && observer) {
         const bool late = session->world.now() >= std::min(session->certain_until(), held_until());
         const bool lost = lost_by_ == errc::lock_lost || late || session->is_taken_away();
-        observer->on_lock_hold({name(), session->world.now() - granted_at_, lost});
+        const auto time = session->world.now() - granted_at_;
+        observer->on_lock_hold({name(), time, lost, entering.has_retained()});
     }
 }
 

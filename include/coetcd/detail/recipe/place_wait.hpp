@@ -227,6 +227,10 @@ private:
         now_.reset();
         while (is_in_time()) {
             if (attempt_->entering.has_retained()) {
+                const time_point at_once = session_->world.now();
+                if (session_->retained->lets_others_run(at_once)) {
+                    (void)co_await attempt_->changed.wait(at_once);
+                }
                 now_.emplace().at = at::owner;
                 break;
             }

@@ -9,16 +9,15 @@
 #include <coetcd/detail/recipe/retained.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
+#include <coetcd/detail/service/until_over.hpp>
 #include <coetcd/detail/service/watch_hub.hpp>
 #include <coetcd/detail/service/watch_sink.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,8 +58,9 @@ public:
         : session_(*last->session)
         , hub_(session_.owner->hub)
         , name_(last->name())
-        , key_(last->keys().by_name.front().keys.front())
-        , state_(most)
+        , keys_(last->keys().by_name.front())
+        , token_(last->create_revision())
+        , state_(most, session_.world.now())
         , idle_(std::move(last))
         , changed_(session_.world)
         , loss_of_session_(session_.losses, static_cast<loss_listener&>(*this)) {}
@@ -80,7 +80,7 @@ public:
         idle_ = nullptr;
         state_.taken();
         session_.wanted.habit(name_).was_hit();
-        session_.retained->was_used(name_);
+        session_.retained->is_used(name_, *this);
         return true;
     }
     bool take_back(std::shared_ptr<attempt> from, std::chrono::nanoseconds most) noexcept override {
@@ -89,14 +89,16 @@ public:
         }
         idle_ = std::static_pointer_cast<place>(std::move(from));
         state_.given_back(most, now());
+        session_.retained->is_idle(name_, *this, session_.most_retained);
+        if (state_.due() < waits_until_) {
+            changed_.notify_all();
+        }
         return true;
     }
     void recall() noexcept override {
         state_.recall();
         if (state_.is_decided()) {
             go();
-        } else {
-            idle_->changed.notify_all(); // it looks no more
         }
         changed_.notify_all();
     }
@@ -125,29 +127,29 @@ private:
     static asio::awaitable<void> run(std::unique_ptr<ending> until_the_end) {
         until_the_end->has_begun = true;
         const std::shared_ptr<retaining> self = until_the_end->self;
-        co_await look(self);
+        co_await decide(self);
+        time_point looks = self->next_look();
         while (!self->state_.must_go(self->now())) {
-            const time_point due = self->state_.due(self->now());
-            (void)co_await self->changed_.wait(due);
+            self->waits_until_ = std::min(looks, self->state_.due());
+            const bool has_news = co_await self->changed_.wait(self->waits_until_);
+            if (!has_news && self->now() >= looks) {
+                const std::shared_ptr<lane_part> told = co_await look(self);
+                if (!told) {
+                    self->state_.recall();
+                }
+                looks = self->next_look();
+            }
         }
         self->go();
     }
 
-    static asio::awaitable<void> look(std::shared_ptr<retaining> self) {
+    /// The first look.
+    static asio::awaitable<void> decide(std::shared_ptr<retaining> self) {
         const std::shared_ptr<place> last = self->idle_;
-        auto part = std::make_shared<lane_part>(
-            logic::look_for_others(last->keys().by_name.front(), last->create_revision()));
-        part->puts = last->names(); // what comes in the same request is not told by the watch
-        std::function<std::optional<time_point>()> while_wanted = [&self] {
-            const bool ends = self->session_.gives_lease_up() || self->state_.is_recalled();
-            return ends ? std::nullopt : std::optional(time_point::max());
-        };
-        const bool is_over = co_await last->ask(part, std::move(while_wanted));
-        if (is_over && !part->ec && part->response.succeeded && !self->state_.is_recalled()) {
-            self->watch(part->response.header.revision);
-            self->state_.was_alone(part->sent, self->now());
-        } else {
-            self->state_.recall();
+        const std::shared_ptr<lane_part> told = co_await look(self);
+        const bool is_watched = told && self->watch(told->response.header.revision);
+        self->state_.looked(is_watched, self->now());
+        if (!self->state_.may_stay(self->now())) {
             self->go();
         }
         last->is_deciding = false;
@@ -155,11 +157,37 @@ private:
         self->session_.wanted.slot_freed(self->name_);
     }
 
+    /// Looks whether the lock may stay.
+    /// @returns Null if it may not, or if that is not known.
+    static asio::awaitable<std::shared_ptr<lane_part>> look(std::shared_ptr<retaining> self) {
+        auto part = std::make_shared<lane_part>(logic::look_for_others(self->keys_, self->token_));
+        part->puts.push_back(self->name_); // what shares its request is not told by the watch
+        part->patience = self->session_.request_timeout;
+        const time_point deadline = after(self->now(), self->session_.request_timeout);
+        const bool is_over =
+            co_await until_over(self->session_.owner->transactions, part, deadline);
+        if (!is_over || part->ec || !part->response.succeeded) {
+            part = nullptr;
+        }
+        co_return part;
+    }
+    /// Even if an event is lost, it is known by then. As with a wait.
+    time_point next_look() const {
+        const std::chrono::nanoseconds half = session_.ttl() / 2;
+        return after(now(), std::min(half, std::chrono::nanoseconds(std::chrono::seconds(10))));
+    }
+
     /// @param seen The look has told all up to this revision.
-    void watch(std::int64_t seen) {
-        wire::watch_create_request request(logic::keys_of_others(name_));
-        request.start_revision = seen + 1;
-        id_ = hub_->add(std::move(request), *this, seen);
+    /// @returns False if there is no memory for it.
+    bool watch(std::int64_t seen) noexcept {
+        try {
+            wire::watch_create_request request(logic::keys_of_others(name_));
+            request.start_revision = seen + 1;
+            id_ = hub_->add(std::move(request), *this, seen);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        return true;
     }
     void stop_watching() noexcept {
         if (const std::int64_t id = std::exchange(id_, 0); id != 0) {
@@ -170,6 +198,7 @@ private:
     /// If nobody holds it, gives it back to etcd.
     void go() noexcept {
         stop_watching();
+        session_.retained->is_used(name_, *this);
         if (state_.was_missed()) {
             session_.wanted.habit(name_).was_missed();
         }
@@ -185,7 +214,7 @@ private:
     }
     void on_events(std::vector<event>& events) override {
         const bool ends = std::any_of(events.begin(), events.end(), [this](const event& e) {
-            return logic::ends_retention(e, name_, key_);
+            return logic::ends_retention(e, name_, keys_.keys.front());
         });
         if (ends) {
             const auto self = shared_from_this();
@@ -207,10 +236,12 @@ private:
     session_impl& session_; // what holds this holds the session, too
     const std::shared_ptr<watch_hub> hub_;
     const std::string name_;
-    const std::string key_;
+    const logic::name_keys keys_;
+    const std::int64_t token_;
     logic::retention<time_point> state_;
     std::shared_ptr<place> idle_; // its keys are those of the lock, while nobody holds it
     std::int64_t id_ = 0;         // of the watch; 0: none
+    time_point waits_until_ = time_point::max();
     notifier changed_;
     const loss_source::subscription loss_of_session_;
 };

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace coetcd::detail {
@@ -53,6 +54,14 @@ struct watch_entry {
     std::shared_ptr<notifier> room; ///< For one that has, or had: notified when there may be some.
 };
 using watch_map = std::map<std::int64_t, watch_entry>;
+
+/// What to say of a message that is too large.
+/// @param revision 0 if it is not known.
+inline std::string oversized(std::int64_t revision) {
+    const std::string what =
+        revision > 0 ? "revision " + std::to_string(revision) : std::string("a message");
+    return what + " is over the limit of client_options::max_answer";
+}
 
 /// Tells those that a stream carried that it has ended.
 inline void tell_of_end(const watch_link& of, const watch_map& all) {

@@ -71,10 +71,14 @@ protected:
     /// @returns Whether it broke: false if it was closed by us.
     asio::awaitable<bool> serve(std::shared_ptr<watch_link> on) {
         struct closing {
+            const watch_streams& of;
             watch_link& on;
-            ~closing() { on.close(); }
+            ~closing() {
+                on.close();
+                tell_of_end(on, of.watches_);
+            }
         };
-        const closing at_end{*on};
+        const closing at_end{*this, *on};
         if (on->is_for(kind::everybody)) {
             for (auto& [id, w] : watches_) {
                 if (!w.apart) {
@@ -126,7 +130,6 @@ protected:
             }
         }
         const bool broke = !on->closed;
-        tell_of_end(*on, watches_);
         report(*on, false);
         if (broke && !on->token_refused) {
             router_->failed(on->where, by, router::use::stream);
@@ -451,17 +454,12 @@ protected:
         w.traffic.add(bytes, env_.now());
         if (w.traffic.is_much() || w.sink->is_full()) {
             from.cancel(id);
+            w.sink->on_broken();
             w.on = nullptr;
             w.apart = true;
             ++apart_;
             on_parted(w);
         }
-    }
-
-    static std::string oversized(std::int64_t revision) {
-        const std::string what =
-            revision > 0 ? "revision " + std::to_string(revision) : std::string("a message");
-        return what + " is over the limit of client_options::max_answer";
     }
 
     /// Ends the watches of a stream that etcd refuses.

@@ -21,8 +21,8 @@ constexpr time_point start{1h};
 
 /// One that may stay for 10 s, was looked at, and is watched.
 retained in_force() {
-    retained r(10s);
-    r.was_alone(start, start);
+    retained r(10s, start);
+    r.looked(true, start);
     r.hears();
     return r;
 }
@@ -44,13 +44,13 @@ TEST_CASE("a retained lock stays until its time is over, unless it is used", "[l
     retained r = in_force();
     CHECK(r.is_decided());
     CHECK(r.is_idle());
-    CHECK(r.due(start) == start + 10s);
+    CHECK(r.due() == start + 10s);
     CHECK_FALSE(r.must_go(start + 10s - 1ns));
     CHECK(r.must_go(start + 10s));
     r.taken();
     CHECK_FALSE(r.is_idle());
     CHECK_FALSE(r.must_go(start + 1h)); // a hold may last
-    CHECK(r.due(start + 1h) == start + 1h + 10s);
+    CHECK(r.due() == time_point::max());
     r.given_back(2s, start + 1h);
     CHECK(r.is_idle());
     CHECK_FALSE(r.must_go(start + 1h + 2s - 1ns));
@@ -75,15 +75,29 @@ TEST_CASE("a retained lock goes when it is recalled", "[logic][retention]") {
     SECTION("or not") {
         CHECK_FALSE(r.was_missed());
     }
+    SECTION("before it is known whether it may stay") {
+        retained early(10s, start);
+        early.recall();
+        early.looked(true, start);
+        CHECK(early.is_decided());
+        CHECK(early.must_go(start));
+    }
+    SECTION("by the look") {
+        retained early(10s, start);
+        early.looked(false, start);
+        CHECK(early.is_decided());
+        CHECK(early.must_go(start));
+        CHECK(early.was_missed());
+    }
 }
 
 TEST_CASE("a retained lock goes when nobody could ask for it for a second", "[logic][retention]") {
     SECTION("from the look on") {
-        retained r(10s);
+        retained r(10s, start);
         CHECK_FALSE(r.is_decided());
         CHECK_FALSE(r.is_idle());
-        r.was_alone(start, start + 200ms);
-        CHECK(r.due(start + 200ms) == start + 1s);
+        r.looked(true, start + 200ms);
+        CHECK(r.due() == start + 1s);
         CHECK(r.may_stay(start + 1s - 1ns));
         CHECK_FALSE(r.may_stay(start + 1s));
     }
@@ -92,7 +106,7 @@ TEST_CASE("a retained lock goes when nobody could ask for it for a second", "[lo
         r.taken();
         r.is_deaf(start + 5s);
         r.is_deaf(start + 5500ms); // it is still broken
-        CHECK(r.due(start + 5s) == start + 6s);
+        CHECK(r.due() == start + 6s);
         CHECK_FALSE(r.must_go(start + 6s - 1ns));
         CHECK(r.must_go(start + 6s));
     }
@@ -105,10 +119,10 @@ TEST_CASE("a retained lock goes when nobody could ask for it for a second", "[lo
 }
 
 TEST_CASE("a time that is very long does not overflow", "[logic][retention]") {
-    retained r(std::chrono::nanoseconds::max());
-    r.was_alone(start, start);
+    retained r(std::chrono::nanoseconds::max(), start);
+    r.looked(true, start);
     r.hears();
-    CHECK(r.due(start) == time_point::max());
+    CHECK(r.due() == time_point::max());
     CHECK_FALSE(r.must_go(start + 1h));
 }
 
