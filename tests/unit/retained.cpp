@@ -158,6 +158,26 @@ TEST_CASE("a lock that others wait for is not retained", "[retain]") {
     CHECK(k.keys() == 1);
 }
 
+TEST_CASE("who queues between the look and its watch is not overlooked", "[retain]") {
+    keeper k;
+    k.w.await(k.kept.lock());
+    bool looked = false;
+    k.w.env->on_call = [&, serve = k.w.env->on_call](const call_request& r,
+                                                     coetcd::detail::reply& answer) {
+        serve(r, answer);
+        const bool changes = r.body.find("request_put") != std::string::npos ||
+                             r.body.find("request_delete_range") != std::string::npos;
+        if (r.what == coetcd::detail::rpc::txn && !changes && !looked) {
+            looked = true;
+            k.w.etcd->write("m/of-others", ""); // the very next revision
+        }
+    };
+    CHECK(k.w.await(k.kept.unlock()));
+    CHECK(looked);
+    k.pass(50ms);
+    CHECK(k.w.etcd->under("m/") == std::vector<std::string>{"m/of-others"});
+}
+
 TEST_CASE("a lock that somebody has asked for is not retained", "[retain]") {
     keeper k;
     k.w.await(k.kept.lock());
