@@ -521,6 +521,13 @@ TEST_CASE("other kinds of locks of the session recall what it retains", "[retain
         const coetcd::leadership term = k.w.await(other.campaign("a"));
         CHECK(term.leads());
     }
+    SECTION("a mutex that leaves notes") {
+        lock_options how;
+        how.delay = 1s;
+        coetcd::mutex other(k.one, "m", how);
+        k.w.await(other.lock());
+        CHECK(k.w.etcd->under("m.own").size() == 1);
+    }
     SECTION("a mutex that does not retain has it at home, and gives it back") {
         const std::size_t before = k.requests();
         k.w.await(k.a.lock());

@@ -201,7 +201,7 @@ private:
             if (kept && !kept->is_decided()) {
                 return true;
             }
-            if (kept && of_.queues.size() == 1 && !value_) {
+            if (kept && of_.queues.size() == 1 && !value_ && q.delay.count() == 0) {
                 has_retained_ = kept->give(of_);
             } else if (kept) {
                 kept->recall();

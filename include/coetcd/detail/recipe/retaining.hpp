@@ -133,7 +133,8 @@ private:
             self->waits_until_ = std::min(looks, self->state_.due());
             const bool has_news = co_await self->changed_.wait(self->waits_until_);
             if (!has_news && self->now() >= looks) {
-                const std::shared_ptr<lane_part> told = co_await look(self);
+                const std::shared_ptr<lane_part> told =
+                    co_await look(self, lane_part::rank::patient);
                 if (!told) {
                     self->state_.recall();
                 }
@@ -146,7 +147,7 @@ private:
     /// The first look.
     static asio::awaitable<void> decide(std::shared_ptr<retaining> self) {
         const std::shared_ptr<place> last = self->idle_;
-        const std::shared_ptr<lane_part> told = co_await look(self);
+        const std::shared_ptr<lane_part> told = co_await look(self, lane_part::rank::pressing);
         const bool is_watched = told && self->watch(told->response.header.revision);
         self->state_.looked(is_watched, self->now());
         if (!self->state_.may_stay(self->now())) {
@@ -159,8 +160,10 @@ private:
 
     /// Looks whether the lock may stay.
     /// @returns Null if it may not, or if that is not known.
-    static asio::awaitable<std::shared_ptr<lane_part>> look(std::shared_ptr<retaining> self) {
+    static asio::awaitable<std::shared_ptr<lane_part>> look(std::shared_ptr<retaining> self,
+                                                            lane_part::rank order) {
         auto part = std::make_shared<lane_part>(logic::look_for_others(self->keys_, self->token_));
+        part->order = order;
         part->puts.push_back(self->name_); // what shares its request is not told by the watch
         part->patience = self->session_.request_timeout;
         const time_point deadline = after(self->now(), self->session_.request_timeout);
