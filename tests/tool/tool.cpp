@@ -289,8 +289,11 @@ TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
         const auto r = run_all("unlock " + name + " --token " + token);
         CHECK(r.exit_code == 1);
         CHECK(r.output.find(key + ": is nobody's place") != std::string::npos);
-        CHECK(r.output.find(who_waits) != std::string::npos);
+        const auto shown = run_all("who " + name);
+        CHECK(shown.output.find(key + ": is nobody's place") != std::string::npos);
+        CHECK(shown.output.find(who_waits) != std::string::npos);
         CHECK(etcd.etcdctl({"get", key}).output.find("x") != std::string::npos);
+        CHECK(etcd.etcdctl({"del", key}).exit_code == 0);
     }
 }
 
