@@ -318,7 +318,8 @@ std::list<request>::iterator referee::wants(request r) {
 }
 
 void referee::wants_no_more(std::list<request>::iterator r) {
-    wanted_at_[{r->lease, r->name}] = world_.now();
+    nanoseconds& wanted = wanted_at_[{r->lease, r->name}];
+    wanted = std::max(wanted, world_.now()); // it may be retained for longer
     requests_.erase(r);
 }
 
@@ -571,7 +572,8 @@ void referee::look_for_stuck(nanoseconds healed_at, nanoseconds bound) {
 /// In the long run a session that waits for a lock or holds it has one key. Any other has none.
 void referee::look_for_surplus(nanoseconds healed_at, nanoseconds bound) {
     for (const request& r : requests_) {
-        wanted_at_[{r.lease, r.name}] = world_.now();
+        nanoseconds& wanted = wanted_at_[{r.lease, r.name}];
+        wanted = std::max(wanted, world_.now());
     }
     for (const hold& h : holds_) {
         nanoseconds& wanted = wanted_at_[{h.lease, h.name}];
