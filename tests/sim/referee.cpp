@@ -455,9 +455,11 @@ void referee::not_resumed(const std::string& key, std::int64_t fence, bool stays
 void referee::gives_back(std::list<hold>::iterator h) {
     const nanoseconds until = wanted_until(*h);
     nanoseconds& wanted = wanted_at_[{h->lease, h->name}];
-    wanted = std::max(wanted, until + (h->clean ? h->retained : 0s));
+    wanted = std::max(wanted, until);
     if (h->clean && h->retained.count() != 0) {
-        retained_[{h->name, h->fence}] = until + h->retained;
+        const nanoseconds stays = h->retained * 11 / 10 + 1s; // its clock may be slow
+        wanted = std::max(wanted, until + stays);
+        retained_[{h->name, h->fence}] = until + stays;
     }
     for (auto& [name, o] : current_) {
         if (o.key == h->key && o.create_revision == h->fence) {
