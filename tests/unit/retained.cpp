@@ -338,6 +338,44 @@ TEST_CASE("a retained lock goes when nobody could ask for it", "[retain]") {
     CHECK(k.keys() == 0);
 }
 
+TEST_CASE("a retained lock goes when its watch waits for a stream of its own", "[retain]") {
+    keeper k;
+    k.take_and_give_back();
+    k.pass();
+    k.w.env->decide = [](const call_request& r) {
+        scripted_env::fate f;
+        f.refused = r.what == coetcd::detail::rpc::watch;
+        return f;
+    };
+    for (int i = 0; i != 4; ++i) { // beside the queue, so nobody wants the lock
+        k.w.etcd->write("m.large", std::string(100'000, 'x'));
+    }
+    k.pass(900ms);
+    CHECK(k.keys() == 1);
+    k.pass(200ms);
+    CHECK(k.keys() == 0);
+}
+
+TEST_CASE("where others wait, the release and the session's next one share a request", "[retain]") {
+    keeper k;
+    k.w.await(k.kept.lock());
+    auto waiting = k.w.start(k.b.lock());
+    k.pass();
+    coetcd::mutex another(k.one, "m", retained());
+    auto behind = k.w.start(another.lock());
+    k.pass();
+    const std::size_t before = k.requests();
+    CHECK(k.w.await(k.kept.unlock()));
+    bool together = false;
+    for (std::size_t i = before; i != k.requests(); ++i) {
+        const call_request& r = k.w.env->calls[i];
+        together =
+            together || (support::has(r, "request_delete_range") && support::has(r, "request_put"));
+    }
+    CHECK(together);
+    CHECK_FALSE(behind.ended());
+}
+
 TEST_CASE("a session retains no more locks than its options say", "[retain]") {
     coetcd::session_options two_locks(60s);
     two_locks.retained = 2;
@@ -602,5 +640,6 @@ TEST_CASE("an unlock whose look is not answered gives the lock back", "[retain]"
         k.pass(60s);
         CHECK(unlocking.ended());
         CHECK(trying.ended());
+        CHECK(k.kept.owns_lock());
     }
 }

@@ -79,6 +79,14 @@ func lockAndUnlock(m *concurrency.Mutex) error {
 	return m.Unlock(ctx)
 }
 
+func namedMutexes(session *concurrency.Session, t task) []*concurrency.Mutex {
+	var mutexes []*concurrency.Mutex
+	for i := range t.Count {
+		mutexes = append(mutexes, concurrency.NewMutex(session, fmt.Sprintf("%s-%d", t.Name, i)))
+	}
+	return mutexes
+}
+
 // measureMutexes gives each coroutine a mutex of its own, all of one session.
 func measureMutexes(
 	client *clientv3.Client, t task, do func(i int, m *concurrency.Mutex) error,
@@ -88,10 +96,7 @@ func measureMutexes(
 		return nil, err
 	}
 	defer session.Close()
-	var mutexes []*concurrency.Mutex
-	for i := range t.Count {
-		mutexes = append(mutexes, concurrency.NewMutex(session, fmt.Sprintf("%s-%d", t.Name, i)))
-	}
+	mutexes := namedMutexes(session, t)
 	return measurePairs(t, func(i int) error { return do(i, mutexes[i]) })
 }
 
@@ -108,10 +113,7 @@ func inTurn(client *clientv3.Client, t task) (result, error) {
 		return nil, err
 	}
 	defer session.Close()
-	var mutexes []*concurrency.Mutex
-	for i := range t.Count {
-		mutexes = append(mutexes, concurrency.NewMutex(session, fmt.Sprintf("%s-%d", t.Name, i)))
-	}
+	mutexes := namedMutexes(session, t)
 	taken := 0
 	one := t
 	one.Count = 1

@@ -93,7 +93,6 @@ public:
 
     bool is_decided() const { return now_ != state::looks; }
     bool is_idle() const { return now_ == state::idle; }
-    bool is_recalled() const { return is_recalled_; }
     /// It is recalled, and was of no use. Told once.
     bool was_missed() { return is_recalled_ && !std::exchange(was_used_, true); }
     /// Nobody else is known to want it, and somebody who does could say so.

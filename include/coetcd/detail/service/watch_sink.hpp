@@ -17,7 +17,8 @@ public:
     /// The watch is in force. Called again each time a broken stream was replaced.
     /// @param revision Without a start revision, it tells all that comes after this one.
     virtual void on_created(std::int64_t revision) = 0;
-    /// Its stream has ended; another one is opened. Must not begin or end a watch.
+    /// It is on no stream for now: that has ended, or the watch gets one of its own. `on_created`
+    /// follows. Must not begin or end a watch.
     virtual void on_broken() {}
     /// Events of whole revisions, in order. `events` may be taken.
     virtual void on_events(std::vector<event>& events) = 0;
