@@ -344,7 +344,7 @@ TEST_CASE("a retained lock goes when its watch waits for a stream of its own", "
     k.pass();
     k.w.env->decide = [](const call_request& r) {
         scripted_env::fate f;
-        f.refused = r.what == coetcd::detail::rpc::watch;
+        f.arrives = r.what != coetcd::detail::rpc::watch; // nor refused
         return f;
     };
     for (int i = 0; i != 4; ++i) { // beside the queue, so nobody wants the lock
