@@ -7,6 +7,7 @@
 #include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/reopening.hpp>
 #include <coetcd/detail/recipe/in_session.hpp>
+#include <coetcd/detail/recipe/keeping.hpp>
 #include <coetcd/detail/service/lease.hpp>
 #include <coetcd/detail/service/session_keeper.hpp>
 #include <coetcd/session_keeper.hpp>
