@@ -2,12 +2,12 @@
 //
 // Run: 12_log [http://127.0.0.1:2379]
 #include <coetcd.hpp>
+#include <coetcd/log_observer.hpp>
 
 #include <boost/asio.hpp>
 
 #include <chrono>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,57 +18,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-double ms(std::chrono::nanoseconds time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-}
-
-/// Writes a line for what an operator wants to know: failures, and whatever ends. For one thread.
-class logger final : public coetcd::observer {
-public:
-    void on_request(const coetcd::request_report& r) override {
-        note(r.endpoint, std::string(r.rpc) + " failed", r.outcome);
-    }
-    void on_connection(const coetcd::connection_report& r) override {
-        if (r.what == coetcd::connection_report::failed) {
-            note(r.endpoint, "no connection", r.reason);
-        } else {
-            std::clog << "etcd: " << r.endpoint << ": connection " << coetcd::to_string(r.what)
-                      << '\n';
-        }
-    }
-    void on_session_end(const coetcd::session_report& r) override {
-        std::clog << "etcd: session " << std::hex << r.lease << std::dec
-                  << " has ended: " << coetcd::describe(r.reason) << '\n';
-    }
-    void on_lock_wait(const coetcd::lock_wait_report& r) override {
-        std::clog << "etcd: " << (r.acquired ? "got" : "did not get") << " lock " << r.name
-                  << " after " << ms(r.waited) << " ms\n";
-    }
-    void on_lock_hold(const coetcd::lock_hold_report& r) override {
-        std::clog << "etcd: " << (r.lost ? "LOST" : "gave back") << " lock " << r.name << " after "
-                  << ms(r.held) << " ms\n";
-    }
-
-private:
-    /// Of an endpoint that fails and fails: the first time, and at the end how often.
-    void note(std::string_view endpoint, const std::string& what, coetcd::error_code outcome) {
-        long& failures = failures_[std::string(endpoint)];
-        if (outcome && ++failures == 1) {
-            std::clog << "etcd: " << endpoint << ": " << what << ": " << outcome.message() << '\n';
-        }
-        const long ended = outcome ? 0 : std::exchange(failures, 0);
-        if (ended > 1) {
-            std::clog << "etcd: " << endpoint << ": answers again, after " << ended
-                      << " failures\n";
-        }
-    }
-
-    std::map<std::string, long> failures_; // of each endpoint, in a row
-};
-
 asio::awaitable<void> run(std::string url) {
+    const auto write = [](std::string_view line) { std::clog << "etcd: " << line << '\n'; };
+    coetcd::log_options which;
+    which.every_lock = true; // besides the faults: this program has few locks
     coetcd::client_options options;
-    options.observer = std::make_shared<logger>();
+    options.observer = std::make_shared<coetcd::log_observer>(write, which);
     coetcd::client client(co_await asio::this_coro::executor, url, options);
 
     coetcd::session doomed = co_await coetcd::session::open(client, 2s);
@@ -95,15 +50,14 @@ int main(int argc, char** argv) {
 }
 
 // Prints:
-//   etcd: http://127.0.0.1:*: connection opened
+//   etcd: session *: opened, with a ttl of 2 s
+//   etcd: session *: opened, with a ttl of 2 s
+//   etcd: mutex "locks/log": got after * ms
+//   etcd: mutex "locks/log": not got after * ms
 //   ...
-//   etcd: got lock locks/log after * ms
+//   etcd: session *: ended: its lease expired or was revoked
+//   etcd: mutex "locks/log": LOST, session_lost, after * ms; token *, session *
 //   ...
-//   etcd: did not get lock locks/log after * ms
-//   ...
-//   etcd: session * has ended: its lease expired or was revoked
-//   etcd: LOST lock locks/log after * ms
-//   ...
-//   etcd: gave back lock locks/log after * ms
-//   etcd: session * has ended: it was closed
+//   etcd: mutex "locks/log": given back after * ms; token *, session *
+//   etcd: session *: ended: it was closed
 //   ...

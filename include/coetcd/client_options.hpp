@@ -97,6 +97,9 @@ public:
 
     /// Receives the client's events; null disables reporting.
     std::shared_ptr<coetcd::observer> observer;
+    /// For how long the body of a `with_lock` may run on after it lost its lock, before the
+    /// observer is told: see `overrun_report`. Must be positive.
+    std::chrono::milliseconds overrun{1000};
 
     // These affect performance.
 

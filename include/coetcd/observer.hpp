@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace coetcd {
@@ -13,7 +14,7 @@ namespace coetcd {
 enum class session_end : int;
 
 // What an observer receives. Texts are valid during the call only. None of them holds a value, a
-// password, a token or a key; names of locks and endpoints appear as they are.
+// password, a key, or what etcd gives for a login; names of locks and endpoints appear as they are.
 
 /// One attempt of one request. A call that is tried again makes several; one request may carry
 /// transactions of several locks, or renewals of several sessions.
@@ -64,10 +65,25 @@ struct renewal_report {
     error_code outcome;
 };
 
-/// A session has ended, for whatever reason.
+/// A session was opened, or adopted.
+struct session_open_report {
+    lease_id lease;
+    std::chrono::seconds ttl;
+};
+
+/// A session has ended, for whatever reason. One follows each `session_open_report`.
 struct session_report {
     lease_id lease;
     session_end reason;
+};
+
+// Several names that are locked together have one report, with the first of them. A `kind` is
+// "mutex", "shared_mutex", "multi_lock", "semaphore" or "election".
+
+/// `lock`, `try_lock`, `resume` or the like begins. One `lock_wait_report` follows.
+struct lock_wait_begin_report {
+    std::string_view name;
+    std::string_view kind;
 };
 
 /// The end of `lock`, `try_lock`, `resume` or the like. Each report with `acquired` true is
@@ -76,9 +92,37 @@ struct lock_wait_report {
     std::string_view name;
     std::chrono::nanoseconds waited;
     bool acquired;
-    error_code
-        failure; ///< Clear but not acquired: it was not handed over in time, or was not ours.
+    /// Clear but not acquired: it was not handed over in time, or was not ours. It is
+    /// `operation_aborted` if the call was cancelled.
+    error_code failure;
+    std::string_view kind{};
 };
+
+/// How the ownership of a lock has ended.
+enum class lock_end : int {
+    given_back,     ///< By its holder.
+    session_closed, ///< Its own program has closed or orphaned the session.
+    session_lost,   ///< A `session_report` says why.
+    key_deleted,    ///< By `force_unlock`, or by hand.
+    hold_expired,   ///< `lock_options::max_hold` was over.
+};
+
+/// The name of the enumerator; "unknown" for any other value.
+inline const char* to_string(lock_end reason) noexcept {
+    switch (reason) {
+    case lock_end::given_back:
+        return "given_back";
+    case lock_end::session_closed:
+        return "session_closed";
+    case lock_end::session_lost:
+        return "session_lost";
+    case lock_end::key_deleted:
+        return "key_deleted";
+    case lock_end::hold_expired:
+        return "hold_expired";
+    }
+    return "unknown";
+}
 
 /// The end of the ownership of a lock.
 struct lock_hold_report {
@@ -89,6 +133,22 @@ struct lock_hold_report {
     bool lost;
     /// The session had retained the lock: it was granted without a request.
     bool at_home{false};
+    lock_end reason{lock_end::given_back};
+    std::string_view kind{};
+    // As `coetcd who` shows them.
+    std::int64_t token{0};
+    lease_id lease{0};
+};
+
+/// The lock of a `with_lock`, or of its kin, was lost, and its body still runs after
+/// `client_options::overrun`: it ignores its cancellation, or computes. It may do what the next
+/// owner does, too, unless its writes are guarded. Told once for each body.
+struct overrun_report {
+    std::string_view name;
+    std::chrono::nanoseconds overrun; ///< Since the body was told.
+    std::string_view kind;
+    std::int64_t token;
+    lease_id lease;
 };
 
 /// A stream of watches was opened, or has ended.
@@ -115,9 +175,12 @@ public:
     virtual void on_request(const request_report&) {}
     virtual void on_connection(const connection_report&) {}
     virtual void on_renewal(const renewal_report&) {}
+    virtual void on_session_open(const session_open_report&) {}
     virtual void on_session_end(const session_report&) {}
+    virtual void on_lock_wait_begin(const lock_wait_begin_report&) {}
     virtual void on_lock_wait(const lock_wait_report&) {}
     virtual void on_lock_hold(const lock_hold_report&) {}
+    virtual void on_overrun(const overrun_report&) {}
     virtual void on_watch_stream(const watch_stream_report&) {}
 };
 

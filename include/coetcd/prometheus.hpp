@@ -26,31 +26,45 @@ namespace coetcd {
 /// | `coetcd_connections_failed_total` | counter | `endpoint` |
 /// | `coetcd_renewal_margin_seconds` | gauge | |
 /// | `coetcd_renewals_failed_total` | counter | |
+/// | `coetcd_sessions` | gauge | |
 /// | `coetcd_sessions_ended_total` | counter | `reason` |
+/// | `coetcd_lock_waiters` | gauge | `kind` |
 /// | `coetcd_lock_wait_seconds` | histogram | `outcome` |
+/// | `coetcd_locks_held` | gauge | `kind` |
 /// | `coetcd_lock_hold_seconds` | histogram | |
-/// | `coetcd_locks_lost_total` | counter | |
+/// | `coetcd_locks_lost_total` | counter | `reason` |
 /// | `coetcd_locks_at_home_total` | counter | |
+/// | `coetcd_overruns_total` | counter | |
 /// | `coetcd_watch_streams` | gauge | `endpoint` |
 ///
-/// An `outcome` is `success` or `failure`; for the wait for a lock it is `acquired`, `not_acquired`
-/// or `failure`. Names of locks are not labels: there may be too many. Only the first 100 endpoints
-/// have labels, since a cluster can list new members without end; the others share the label
-/// `other`.
+/// An `outcome` is `success` or `failure`; for the wait for a lock it is `acquired`,
+/// `not_acquired`, `cancelled` or `failure`. A `kind` is `mutex`, `shared_mutex`, `multi_lock`,
+/// `semaphore` or `election`: this process leads if `coetcd_locks_held{kind="election"}` is not 0.
+/// A `reason` is the name of an enumerator, of `session_end` or of `lock_end`.
+///
+/// All series exist from the start, with 0, but for those with the label `endpoint` and for
+/// `coetcd_renewal_margin_seconds`, which begins with the first renewal. Names of locks are not
+/// labels: there may be too many. Only the first 100 endpoints have labels, since a cluster can
+/// list new members without end; the others share the label `other`.
 ///
 /// @par Thread safety
 /// All functions may be called from any thread. One object may serve several clients.
 class prometheus_observer final : public observer {
 public:
+    prometheus_observer();
+
     /// All numbers, in Prometheus' text format, version 0.0.4.
     std::string text() const;
 
     void on_request(const request_report& r) override;
     void on_connection(const connection_report& r) override;
     void on_renewal(const renewal_report& r) override;
+    void on_session_open(const session_open_report& r) override;
     void on_session_end(const session_report& r) override;
+    void on_lock_wait_begin(const lock_wait_begin_report& r) override;
     void on_lock_wait(const lock_wait_report& r) override;
     void on_lock_hold(const lock_hold_report& r) override;
+    void on_overrun(const overrun_report& r) override;
     void on_watch_stream(const watch_stream_report& r) override;
 
 private:

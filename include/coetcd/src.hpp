@@ -18,8 +18,10 @@
 #include <coetcd/impl/feed.hpp>
 #include <coetcd/impl/fencing_gate.hpp>
 #include <coetcd/impl/guarded.hpp>
+#include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
+#include <coetcd/impl/observers.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/prometheus.hpp>
 #include <coetcd/impl/semaphore.hpp>

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/admin.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/election.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/observers.hpp>
+#include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/shared_mutex.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +25,7 @@
 using namespace std::chrono_literals;
 using coetcd::errc;
 using coetcd::error_code;
+using coetcd::lock_end;
 using coetcd::session_end;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
@@ -40,11 +49,21 @@ public:
         std::chrono::nanoseconds waited;
         bool acquired;
         error_code failure;
+        std::string kind;
     };
     struct hold {
         std::string name;
         std::chrono::nanoseconds held;
         bool lost;
+        lock_end reason;
+        std::string kind;
+        std::int64_t token;
+        coetcd::lease_id lease;
+    };
+    struct overrun {
+        std::string name;
+        std::chrono::nanoseconds time;
+        std::int64_t token;
     };
     void on_request(const coetcd::request_report& r) override {
         requests.push_back(
@@ -54,12 +73,21 @@ public:
         streams.push_back({std::string(r.endpoint), r.opened, r.watches});
     }
     void on_renewal(const coetcd::renewal_report& r) override { renewals.push_back(r); }
+    void on_session_open(const coetcd::session_open_report& r) override { opened.push_back(r); }
     void on_session_end(const coetcd::session_report& r) override { ends.push_back(r); }
+    void on_lock_wait_begin(const coetcd::lock_wait_begin_report& r) override {
+        begun.push_back(std::string(r.kind) + " " + std::string(r.name));
+    }
     void on_lock_wait(const coetcd::lock_wait_report& r) override {
-        waits.push_back({std::string(r.name), r.waited, r.acquired, r.failure});
+        waits.push_back(
+            {std::string(r.name), r.waited, r.acquired, r.failure, std::string(r.kind)});
     }
     void on_lock_hold(const coetcd::lock_hold_report& r) override {
-        holds.push_back({std::string(r.name), r.held, r.lost});
+        holds.push_back(
+            {std::string(r.name), r.held, r.lost, r.reason, std::string(r.kind), r.token, r.lease});
+    }
+    void on_overrun(const coetcd::overrun_report& r) override {
+        overruns.push_back({std::string(r.name), r.overrun, r.token});
     }
 
     struct stream {
@@ -70,9 +98,12 @@ public:
     std::vector<stream> streams;
     std::vector<request> requests;
     std::vector<coetcd::renewal_report> renewals;
+    std::vector<coetcd::session_open_report> opened;
     std::vector<coetcd::session_report> ends;
+    std::vector<std::string> begun;
     std::vector<wait> waits;
     std::vector<hold> holds;
+    std::vector<overrun> overruns;
 };
 
 /// A world whose client is observed.
@@ -329,6 +360,217 @@ TEST_CASE("what goes with a session that its own program ends is not lost", "[ob
     w.env->pass(20ms);
     REQUIRE(w.seen->holds.size() == 1);
     CHECK(w.seen->holds[0].lost == lost);
+}
+
+TEST_CASE("an observer is told how the ownership of a lock has ended, and which it was",
+          "[observer]") {
+    observed w;
+    const coetcd::client c = w.client(w.options);
+    std::optional<coetcd::session> s = w.await(coetcd::session::open(c, 6s));
+    coetcd::lock_options brief;
+    brief.max_hold = 1s;
+    coetcd::mutex m(*s, "m");
+    coetcd::mutex timed(*s, "m", brief);
+    coetcd::mutex& taken = GENERATE(false, true) ? timed : m;
+    w.await(taken.lock());
+    const std::int64_t token = taken.fencing_token();
+    const coetcd::lease_id lease = s->lease();
+    lock_end expected = lock_end::given_back;
+    SECTION("it is given back") {
+        w.await(taken.unlock());
+    }
+    SECTION("its session is closed") {
+        w.await(s->close());
+        expected = lock_end::session_closed;
+    }
+    SECTION("its session is orphaned") {
+        (void)s->orphan();
+        expected = lock_end::session_closed;
+    }
+    SECTION("its session is lost") {
+        w.etcd->revoke(lease);
+        w.env->pass(600ms);
+        (void)w.await(c.lease_time_to_live(lease));
+        w.env->pass(6s);
+        expected = &taken == &timed ? lock_end::hold_expired : lock_end::session_lost;
+    }
+    SECTION("the process has stood still") {
+        w.env->stall(10s);
+        expected = &taken == &timed ? lock_end::hold_expired : lock_end::session_lost;
+        w.env->pass(1s);
+    }
+    SECTION("its key is deleted") {
+        w.etcd->erase(w.etcd->under("m/").at(0));
+        w.env->pass(3s);
+        expected = &taken == &timed ? lock_end::hold_expired : lock_end::key_deleted;
+    }
+    w.env->pass(20ms);
+    REQUIRE(w.seen->holds.size() == 1);
+    const recorder::hold& h = w.seen->holds[0];
+    CHECK(to_string(h.reason) == std::string(to_string(expected)));
+    CHECK(h.lost == (expected > lock_end::session_closed));
+    CHECK(h.token == token);
+    CHECK(h.lease == lease);
+    CHECK(h.kind == "mutex");
+}
+
+TEST_CASE("an observer is told of what kind a lock is, and when a call begins to wait for it",
+          "[observer]") {
+    observed w;
+    const coetcd::session s = w.open();
+    REQUIRE(w.seen->opened.size() == 1);
+    CHECK(w.seen->opened[0].lease == s.lease());
+    CHECK(w.seen->opened[0].ttl == 6s);
+    const auto expected = [](const std::string& kind) { return kind + " n/" + kind; };
+    SECTION("mutex") {
+        coetcd::mutex m(s, "n/mutex");
+        auto held = w.await(m.scoped_lock());
+        CHECK(w.seen->begun.back() == expected("mutex"));
+    }
+    SECTION("shared_mutex, to write") {
+        coetcd::shared_mutex m(s, "n/shared_mutex");
+        auto held = w.await(m.scoped_lock());
+        CHECK(w.seen->begun.back() == expected("shared_mutex"));
+    }
+    SECTION("shared_mutex, to read") {
+        coetcd::shared_mutex m(s, "n/shared_mutex");
+        auto held = w.await(m.scoped_lock_shared());
+        CHECK(w.seen->begun.back() == expected("shared_mutex"));
+    }
+    SECTION("multi_lock") {
+        coetcd::multi_lock m(s, {coetcd::exclusive("n/multi_lock"), coetcd::exclusive("o")});
+        w.await(m.lock());
+        w.await(m.unlock());
+        CHECK(w.seen->begun.back() == expected("multi_lock"));
+    }
+    SECTION("semaphore") {
+        coetcd::semaphore m(s, "n/semaphore", 2);
+        auto held = w.await(m.acquire());
+        CHECK(w.seen->begun.back() == expected("semaphore"));
+    }
+    SECTION("election") {
+        coetcd::election e(s, "n/election");
+        auto term = w.await(e.campaign("us"));
+        CHECK(w.seen->begun.back() == expected("election"));
+    }
+    w.env->pass(20ms);
+    REQUIRE(w.seen->begun.size() == 1);
+    REQUIRE(w.seen->waits.size() == 1);
+    REQUIRE(w.seen->holds.size() == 1);
+    CHECK(w.seen->waits[0].kind + " " + w.seen->waits[0].name == w.seen->begun[0]);
+    CHECK(w.seen->holds[0].kind == w.seen->waits[0].kind);
+}
+
+TEST_CASE("an observer is told of a body that runs on after the loss of its lock, once",
+          "[observer]") {
+    observed w;
+    w.options.overrun = 300ms;
+    const coetcd::session s = w.open();
+    coetcd::mutex m(s, "m");
+    coetcd::detail::notifier end(*w.env);
+    std::int64_t token = 0;
+    bool heeds = false;
+    auto body = [&](const coetcd::held_lock& held) -> boost::asio::awaitable<void> {
+        token = held.fencing_token();
+        if (!heeds) {
+            co_await boost::asio::this_coro::reset_cancellation_state(
+                boost::asio::disable_cancellation());
+        }
+        (void)co_await end.wait();
+    };
+    const auto lose = [&] {
+        w.env->pass(10ms);
+        w.etcd->erase(w.etcd->under("m/").at(0));
+        while (m.owns_lock()) {
+            w.env->pass(1ms);
+        }
+    };
+    SECTION("it ignores its cancellation") {
+        auto job = w.start(coetcd::with_lock(m, body));
+        lose();
+        w.env->pass(310ms);
+        REQUIRE(w.seen->overruns.size() == 1);
+        CHECK(w.seen->overruns[0].name == "m");
+        CHECK(w.seen->overruns[0].time == 300ms);
+        CHECK(w.seen->overruns[0].token == token);
+        w.env->pass(10s);
+        CHECK(w.seen->overruns.size() == 1);
+        end.notify_all();
+        w.env->pass(1ms);
+        CHECK(job.code() == errc::lock_lost);
+    }
+    SECTION("it ends in time") {
+        auto job = w.start(coetcd::with_lock(m, body));
+        lose();
+        w.env->pass(200ms);
+        end.notify_all();
+        w.env->pass(1s);
+        CHECK(job.code() == errc::lock_lost);
+        CHECK(w.seen->overruns.empty());
+    }
+    SECTION("it heeds its cancellation") {
+        heeds = true;
+        auto job = w.start(coetcd::with_lock(m, body));
+        lose();
+        w.env->pass(1s);
+        CHECK(job.code() == errc::lock_lost);
+        CHECK(w.seen->overruns.empty());
+    }
+    SECTION("nothing is lost") {
+        auto job = w.start(coetcd::with_lock(m, body));
+        w.env->pass(1s);
+        end.notify_all();
+        w.env->pass(1s);
+        CHECK(job.succeeded());
+        CHECK(w.seen->overruns.empty());
+    }
+}
+
+TEST_CASE("several observers are told everything, each", "[observer]") {
+    observed w;
+    const auto other = std::make_shared<recorder>();
+    w.options.observer =
+        std::make_shared<coetcd::observers>(w.seen, std::shared_ptr<recorder>(), other);
+    {
+        w.options.overrun = 100ms;
+        const coetcd::client c = w.client(w.options);
+        const coetcd::watcher watch = w.await(c.watch("k"));
+        coetcd::session s = w.await(coetcd::session::open(c, 6s));
+        coetcd::mutex m(s, "m");
+        coetcd::detail::notifier end(*w.env);
+        auto body = [&]() -> boost::asio::awaitable<void> {
+            co_await boost::asio::this_coro::reset_cancellation_state(
+                boost::asio::disable_cancellation());
+            (void)co_await end.wait();
+        };
+        auto job = w.start(coetcd::with_lock(m, body));
+        w.env->pass(3s);
+        w.etcd->erase(w.etcd->under("m/").at(0));
+        w.env->pass(3s);
+        end.notify_all();
+        w.await(s.close());
+    }
+    w.env->pass(1s);
+    for (const auto& each : {w.seen, other}) {
+        CHECK(each->requests.size() > 3);
+        CHECK(each->requests.size() == w.seen->requests.size());
+        CHECK(each->streams.size() == 2);
+        CHECK(each->renewals.size() == w.seen->renewals.size());
+        CHECK_FALSE(each->renewals.empty());
+        CHECK(each->opened.size() == 1);
+        CHECK(each->ends.size() == 1);
+        CHECK(each->begun.size() == 1);
+        CHECK(each->waits.size() == 1);
+        CHECK(each->holds.size() == 1);
+        CHECK(each->overruns.size() == 1);
+    }
+    struct connections final : coetcd::observer {
+        void on_connection(const coetcd::connection_report&) override { ++count; }
+        int count = 0;
+    };
+    const auto one = std::make_shared<connections>();
+    coetcd::observers(one, one).on_connection({});
+    CHECK(one->count == 2);
 }
 
 TEST_CASE("a renewal that the end of its session overtakes has not failed", "[observer]") {

@@ -17,13 +17,46 @@ using support::contains;
 namespace {
 
 coetcd::lock_hold_report held_for(std::chrono::nanoseconds time, bool lost = false) {
-    return {"m", time, lost};
+    coetcd::lock_hold_report r{"m", time, lost};
+    r.reason = lost ? coetcd::lock_end::key_deleted : coetcd::lock_end::given_back;
+    r.kind = "mutex";
+    return r;
 }
 
 } // namespace
 
-TEST_CASE("metrics that nothing was told of are empty", "[prometheus]") {
-    CHECK(prometheus_observer().text().empty());
+TEST_CASE("what can be counted has a series before anything is told", "[prometheus]") {
+    const std::string text = prometheus_observer().text();
+    for (const char* line : {
+             "coetcd_request_retries_total 0\n",
+             "coetcd_renewals_failed_total 0\n",
+             "coetcd_sessions 0\n",
+             "coetcd_sessions_ended_total{reason=\"expired\"} 0\n",
+             "coetcd_sessions_ended_total{reason=\"deadline\"} 0\n",
+             "coetcd_sessions_ended_total{reason=\"closed\"} 0\n",
+             "coetcd_sessions_ended_total{reason=\"orphaned\"} 0\n",
+             "coetcd_sessions_ended_total{reason=\"cleanup_failed\"} 0\n",
+             "coetcd_sessions_ended_total{reason=\"cluster_replaced\"} 0\n",
+             "coetcd_lock_waiters{kind=\"semaphore\"} 0\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"acquired\"} 0\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"not_acquired\"} 0\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"cancelled\"} 0\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"failure\"} 0\n",
+             "coetcd_locks_held{kind=\"mutex\"} 0\n",
+             "coetcd_locks_held{kind=\"shared_mutex\"} 0\n",
+             "coetcd_locks_held{kind=\"multi_lock\"} 0\n",
+             "coetcd_locks_held{kind=\"semaphore\"} 0\n",
+             "coetcd_locks_held{kind=\"election\"} 0\n",
+             "coetcd_lock_hold_seconds_count 0\n",
+             "coetcd_locks_lost_total{reason=\"session_lost\"} 0\n",
+             "coetcd_locks_lost_total{reason=\"key_deleted\"} 0\n",
+             "coetcd_locks_lost_total{reason=\"hold_expired\"} 0\n",
+             "coetcd_locks_at_home_total 0\n",
+             "coetcd_overruns_total 0\n",
+         }) {
+        CHECK_THAT(text, contains(line));
+    }
+    CHECK_THAT(text, !contains("margin"));
 }
 
 TEST_CASE("times are counted in buckets, each with those below it", "[prometheus]") {
@@ -40,10 +73,10 @@ TEST_CASE("times are counted in buckets, each with those below it", "[prometheus
     CHECK_THAT(text, contains("coetcd_lock_hold_seconds_bucket{le=\"+Inf\"} 3\n"));
     CHECK_THAT(text, contains("coetcd_lock_hold_seconds_sum 20.004\n"));
     CHECK_THAT(text, contains("coetcd_lock_hold_seconds_count 3\n"));
-    CHECK_THAT(text,
-               contains("# TYPE coetcd_locks_lost_total counter\ncoetcd_locks_lost_total 1\n"));
+    CHECK_THAT(text, contains("# TYPE coetcd_locks_lost_total counter\n"));
+    CHECK_THAT(text, contains("coetcd_locks_lost_total{reason=\"key_deleted\"} 1\n"));
     CHECK_THAT(text, contains("\ncoetcd_locks_at_home_total 0\n"));
-    o.on_lock_hold({"m", 1ms, false, true});
+    o.on_lock_hold({"m", 1ms, false, true, coetcd::lock_end::given_back, "mutex"});
     CHECK_THAT(o.text(), contains("\ncoetcd_locks_at_home_total 1\n"));
 }
 
@@ -63,10 +96,17 @@ TEST_CASE("each report has its metrics", "[prometheus]") {
     o.on_connection({connection_report::failed, "http://b:1", 1ms, errc::timed_out});
     o.on_renewal({1, 1ms, 2500ms, {}});
     o.on_renewal({1, 1ms, 500ms, errc::timed_out});
+    o.on_session_open({1, 10s});
+    o.on_session_open({2, 10s});
     o.on_session_end({1, coetcd::session_end::closed});
-    o.on_lock_wait({"m", 1ms, true, {}});
-    o.on_lock_wait({"m", 1ms, false, {}});
-    o.on_lock_wait({"m", 1ms, false, errc::session_lost});
+    for (int i = 0; i != 5; ++i) {
+        o.on_lock_wait_begin({"m", "mutex"});
+    }
+    o.on_lock_wait({"m", 1ms, true, {}, "mutex"});
+    o.on_lock_wait({"m", 1ms, false, {}, "mutex"});
+    o.on_lock_wait({"m", 1ms, false, errc::session_lost, "mutex"});
+    o.on_lock_wait({"m", 1ms, false, boost::asio::error::operation_aborted, "mutex"});
+    o.on_overrun({"m", 1s, "mutex", 1, 1});
     o.on_watch_stream({"http://a:1", true, 1});
     const std::string text = o.text();
     for (const char* line : {
@@ -79,7 +119,12 @@ TEST_CASE("each report has its metrics", "[prometheus]") {
              "coetcd_connections_failed_total{endpoint=\"http://b:1\"} 1\n",
              "coetcd_renewal_margin_seconds 0.5\n",
              "coetcd_renewals_failed_total 1\n",
+             "# TYPE coetcd_sessions gauge\ncoetcd_sessions 1\n",
              "coetcd_sessions_ended_total{reason=\"closed\"} 1\n",
+             "coetcd_lock_waiters{kind=\"mutex\"} 1\n",
+             "coetcd_locks_held{kind=\"mutex\"} 1\n",
+             "coetcd_overruns_total 1\n",
+             "coetcd_lock_wait_seconds_count{outcome=\"cancelled\"} 1\n",
              "coetcd_lock_wait_seconds_count{outcome=\"acquired\"} 1\n",
              "coetcd_lock_wait_seconds_count{outcome=\"not_acquired\"} 1\n",
              "coetcd_lock_wait_seconds_count{outcome=\"failure\"} 1\n",
@@ -98,8 +143,13 @@ TEST_CASE("a client reports to it", "[prometheus]") {
     coetcd::session s = w.await(coetcd::session::open(client));
     coetcd::mutex m(s, "m");
     w.await(m.lock());
+    CHECK_THAT(o->text(), contains("coetcd_sessions 1\n"));
+    CHECK_THAT(o->text(), contains("coetcd_locks_held{kind=\"mutex\"} 1\n"));
     w.await(m.unlock());
     w.await(s.close());
+    CHECK_THAT(o->text(), contains("coetcd_sessions 0\n"));
+    CHECK_THAT(o->text(), contains("coetcd_locks_held{kind=\"mutex\"} 0\n"));
+    CHECK_THAT(o->text(), contains("coetcd_lock_waiters{kind=\"mutex\"} 0\n"));
     CHECK_THAT(o->text(), contains("coetcd_lock_hold_seconds_count 1\n"));
     CHECK_THAT(o->text(), contains("coetcd_sessions_ended_total{reason=\"closed\"} 1\n"));
 }

@@ -4,6 +4,8 @@
 #include <coetcd/prometheus.hpp>
 #include <coetcd/session.hpp>
 
+#include <boost/asio/error.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -45,6 +47,37 @@ inline std::string in_braces(const std::string& labels) {
 }
 
 } // namespace detail::prometheus
+
+COETCD_DECL prometheus_observer::prometheus_observer() {
+    using detail::prometheus::label;
+    for (const char* name : {"coetcd_request_retries_total",
+                             "coetcd_renewals_failed_total",
+                             "coetcd_locks_at_home_total",
+                             "coetcd_overruns_total"}) {
+        counter(name);
+    }
+    gauge("coetcd_sessions");
+    for (const char* kind : {"mutex", "shared_mutex", "multi_lock", "semaphore", "election"}) {
+        gauge("coetcd_lock_waiters", label("kind", kind));
+        gauge("coetcd_locks_held", label("kind", kind));
+    }
+    for (const char* outcome : {"acquired", "not_acquired", "cancelled", "failure"}) {
+        times("coetcd_lock_wait_seconds", label("outcome", outcome));
+    }
+    times("coetcd_lock_hold_seconds");
+    for (const lock_end reason :
+         {lock_end::session_lost, lock_end::key_deleted, lock_end::hold_expired}) {
+        counter("coetcd_locks_lost_total", label("reason", to_string(reason)));
+    }
+    for (const session_end reason : {session_end::expired,
+                                     session_end::deadline,
+                                     session_end::closed,
+                                     session_end::orphaned,
+                                     session_end::cleanup_failed,
+                                     session_end::cluster_replaced}) {
+        counter("coetcd_sessions_ended_total", label("reason", to_string(reason)));
+    }
+}
 
 COETCD_DECL void prometheus_observer::histogram::add(std::chrono::nanoseconds time) {
     const double value = detail::prometheus::seconds(time);
@@ -101,23 +134,50 @@ COETCD_DECL void prometheus_observer::on_renewal(const renewal_report& r) {
     counter("coetcd_renewals_failed_total") += r.outcome ? 1 : 0;
 }
 
+COETCD_DECL void prometheus_observer::on_session_open(const session_open_report&) {
+    const std::lock_guard alone(access_);
+    ++gauge("coetcd_sessions");
+}
+
 COETCD_DECL void prometheus_observer::on_session_end(const session_report& r) {
     const std::lock_guard alone(access_);
+    --gauge("coetcd_sessions");
     ++counter("coetcd_sessions_ended_total",
               detail::prometheus::label("reason", to_string(r.reason)));
 }
 
-COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
-    const char* const outcome = r.acquired ? "acquired" : r.failure ? "failure" : "not_acquired";
+COETCD_DECL void prometheus_observer::on_lock_wait_begin(const lock_wait_begin_report& r) {
     const std::lock_guard alone(access_);
-    times("coetcd_lock_wait_seconds", detail::prometheus::label("outcome", outcome)).add(r.waited);
+    ++gauge("coetcd_lock_waiters", detail::prometheus::label("kind", r.kind));
+}
+
+COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
+    using detail::prometheus::label;
+    const char* outcome = r.acquired ? "acquired" : "not_acquired";
+    if (r.failure) {
+        const bool is_cancelled = r.failure == boost::asio::error::operation_aborted;
+        outcome = is_cancelled ? "cancelled" : "failure";
+    }
+    const std::lock_guard alone(access_);
+    --gauge("coetcd_lock_waiters", label("kind", r.kind));
+    gauge("coetcd_locks_held", label("kind", r.kind)) += r.acquired ? 1 : 0;
+    times("coetcd_lock_wait_seconds", label("outcome", outcome)).add(r.waited);
 }
 
 COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
+    using detail::prometheus::label;
     const std::lock_guard alone(access_);
+    --gauge("coetcd_locks_held", label("kind", r.kind));
     times("coetcd_lock_hold_seconds").add(r.held);
-    counter("coetcd_locks_lost_total") += r.lost ? 1 : 0;
+    if (r.lost) {
+        ++counter("coetcd_locks_lost_total", label("reason", to_string(r.reason)));
+    }
     counter("coetcd_locks_at_home_total") += r.at_home ? 1 : 0;
+}
+
+COETCD_DECL void prometheus_observer::on_overrun(const overrun_report&) {
+    const std::lock_guard alone(access_);
+    ++counter("coetcd_overruns_total");
 }
 
 COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {

@@ -4,6 +4,8 @@
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/home_executor.hpp>
 #include <coetcd/detail/async/loss.hpp>
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/recipe/guarded.hpp>
 #include <coetcd/detail/recipe/ownership.hpp>
@@ -17,8 +19,10 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <chrono>
 #include <exception>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace coetcd::detail {
@@ -26,12 +30,25 @@ namespace coetcd::detail {
 /// A job that runs.
 class guarding final : public loss_listener, public std::enable_shared_from_this<guarding> {
 public:
-    guarding(std::shared_ptr<guarded_job> what, env& home, asio::any_io_executor where)
+    guarding(std::shared_ptr<guarded_job> what,
+             std::shared_ptr<const ownership> h,
+             asio::any_io_executor where)
         : job(std::move(what))
-        , world(home)
-        , here(home_executor(std::move(where)).get()) {}
+        , held(std::move(h))
+        , world(held->world())
+        , here(home_executor(std::move(where)).get())
+        , ended_(world) {}
 
-    void on_loss() override { cancel(); }
+    void on_loss() override {
+        cancel();
+        try {
+            const auto most = held->overrun_to_report();
+            if (most && !std::exchange(watches_overrun_, true)) {
+                spawn(world, watch_overrun(shared_from_this(), *most));
+            }
+        } catch (const std::bad_alloc&) { // no report, then
+        }
+    }
     void cancel() {
         if (here == world.executor()) {
             stop.emit(asio::cancellation_type::terminal);
@@ -55,11 +72,35 @@ public:
         co_await asio::this_coro::throw_if_cancelled(false);
     }
 
+    /// The body has ended. Call it at home.
+    void has_ended() {
+        ended_at_all_ = true;
+        ended_.notify_all();
+    }
+
     const std::shared_ptr<guarded_job> job;
+    const std::shared_ptr<const ownership> held;
     env& world;
     const asio::any_io_executor here;
     asio::cancellation_signal stop;
     std::exception_ptr failure;
+
+private:
+    /// @param most How long the body may go on after the loss before that is reported.
+    static asio::awaitable<void> watch_overrun(std::shared_ptr<guarding> self,
+                                               std::chrono::nanoseconds most) {
+        const time_point lost = self->world.now();
+        if (!self->ended_at_all_) {
+            const bool ends = co_await self->ended_.wait(after(lost, most));
+            if (!ends) {
+                self->held->report_overrun(self->world.now() - lost);
+            }
+        }
+    }
+
+    notifier ended_;
+    bool ended_at_all_ = false;
+    bool watches_overrun_ = false;
 };
 
 /// Reports that the lock was lost under a body, and how the body ended.
@@ -104,7 +145,7 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     if (!held->held()) {
         throw held->loss();
     }
-    const auto guarded = std::make_shared<guarding>(job, held->world(), std::move(here));
+    const auto guarded = std::make_shared<guarding>(job, held, std::move(here));
     const loss_source::subscription listening(held->losses, *guarded);
     const auto cancel = [weak = std::weak_ptr(guarded)] {
         if (const auto still = weak.lock()) {
@@ -135,6 +176,7 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     } catch (...) {
         guarded->failure = std::current_exception(); // a lack of memory
     }
+    guarded->has_ended();
     slot.clear();
     watching.reset();
     co_await asio::this_coro::throw_if_cancelled(throws);

@@ -92,6 +92,14 @@ public:
     logic::standing confirmed(const txn_response& response) {
         return there.confirmed(entering.rule(), response);
     }
+    std::optional<std::chrono::nanoseconds> overrun_to_report() const override {
+        const client_options& o = session->owner->options;
+        return o.observer ? std::optional<std::chrono::nanoseconds>(o.overrun) : std::nullopt;
+    }
+    void report_overrun(std::chrono::nanoseconds overrun) const override {
+        session->owner->options.observer->on_overrun(
+            {name(), overrun, how.word, create_revision(), session->lease()});
+    }
     std::shared_ptr<place> shared_from_this() {
         return std::static_pointer_cast<place>(attempt::shared_from_this());
     }
@@ -243,10 +251,14 @@ private:
         }
         changed.notify_all();
     }
+    /// Before the session's was.
+    bool is_own_time_over() const {
+        const time_point own = held_until_;
+        return own <= session->world.now() && own <= session->certain_until();
+    }
     /// What has ended it, if nothing was told yet: its own time, the session, or otherwise its key.
     errc end_by_now() const {
-        const time_point own = held_until_;
-        if (own <= session->world.now() && own <= session->certain_until()) {
+        if (is_own_time_over()) {
             return errc::hold_expired;
         }
         return session->alive() ? errc::lock_lost : errc::session_lost;
@@ -257,8 +269,9 @@ private:
         report_end();
         losses.tell();
     }
-    /// Tells the observer, once. Does not look at the session in a way that might end it here and
-    /// now.
+    /// Does not look at the session in a way that might end it here and now.
+    lock_end end_of_hold() const;
+    /// Tells the observer, once, as `end_of_hold` has it.
     void report_end();
 
     bool stays_in_session() noexcept;
@@ -359,13 +372,32 @@ inline asio::awaitable<bool> place::release() {
     return session->owner->home(departure::until_over(shared_from_this(), departure_, was_held));
 }
 
+inline lock_end place::end_of_hold() const {
+    const time_point now = session->world.now();
+    if (lost_by_ == errc::lock_lost) {
+        return lock_end::key_deleted;
+    }
+    if (lost_by_ == errc::hold_expired || is_own_time_over()) {
+        return lock_end::hold_expired;
+    }
+    if (session->is_taken_away() || now >= session->certain_until()) {
+        return lock_end::session_lost;
+    }
+    return session->is_ended_by_us() ? lock_end::session_closed : lock_end::given_back;
+}
+
 inline void place::report_end() {
     const auto& observer = session->owner->options.observer;
     if (!std::exchange(is_reported_, true) && observer) {
-        const bool late = session->world.now() >= std::min(session->certain_until(), held_until());
-        const bool lost = lost_by_ == errc::lock_lost || late || session->is_taken_away();
-        const auto time = session->world.now() - granted_at_;
-        observer->on_lock_hold({name(), time, lost, entering.has_retained()});
+        const lock_end reason = end_of_hold();
+        observer->on_lock_hold({name(),
+                                session->world.now() - granted_at_,
+                                reason > lock_end::session_closed,
+                                entering.has_retained(),
+                                reason,
+                                how.word,
+                                create_revision(),
+                                session->lease()});
     }
 }
 

@@ -68,7 +68,7 @@ public:
         std::unique_ptr<wish> w(
             new wish{s, how, std::move(wanted), std::move(value), std::move(by)});
         auto work = follow_protocol(std::move(w), deadline);
-        return observed(std::move(s), std::move(name), std::move(work));
+        return observed(std::move(s), how, std::move(name), std::move(work));
     }
 
     /// Takes the place if it is free.
@@ -82,7 +82,7 @@ public:
         std::unique_ptr<wish> w(
             new wish{s, how, std::move(wanted), std::move(value), std::move(by)});
         auto work = take_if_free(std::move(w));
-        return observed(std::move(s), std::move(name), std::move(work));
+        return observed(std::move(s), how, std::move(name), std::move(work));
     }
 
 private:

@@ -132,8 +132,9 @@ inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<sessi
 inline asio::awaitable<std::shared_ptr<place>> resume(std::shared_ptr<session_impl> s,
                                                       wanted_name wanted) {
     std::string name = wanted.name;
+    const recipe& how = *wanted.how;
     auto work = resume_hold(s, std::move(wanted));
-    return observed(std::move(s), std::move(name), std::move(work));
+    return observed(std::move(s), how, std::move(name), std::move(work));
 }
 
 inline asio::awaitable<std::shared_ptr<place>> resume_one_life(std::shared_ptr<session_impl> s,
@@ -170,7 +171,7 @@ inline asio::awaitable<std::shared_ptr<place>> resume_life(std::shared_ptr<sessi
                                                            std::string key,
                                                            std::int64_t create_revision) {
     auto work = resume_one_life(s, how, name, std::move(key), create_revision);
-    return observed(std::move(s), std::move(name), std::move(work));
+    return observed(std::move(s), how, std::move(name), std::move(work));
 }
 
 } // namespace coetcd::detail

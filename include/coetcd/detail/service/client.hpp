@@ -242,12 +242,14 @@ inline client_options checked(client_options o) {
     };
     require(o.request_timeout.count() > 0, "request_timeout");
     require(o.attempt_timeout.count() > 0, "attempt_timeout");
+    require(o.overrun.count() > 0, "overrun");
     require(o.connect_timeout.count() > 0, "connect_timeout");
     require(o.max_answer > 0, "max_answer");
     require(o.connections > 0, "connections");
     require(!o.member_refresh || o.member_refresh->count() > 0, "member_refresh");
     o.request_timeout = bounded(o.request_timeout);
     o.attempt_timeout = bounded(o.attempt_timeout);
+    o.overrun = bounded(o.overrun);
     o.connect_timeout = bounded(o.connect_timeout);
     if (o.member_refresh) {
         o.member_refresh = bounded(*o.member_refresh);

@@ -247,6 +247,8 @@ public:
     void look_away(held_keys& k) { held_.erase(k.number); }
 
 private:
+    /// From here on it is renewed.
+    static void begin(const std::shared_ptr<session_impl>& self, std::size_t most_retained);
     /// Tells of the end, once; if a lack of memory cuts this short, the next call continues.
     void tell_loss() {
         if (!std::exchange(told_, true)) {

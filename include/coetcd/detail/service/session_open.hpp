@@ -10,12 +10,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 namespace coetcd::detail {
+
+inline void session_impl::begin(const std::shared_ptr<session_impl>& self,
+                                std::size_t most_retained) {
+    self->most_retained = most_retained;
+    spawn(self->world, keep_alive(self));
+    if (const auto& observer = self->owner->options.observer) {
+        observer->on_session_open({self->lease(), self->ttl()});
+    }
+}
 
 inline asio::awaitable<std::shared_ptr<session_impl>>
 session_impl::open(std::shared_ptr<client_impl> c,
@@ -36,8 +46,7 @@ session_impl::open(std::shared_ptr<client_impl> c,
                                                  std::move(options.label),
                                                  granted.sent,
                                                  timeout);
-    impl->most_retained = options.retained;
-    spawn(impl->world, keep_alive(impl));
+    begin(impl, options.retained);
     guard.release();
     co_return impl;
 }
@@ -74,8 +83,7 @@ session_impl::adopt(std::shared_ptr<client_impl> c,
                                       std::move(options.label),
                                       renewed.sent,
                                       timeout);
-    impl->most_retained = options.retained;
-    spawn(impl->world, keep_alive(impl));
+    begin(impl, options.retained);
     co_return impl;
 }
 

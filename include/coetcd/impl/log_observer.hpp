@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/log_observer.hpp>
+#include <coetcd/printable.hpp>
+#include <coetcd/session_options.hpp>
+
+#include <boost/asio/error.hpp>
+
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+namespace coetcd {
+
+namespace detail::log {
+
+inline std::string ms(std::chrono::nanoseconds time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) +
+           " ms";
+}
+inline std::string session_text(lease_id lease) {
+    char digits[16];
+    const auto end =
+        std::to_chars(std::begin(digits), std::end(digits), static_cast<std::uint64_t>(lease), 16);
+    const std::string hex(std::begin(digits), end.ptr);
+    return "session " + std::string(std::size(digits) - hex.size(), '0') + hex;
+}
+inline std::string lock_text(std::string_view kind, std::string_view name) {
+    return std::string(kind) + " \"" + printable(name) + "\"";
+}
+/// Which ownership it was.
+inline std::string which_one(std::int64_t token, lease_id lease) {
+    return "; token " + std::to_string(token) + ", " + session_text(lease);
+}
+
+} // namespace detail::log
+
+COETCD_DECL log_observer::log_observer(std::function<void(std::string_view line)> sink,
+                                       log_options which)
+    : sink_(std::move(sink))
+    , which_(which) {}
+
+COETCD_DECL void log_observer::failed_or_not(const std::string& what, const std::string& failure) {
+    const std::lock_guard alone(access_);
+    const auto found = failing_.find(what);
+    if (found == failing_.end()) {
+        if (!failure.empty() && failing_.size() < most_failing) {
+            failing_.emplace(what, 1);
+            sink_(what + ": " + failure);
+        }
+    } else if (!failure.empty()) {
+        ++found->second;
+    } else {
+        const unsigned long times = found->second;
+        failing_.erase(found);
+        sink_(what + ": well again, after " + std::to_string(times) +
+              (times == 1 ? " failure" : " failures"));
+    }
+}
+
+COETCD_DECL void log_observer::on_request(const request_report& r) {
+    if (r.outcome == boost::asio::error::operation_aborted) {
+        return; // by its caller
+    }
+    const std::string what = printable(r.endpoint);
+    failed_or_not(what, r.outcome ? std::string(r.rpc) + ": " + r.outcome.message() : "");
+}
+
+COETCD_DECL void log_observer::on_connection(const connection_report& r) {
+    if (r.what == connection_report::failed) {
+        const std::string more = r.text.empty() ? "" : ": " + printable(r.text);
+        failed_or_not(printable(r.endpoint), "no connection: " + r.reason.message() + more);
+    }
+}
+
+COETCD_DECL void log_observer::on_renewal(const renewal_report& r) {
+    using namespace detail::log;
+    const std::string left = ", with " + ms(r.margin) + " left";
+    failed_or_not(session_text(r.lease),
+                  r.outcome ? "a renewal failed" + left + ": " + r.outcome.message() : "");
+}
+
+COETCD_DECL void log_observer::on_session_open(const session_open_report& r) {
+    const std::lock_guard alone(access_);
+    sink_(detail::log::session_text(r.lease) + ": opened, with a ttl of " +
+          std::to_string(r.ttl.count()) + " s");
+}
+
+COETCD_DECL void log_observer::on_session_end(const session_report& r) {
+    const std::string what = detail::log::session_text(r.lease);
+    const std::lock_guard alone(access_);
+    failing_.erase(what);
+    sink_(what + ": ended: " + describe(r.reason));
+}
+
+COETCD_DECL void log_observer::on_lock_wait(const lock_wait_report& r) {
+    using namespace detail::log;
+    const bool is_cancelled = r.failure == boost::asio::error::operation_aborted;
+    const bool is_fault = r.failure && !is_cancelled;
+    if (is_fault || which_.every_lock || r.waited >= which_.slow_wait) {
+        const char* outcome = r.acquired ? ": got" : is_cancelled ? ": cancelled" : ": not got";
+        const std::string why = is_fault ? ": " + r.failure.message() : "";
+        const std::lock_guard alone(access_);
+        sink_(lock_text(r.kind, r.name) + outcome + " after " + ms(r.waited) + why);
+    }
+}
+
+COETCD_DECL void log_observer::on_lock_hold(const lock_hold_report& r) {
+    using namespace detail::log;
+    if (r.lost || which_.every_lock) {
+        const std::string what = r.lost ? std::string(": LOST, ") + to_string(r.reason) + ","
+                                        : std::string(": given back");
+        const std::lock_guard alone(access_);
+        sink_(lock_text(r.kind, r.name) + what + " after " + ms(r.held) +
+              which_one(r.token, r.lease));
+    }
+}
+
+COETCD_DECL void log_observer::on_overrun(const overrun_report& r) {
+    using namespace detail::log;
+    const std::lock_guard alone(access_);
+    sink_(lock_text(r.kind, r.name) + ": its body still runs " + ms(r.overrun) + " after the loss" +
+          which_one(r.token, r.lease));
+}
+
+} // namespace coetcd
