@@ -61,7 +61,7 @@ double seconds_in(const std::string& text) {
         total += *number * (alone ? 1 : unit->second);
         rest.remove_prefix(name.size());
     } while (!rest.empty());
-    if (total > 1e9) {
+    if (total > 9e9) { // etcd's limit of a ttl
         throw usage_error("too long a time: " + quoted(text));
     }
     return total;

@@ -363,6 +363,7 @@ void child::take_end(int how) {
     died_ = WIFSIGNALED(how);
     status_ = died_ ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     --alive_;
+    ended_at_ = std::chrono::steady_clock::now();
     if (died_ && WTERMSIG(how) == SIGINT && !heeded({SIGINT}).empty()) {
         interrupts_ = ::tcgetpgrp(terminal_) == pid_ ? 0 : ::getpid();
     }

@@ -56,6 +56,8 @@ public:
     static bool is_running() { return running_ != 0; }
     /// Whether there is one that has not ended.
     static bool is_alive() { return alive_ != 0; }
+    /// When the last one was found to have ended.
+    static std::chrono::steady_clock::time_point ended_at() { return ended_at_; }
     /// Whether one was to be stopped, and still runs: it has changed its user, and may not be
     /// signalled.
     static bool has_escaped() { return escaped_; }
@@ -111,6 +113,7 @@ private:
     termios modes_{};    ///< Of the terminal, before it had it.
     static inline int running_ = 0;
     static inline int alive_ = 0; // of these
+    static inline std::chrono::steady_clock::time_point ended_at_{};
     static inline bool escaped_ = false;
     static inline std::optional<pid_t> interrupts_;
 };

@@ -393,11 +393,14 @@ int run(const job& work) {
             }
             interrupted = number;
             const auto now = std::chrono::steady_clock::now();
-            const auto first = ends_since.value_or(of_command.value_or(now));
+            auto first = ends_since.value_or(of_command.value_or(now));
+            if (of_command && !ends_since) {
+                first = std::max(first, child::ended_at()); // perhaps of this very signal
+            }
             if (!child::is_alive() && now - first >= apart) {
                 die_of(number);
             }
-            if (child::is_running()) { // or it has ended of this very signal
+            if (child::is_running()) {
                 of_command = child::is_alive() ? now : first;
             } else {
                 ends_since = ends_since.value_or(now);

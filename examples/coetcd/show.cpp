@@ -2,6 +2,7 @@
 #include "show.hpp"
 
 #include <coetcd/admin.hpp>
+#include <coetcd/as_result.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/watch.hpp>
 
@@ -24,6 +25,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -166,19 +168,25 @@ public:
     awaitable<void> ask(client c, std::set<coetcd::lease_id> wanted) {
         using namespace asio::experimental::awaitable_operators;
         std::map<coetcd::lease_id, std::chrono::seconds> now;
+        std::optional<coetcd::failure> trouble; // of any: several would be another exception
         auto next = wanted.begin();
         const auto some = [&]() -> awaitable<void> {
-            while (next != wanted.end()) {
+            while (next != wanted.end() && !trouble) {
                 const coetcd::lease_id id = *next++;
-                const auto found = co_await c.lease_time_to_live(id);
-                if (found) {
-                    now[id] = found->ttl;
+                const auto found = co_await coetcd::as_result(c.lease_time_to_live(id));
+                if (!found) {
+                    trouble = found.error();
+                } else if (*found) {
+                    now[id] = (*found)->ttl;
                 }
             }
         };
         const auto two = [&] { return some() && some(); };
         const auto four = [&] { return two() && two(); };
         co_await (four() && four());
+        if (trouble) {
+            trouble->rethrow();
+        }
         left_ = std::move(now);
     }
     std::string left(coetcd::lease_id id) const {

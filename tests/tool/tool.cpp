@@ -827,6 +827,30 @@ TEST_CASE("The signal that has ended a command is the first one", "[tool]") {
     CHECK(clock_type::now() - began < std::chrono::seconds(4)); // not 6 and more
 }
 
+TEST_CASE("A signal that ends a command is no second one, whatever the command got before",
+          "[tool]") {
+    const std::string name = unique_name("tool");
+    for (const int before : {SIGHUP, SIGUSR1, SIGINT}) {
+        auto holder = start({"lock",
+                             name,
+                             "--ttl",
+                             "60",
+                             "--",
+                             "sh",
+                             "-c",
+                             "trap : HUP USR1 INT; trap 'exit 7' TERM; echo ready;"
+                             " while :; do sleep .01; done"});
+        (void)next_line(holder);
+        const auto began = clock_type::now();
+        holder.signal(before);
+        until("another signal would count",
+              [&] { return clock_type::now() - began > std::chrono::milliseconds(600); });
+        holder.signal(SIGTERM);
+        CHECK(holder.wait() == 7);
+        CHECK(run({"lock", name, "--try", "--", "true"}).exit_code == 0); // it was given back
+    }
+}
+
 TEST_CASE("Two signals at once let it give its place back", "[tool]") {
     const std::string name = unique_name("tool");
     auto holder = start({"lock", name});
@@ -996,10 +1020,14 @@ TEST_CASE("top tells of leases again when etcd does", "[tool][tmux]") {
         return;
     }
     etcd_server stands;
-    std::istringstream said(stands.etcdctl({"lease", "grant", "900"}).output);
-    std::string word, lease;
-    said >> word >> lease;
-    REQUIRE(stands.etcdctl({"put", "--lease=" + lease, "x/" + lease, "somebody"}).exit_code == 0);
+    for (const std::string name : {"x", "x2", "x3"}) { // several are asked for at once
+        std::istringstream said(stands.etcdctl({"lease", "grant", "900"}).output);
+        std::string word, lease;
+        said >> word >> lease;
+        const auto put =
+            stands.etcdctl({"put", "--lease=" + lease, name + "/" + lease, "somebody"});
+        REQUIRE(put.exit_code == 0);
+    }
     const tmux_session tmux("top x --command-timeout 500ms --endpoints " + stands.url());
     const auto shows = [&](const char* what) {
         return tmux.screen().find(what) != std::string::npos;
