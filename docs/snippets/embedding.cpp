@@ -2,8 +2,11 @@
 // What docs/pages/embedding.md shows.
 #include <coetcd/client.hpp>
 #include <coetcd/error.hpp>
+#include <coetcd/log_observer.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/observers.hpp>
+#include <coetcd/prometheus.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -23,6 +26,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace asio = boost::asio;
@@ -115,6 +119,15 @@ coetcd::client embedding_observed(asio::io_context& context,
     options.observer = std::move(counters);
     coetcd::client client(context.get_executor(), url, options);
     return client;
+}
+
+coetcd::client_options embedding_ready_to_use() {
+    coetcd::client_options options;
+    auto metrics = std::make_shared<coetcd::prometheus_observer>();
+    auto log = std::make_shared<coetcd::log_observer>(
+        [](std::string_view line) { std::clog << "etcd: " << line << '\n'; });
+    options.observer = std::make_shared<coetcd::observers>(std::move(log), metrics);
+    return options;
 }
 
 } // namespace manual

@@ -269,15 +269,17 @@ std::string printed(std::string_view untrusted) {
 }
 
 std::string in_flags(std::string text) {
-    constexpr std::array<std::array<std::string_view, 2>, 8> anywhere{{
+    constexpr std::array<std::array<std::string_view, 2>, 10> anywhere{{
         {", or set tls_options::server_name", ""},
         {"tls_options::ca_file", "--cacert"},
         {"tls_options::certificate_file and key_file", "--cert and --key"},
         {"set insecure_plain_text_credentials", "set --plain-text-password"},
         {"set client_options::credentials", "use --user"},
+        {"check client_options::credentials", "check --user"},
         {"the key of certificate_file:", "the key of --cert:"},
         {"is encrypted: set passphrase", "is encrypted: decrypt it, as with openssl pkey"},
-        {"; raise it in client_options, or read in pages", ""},
+        {"client_options::max_answer; raise it, or read in pages", "the limit"},
+        {" of client_options::max_answer", ""},
     }};
     for (const auto& [option, flag] : anywhere) {
         std::size_t at = text.find(option);

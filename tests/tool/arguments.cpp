@@ -289,8 +289,11 @@ TEST_CASE("A library's option is told of as the command's flag", "[arguments]") 
           "etcd wants a user: use --user");
     CHECK(tool::in_flags("key_file: \"x\" is encrypted: set passphrase") ==
           "--key: \"x\" is encrypted: decrypt it, as with openssl pkey");
-    const std::string large = "over the limit; raise it in client_options, or read in pages, on a";
+    const std::string large = "over client_options::max_answer; raise it, or read in pages, on a";
     CHECK(tool::in_flags(large + "; " + large) == "over the limit, on a; over the limit, on a");
+    CHECK(tool::in_flags("it is over the limit of client_options::max_answer") ==
+          "it is over the limit");
+    CHECK(tool::in_flags("refused; check client_options::credentials") == "refused; check --user");
     CHECK(tool::in_flags("name: is longer than 512 bytes") == "NAME: is longer than 512 bytes");
     CHECK(tool::in_flags("n: must be") == "--permits: must be");
     CHECK(tool::in_flags("lock \"ca_file\" is lost") == "lock \"ca_file\" is lost");

@@ -21,17 +21,17 @@ struct coetcd_category_impl final : boost::system::error_category {
         switch (static_cast<errc>(value)) {
         case errc::timed_out:
             return "timed out: nothing was changed; check the endpoints and that etcd has a "
-                   "leader, "
-                   "or allow more time";
+                   "leader, or allow more time";
         case errc::unavailable:
-            return "no etcd endpoint could be reached; check the endpoints and the network";
+            return "no etcd endpoint could serve this in time; check the endpoints, the network, "
+                   "and that etcd has a leader";
         case errc::outcome_unknown:
             return "the answer was lost: the request may have been applied; read before repeating "
                    "it";
         case errc::protocol_error:
             return "no answer was one of etcd's JSON gateway; check the endpoints";
         case errc::too_large:
-            return "the answer is over the limit; raise it in client_options, or read in pages";
+            return "the answer is over client_options::max_answer; raise it, or read in pages";
         case errc::session_lost:
             return "the session is lost and with it all its locks; open a new one";
         case errc::session_closed:
@@ -43,11 +43,11 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::watch_compacted:
             return "the watch needs history that was compacted; read the keys and watch again";
         case errc::watch_canceled:
-            return "etcd ended the watch";
+            return "etcd ended the watch; watch again";
         case errc::tls_failed:
             return "no secure connection; check the certificates and the endpoint's name";
         case errc::login_failed:
-            return "etcd refused the user or the password";
+            return "etcd refused the user or the password; check client_options::credentials";
         case errc::cn_auth_unsupported:
             return "etcd's gateway refuses a client certificate with a CommonName while "
                    "authentication is on; use one without, and a user and password";

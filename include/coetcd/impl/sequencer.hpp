@@ -43,7 +43,7 @@ verify(const client& by, std::string_view name, std::string_view sequencer) {
 COETCD_DECL compare guard(std::string_view sequencer) {
     const auto found = detail::logic::read_sequencer(sequencer);
     if (!found) {
-        throw std::invalid_argument("sequencer: is none");
+        throw std::invalid_argument("sequencer: is not valid");
     }
     return detail::logic::still_holds(*found);
 }
@@ -51,7 +51,7 @@ COETCD_DECL compare guard(std::string_view sequencer) {
 COETCD_DECL compare guard(std::string_view name, std::string_view sequencer) {
     const auto found = detail::sequencer_of(name, sequencer);
     if (!found) {
-        throw std::invalid_argument("sequencer: is none of that lock");
+        throw std::invalid_argument("sequencer: is not of that lock");
     }
     return detail::logic::still_holds(*found);
 }

@@ -70,7 +70,7 @@ COETCD_DECL boost::asio::awaitable<std::int64_t> transaction::revision(std::stri
 COETCD_DECL void transaction::put(std::string key, std::string value, put_options options) {
     detail::require_key(key);
     if (options.prev_kv || options.ignore_value) {
-        throw std::invalid_argument("put_options: a transaction knows what it reads");
+        throw std::invalid_argument("put_options: stm takes neither prev_kv nor ignore_value");
     }
     run_->put(std::move(key), std::move(value), options);
 }

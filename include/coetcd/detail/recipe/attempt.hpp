@@ -74,7 +74,7 @@ public:
     std::vector<logic::held_life> held_by() const override { return there.held_by(); }
 
     /// For messages.
-    std::string title() const {
+    std::string title() const override {
         std::string text = std::string(how.word) + " \"" + wire::printable(name()) + "\"";
         if (queues.size() > 1) {
             text += " and " + std::to_string(queues.size() - 1) + " more";

@@ -37,7 +37,8 @@ public:
         while (self->busy_) {
             const bool came = co_await self->free_.wait(in_time.deadline);
             if (!came) {
-                throw error(errc::timed_out, self->about.title + ": others are before us");
+                throw error(errc::timed_out,
+                            self->about.title + ": behind other adds of this object");
             }
         }
         const turn until_the_end(*self);

@@ -175,7 +175,8 @@ inline asio::awaitable<bool> departure::until_over(std::shared_ptr<attempt> self
         }
         const bool in_time = co_await self->changed.wait(deadline);
         if (!in_time) {
-            throw error(errc::outcome_unknown, d.title() + "no answer in time");
+            throw error(errc::outcome_unknown,
+                        d.title() + "no answer in time; it goes on in the background");
         }
     }
     d.throw_trouble();

@@ -140,7 +140,7 @@ inline asio::awaitable<void> guard_at_home(asio::any_io_executor here,
     }
     const std::shared_ptr<ownership> held = job->owned();
     if (!held || held->is_given_up()) {
-        throw error(errc::not_owner, "with_lock");
+        throw error(errc::not_owner, held ? held->title() + ", with_lock" : "with_lock");
     }
     if (!held->held()) {
         throw held->loss();

@@ -228,7 +228,9 @@ inline asio::awaitable<void> mode_change::until_lowered(std::shared_ptr<attempt>
         const bool in_time = co_await self->changed.wait(deadline);
         m.require_held(call);
         if (!in_time) {
-            throw error(errc::outcome_unknown, self->title() + ", downgrade: no answer in time");
+            throw error(errc::outcome_unknown,
+                        self->title() +
+                            ", downgrade: no answer in time; it goes on in the background");
         }
     }
 }

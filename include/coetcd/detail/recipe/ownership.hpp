@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 
 namespace coetcd::detail {
 
@@ -21,6 +22,8 @@ public:
     /// Ends it here and now; etcd is told in the background.
     virtual void abandon() = 0;
     virtual env& world() const = 0;
+    /// For messages.
+    virtual std::string title() const = 0;
     /// How long a body may go on after the loss before that is reported; nothing: for ever.
     virtual std::optional<std::chrono::nanoseconds> overrun_to_report() const = 0;
     /// Tells the observer for how long a body has run on after the loss.

@@ -234,7 +234,7 @@ private:
         /// How it ends unless it gets further. The text is short, so it takes no memory.
         void fail(errc why, logic::effect left) {
             how_it_went.ec = why;
-            how_it_went.text = "it has failed";
+            how_it_went.text = "out of memory";
             how_it_went.left = left;
         }
         void end_late() noexcept {
@@ -301,7 +301,7 @@ private:
         for (const auto& part : all) {
             if (!part->over) {
                 part->ec = errc::unavailable;
-                part->say("it has failed");
+                part->say("out of memory");
                 part->end();
             }
         }

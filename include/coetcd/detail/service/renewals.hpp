@@ -158,7 +158,7 @@ private:
                 if (!each->ended) { // there was no memory for it
                     result& own = each->ended.emplace();
                     own.ec = errc::unavailable;
-                    own.text = "it has failed"; // short, so it takes none
+                    own.text = "out of memory"; // short, so it takes none
                     own.left = logic::effect::unresolved;
                     each->changed.notify_all();
                 }

@@ -351,7 +351,7 @@ private:
             : of(std::move(r)) {
             // Unless it gets further. The text is short, so it takes no memory.
             granted.ec = errc::timed_out;
-            granted.text = "it has failed";
+            granted.text = "out of memory";
         }
         ~logging_in() { of->has_logged_in(granted); }
         logging_in(const logging_in&) = delete;

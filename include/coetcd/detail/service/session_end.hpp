@@ -20,7 +20,7 @@ struct session_impl::revoking {
         of->revocation_ = revocation::under_way;
         // Unless it gets further. The text is short, so it takes no memory.
         how_it_went.ec = errc::outcome_unknown;
-        how_it_went.text = "it has failed";
+        how_it_went.text = "out of memory";
     }
     ~revoking() {
         of->trouble_ = std::move(how_it_went);
