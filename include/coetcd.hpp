@@ -32,5 +32,6 @@
 #include <coetcd/task_group.hpp>
 #include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
+#include <coetcd/verify.hpp>
 #include <coetcd/version.hpp>
 #include <coetcd/watch.hpp>

@@ -4,9 +4,9 @@
 #include <coetcd/client.hpp>
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/mutex.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/timed_claim.hpp>
+#include <coetcd/verify.hpp>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -42,9 +42,10 @@ asio::awaitable<void> handling_held_lock(coetcd::mutex& mutex) {
 }
 
 asio::awaitable<bool> handling_sequencer(coetcd::client client, const coetcd::held_lock& held) {
-    const std::string sequencer = held.sequencer(); // send it along with a request
+    const std::string text = held.sequencer().text(); // send it along with a request
 
     // In the service that gets the request:
+    const coetcd::sequencer sequencer(text);
     const bool lasts = co_await coetcd::verify(client, "orders/42", sequencer);
     coetcd::txn note = coetcd::txn()
                            .when(coetcd::guard("orders/42", sequencer))

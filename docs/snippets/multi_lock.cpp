@@ -36,8 +36,9 @@ asio::awaitable<void> multi_lock_modes(coetcd::session& session) {
 
 asio::awaitable<bool> multi_lock_guard(coetcd::client client, const coetcd::multi_lock& both) {
     coetcd::txn transfer =
-        coetcd::txn().then(coetcd::op::put("balance/1", "70"), coetcd::op::put("balance/2", "130"));
-    transfer.compares = both.is_owner(); // one condition for each lock
+        coetcd::txn()
+            .when(both.is_owner()) // one condition for each lock
+            .then(coetcd::op::put("balance/1", "70"), coetcd::op::put("balance/2", "130"));
     const coetcd::txn_response answer = co_await client.txn(std::move(transfer));
     co_return answer.succeeded;
 }

@@ -327,7 +327,7 @@ awaitable<int> lock(client c, lock_flags how) {
         grip what{keys, held.fencing_token(), [&held] { return held.owns_lock(); }};
         return use(c, how, lease, std::move(what), ended);
     };
-    coetcd::lock_options options;
+    coetcd::shared_mutex_options options;
     options.watch_while_held = true; // `coetcd unlock` is to end it at once
     coetcd::shared_mutex m(s, how.name, options);
     std::optional<int> status;
@@ -376,7 +376,7 @@ awaitable<int> take_permits(client c, semaphore_flags how) {
     end ended;
     auto body = [&](const coetcd::permit& held) -> awaitable<int> {
         grip what{keys_of_permits(how.name, held.key(), how.permits), held.token(), [&held] {
-                      return held.owns();
+                      return held.owns_lock();
                   }};
         return use(c, how, lease, std::move(what), ended);
     };

@@ -4,6 +4,7 @@
 #include <coetcd/error.hpp>
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/assert/source_location.hpp>
 #include <boost/system/result.hpp>
 #include <boost/system/system_error.hpp>
@@ -31,6 +32,9 @@ public:
 
     const error_code& code() const noexcept { return code_; }  ///< For programs.
     const std::string& text() const noexcept { return text_; } ///< For logs, like `error::what`.
+
+    /// Whether the operation was cancelled, rather than failed.
+    bool is_cancelled() const noexcept { return code_ == boost::asio::error::operation_aborted; }
 
     /// Throws what the operation would have thrown: `error`, `compacted_error`, or another one.
     [[noreturn]] void rethrow() const {
@@ -70,10 +74,10 @@ using result = boost::system::result<T, failure>;
 ///     } else if (*locked) {
 ///
 /// Works for every awaitable of this library. A cancelled operation has the code
-/// `operation_aborted`. An exception that is not a `boost::system::system_error` is thrown all the
-/// same: for invalid arguments, already at the call, or by the body of `with_lock`. Asio itself
-/// also throws `operation_aborted` where a cancelled coroutine awaits again, unless it called
-/// `this_coro::throw_if_cancelled`.
+/// `operation_aborted`: see `failure::is_cancelled`. An exception that is not a
+/// `boost::system::system_error` is thrown all the same: for invalid arguments, already at the
+/// call, or by the body of `with_lock`. Asio itself also throws `operation_aborted` where a
+/// cancelled coroutine awaits again, unless it called `this_coro::throw_if_cancelled`.
 ///
 /// Because it always succeeds, `as_result(a) || as_result(b)` ends with the first one that ends;
 /// `a || b` with the first that succeeds.

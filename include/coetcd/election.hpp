@@ -81,7 +81,7 @@ public:
     compare is_leader() const;
     /// The key in etcd that stands for this term. A later one of the same session may have the same
     /// key: `is_leader` tells them apart.
-    const std::string& key() const;
+    std::string key() const;
 
     /// Changes the value that observers see. One round trip; two for the first change in a resumed
     /// term, and whenever somebody else has changed the value.

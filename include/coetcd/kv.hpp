@@ -186,24 +186,55 @@ struct op;
 /// etcd accepts at most 128 conditions or operations per list, by default.
 class txn {
 public:
-    /// Adds conditions. All of them must hold; without any, `then` is always carried out.
+    /// Adds conditions, each a `compare` or a vector of them. All of them must hold; without any,
+    /// `then` is always carried out.
+    template<class... Compare>
+    txn& when(Compare... conditions) & {
+        (add(compares, std::move(conditions)), ...);
+        return *this;
+    }
     template<class... Compare>
     txn&& when(Compare... conditions) && {
-        (compares.push_back(std::move(conditions)), ...);
-        return std::move(*this);
+        return std::move(when(std::move(conditions)...));
     }
-    /// Adds operations to do if all conditions hold.
+    /// Adds operations to do if all conditions hold, each an `op` or a vector of them.
     template<class... Op>
-    txn&& then(Op... ops) &&;
+    txn& then(Op... ops) & {
+        (add(success, std::move(ops)), ...);
+        return *this;
+    }
+    template<class... Op>
+    txn&& then(Op... ops) && {
+        return std::move(then(std::move(ops)...));
+    }
     /// Adds operations to do otherwise.
     template<class... Op>
-    txn&& otherwise(Op... ops) &&;
+    txn& otherwise(Op... ops) & {
+        (add(failure, std::move(ops)), ...);
+        return *this;
+    }
+    template<class... Op>
+    txn&& otherwise(Op... ops) && {
+        return std::move(otherwise(std::move(ops)...));
+    }
 
     txn(); // user-provided, so that this is no aggregate
 
     std::vector<compare> compares;
     std::vector<op> success;
     std::vector<op> failure;
+
+private:
+    template<class T, class One>
+    static void add(std::vector<T>& to, One&& one) {
+        to.push_back(std::forward<One>(one));
+    }
+    template<class T>
+    static void add(std::vector<T>& to, std::vector<T>&& several) {
+        for (T& one : several) {
+            to.push_back(std::move(one));
+        }
+    }
 };
 
 /// One operation of a transaction.
@@ -223,18 +254,6 @@ struct op : std::variant<range_request, put_request, erase_request, txn> {
 };
 
 inline txn::txn() {}
-
-template<class... Op>
-txn&& txn::then(Op... ops) && {
-    (success.push_back(std::move(ops)), ...);
-    return std::move(*this);
-}
-
-template<class... Op>
-txn&& txn::otherwise(Op... ops) && {
-    (failure.push_back(std::move(ops)), ...);
-    return std::move(*this);
-}
 
 struct range_response {
     response_header header;

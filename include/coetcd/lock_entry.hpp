@@ -13,7 +13,8 @@ struct lock_entry {
     std::string key;
     std::string label;  ///< See `session_options::label`. Untrusted text: see `printable`.
     lease_id lease = 0; ///< 0: a stray key; it blocks everybody until it is deleted.
-    std::int64_t create_revision = 0; ///< The holder's is the fencing token.
+    /// The holder's; a waiter's, once it holds the lock. For `force_unlock`, too.
+    std::int64_t fencing_token = 0;
 };
 
 } // namespace coetcd

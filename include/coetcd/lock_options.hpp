@@ -6,7 +6,7 @@
 
 namespace coetcd {
 
-/// How a lock is held. Trivially destructible, so that a call may spell it in braces.
+/// How a `mutex` is held. Trivially destructible, so that a call may spell it in braces.
 struct lock_options {
     /// How long to wait before taking the lock after a holder that has vanished: one whose session
     /// was lost or closed while it held the lock, or whose key was deleted. It gives work that is
@@ -35,8 +35,7 @@ struct lock_options {
     std::optional<std::chrono::milliseconds> max_hold{};
 
     /// How long the session keeps the lock after it was given back, in case it wants it again; each
-    /// use begins that time anew. Empty: not at all. Must be positive. Only for a `mutex`, and not
-    /// together with `delay`.
+    /// use begins that time anew. Empty: not at all. Must be positive. Not together with `delay`.
     ///
     /// Meanwhile the session's next holder has the lock at once, without a request. As soon as
     /// anybody else queues for the lock, or asks for it, it goes: at once, or when the holder has
@@ -53,11 +52,25 @@ struct lock_options {
     /// be. The lock's key stays in etcd as long as the session keeps the lock.
     std::optional<std::chrono::milliseconds> retain{};
 
-    /// Watch the lock's keys while it is held: `force_unlock`, or a deletion of one by hand, is
-    /// then noticed at once rather than with the next renewal. Not for a `multi_lock`. Costs a
-    /// watch on the client's stream for locks, two for who writes in a `shared_mutex`, and a look,
-    /// each time the lock is taken or changes its mode.
+    /// Watch the lock's key while it is held: `force_unlock`, or a deletion by hand, is then
+    /// noticed at once rather than with the next renewal. Costs a watch on the client's stream for
+    /// locks, and a look, each time the lock is taken.
     bool watch_while_held = false;
+};
+
+/// How a `shared_mutex` is held, by readers and writers alike.
+struct shared_mutex_options {
+    /// As `lock_options::max_hold`.
+    std::optional<std::chrono::milliseconds> max_hold{};
+    /// As `lock_options::watch_while_held`. A writer costs two watches; each change of the mode
+    /// costs them anew.
+    bool watch_while_held = false;
+};
+
+/// How the locks of a `multi_lock` are held.
+struct multi_lock_options {
+    /// As `lock_options::max_hold`.
+    std::optional<std::chrono::milliseconds> max_hold{};
 };
 
 } // namespace coetcd

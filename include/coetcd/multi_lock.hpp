@@ -22,8 +22,6 @@ class multi_lock;
 
 namespace detail {
 std::shared_ptr<ownership> ownership_of_all(const held_locks& held);
-boost::asio::awaitable<std::optional<held_locks>> lock_for(multi_lock& m,
-                                                           std::chrono::nanoseconds patience);
 boost::asio::any_io_executor home_of(const held_locks& held);
 held_locks another_handle(const held_locks& held);
 } // namespace detail
@@ -113,11 +111,10 @@ public:
 
     /// Names the locks; no I/O. Their order does not matter. A name that occurs twice counts once,
     /// as exclusive if either is. `owner` may be destroyed first: that loses the session.
-    /// @param options Only `max_hold`; the others are not for a `multi_lock`.
     /// @throws std::invalid_argument if there is no part, or if there are more than 32 names; or if
     ///   a name is empty or longer than 512 bytes, a mode is not an enumerator, or an option is out
     ///   of its range.
-    multi_lock(const session& owner, std::vector<lock_part> parts, lock_options options = {});
+    multi_lock(const session& owner, std::vector<lock_part> parts, multi_lock_options options = {});
 
     multi_lock(multi_lock&&) noexcept = default;
     multi_lock& operator=(multi_lock&&) noexcept;
@@ -142,6 +139,17 @@ public:
     }
     /// As `lock`; returns an object that gives the locks back when it is destroyed.
     boost::asio::awaitable<held_locks> scoped_lock();
+    /// As `try_lock`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_locks>> scoped_try_lock();
+    /// As `try_lock_for`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_locks>>
+    scoped_lock_for(std::chrono::nanoseconds patience);
+    /// As `scoped_lock_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<held_locks>>
+    scoped_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
+        return scoped_lock_for(detail::logic::time_left(deadline, Clock::now()));
+    }
     /// Gives all of them back. One round trip. As `mutex::unlock`.
     /// @returns False if one of them was no longer ours, or they never were.
     boost::asio::awaitable<bool> unlock();
@@ -152,7 +160,7 @@ public:
     /// @throws error with `errc::not_owner` if they are not held.
     std::int64_t fencing_token() const;
     /// Conditions for a transaction, one for each lock, that are true only as long as this very
-    /// ownership lasts. `txn::compares` takes them.
+    /// ownership lasts. `txn::when` takes them.
     /// @throws error with `errc::not_owner` if they are not held.
     std::vector<compare> is_owner() const;
 
@@ -193,10 +201,8 @@ auto with_lock(const held_locks& held, Body body) {
 /// The same, if they can be had within `patience`. As `with_lock_for` of a `mutex`.
 template<class Body>
 auto with_lock_for(multi_lock& m, std::chrono::nanoseconds patience, Body body) {
-    return detail::run_guarded_if(m.get_executor(),
-                                  detail::lock_for(m, patience),
-                                  &detail::ownership_of_all,
-                                  std::move(body));
+    return detail::run_guarded_if(
+        m.get_executor(), m.scoped_lock_for(patience), &detail::ownership_of_all, std::move(body));
 }
 
 } // namespace coetcd

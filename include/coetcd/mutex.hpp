@@ -10,6 +10,7 @@
 #include <coetcd/lock_mode.hpp>
 #include <coetcd/lock_name.hpp>
 #include <coetcd/lock_options.hpp>
+#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -39,8 +40,6 @@ std::shared_ptr<ownership> ownership_of(const held_lock& held);
 boost::asio::any_io_executor home_of(const held_lock& held);
 held_lock another_handle(const held_lock& held);
 body_watch<held_lock> yields_after(std::chrono::nanoseconds grace);
-boost::asio::awaitable<std::optional<held_lock>> lock_for(mutex& m,
-                                                          std::chrono::nanoseconds patience);
 } // namespace detail
 
 /// A lock that is held, from `mutex::scoped_lock` or a `shared_mutex`. Destroying it gives the lock
@@ -102,13 +101,12 @@ public:
 
     /// See `mutex::fencing_token`. Also available after a loss.
     std::int64_t fencing_token() const;
-    /// This ownership as text: see `verify` and `guard` in <coetcd/sequencer.hpp>. Also available
-    /// after a loss.
-    std::string sequencer() const;
+    /// This ownership as text, to be sent to others. Also available after a loss.
+    coetcd::sequencer sequencer() const;
     /// See `mutex::is_owner`. Also available after a loss: etcd then refuses what it guards.
     compare is_owner() const;
     /// See `mutex::key`. The key changes with the mode.
-    const std::string& key() const;
+    std::string key() const;
 
     /// `exclusive`, unless a `shared_mutex` was locked to read.
     lock_mode mode() const;
@@ -254,6 +252,17 @@ public:
 
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
+    /// As `try_lock`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_lock>> scoped_try_lock();
+    /// As `try_lock_for`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_for(std::chrono::nanoseconds patience);
+    /// As `scoped_lock_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
+        return scoped_lock_for(detail::logic::time_left(deadline, Clock::now()));
+    }
 
     /// For an adopted session: resumes a lock that its lease already holds. The session's earlier
     /// owner was orphaned or has died; it may have been Go's client. Two round trips; one if the
@@ -310,7 +319,7 @@ public:
     /// The key in etcd that stands for this ownership. A later ownership of the same session may
     /// have the same key: `is_owner` tells them apart.
     /// @throws error with `errc::not_owner` if it is not held.
-    const std::string& key() const;
+    std::string key() const;
 
     const std::string& name() const;
 
@@ -413,7 +422,7 @@ auto with_lock(const held_lock& held, Body body) {
 template<class Body>
 auto with_lock_for(mutex& m, std::chrono::nanoseconds patience, Body body) {
     return detail::run_guarded_if(
-        m.get_executor(), detail::lock_for(m, patience), &detail::ownership_of, std::move(body));
+        m.get_executor(), m.scoped_lock_for(patience), &detail::ownership_of, std::move(body));
 }
 
 } // namespace coetcd

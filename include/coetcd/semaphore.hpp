@@ -41,8 +41,8 @@ class [[nodiscard]] permit {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No permits, like an object that was moved from: `owns` and `release` return false, `weight`
-    /// returns 0, and it can be assigned to; everything else throws `std::logic_error`.
+    /// No permits, like an object that was moved from: `owns_lock` and `release` return false,
+    /// `weight` returns 0, and it can be assigned to; everything else throws `std::logic_error`.
     /// Default-constructible because `co_spawn` requires it of results.
     permit() noexcept = default;
     permit(permit&& other) noexcept;
@@ -54,8 +54,8 @@ public:
 
     /// Whether they are ours, as far as can be known without asking etcd. Looks at the clock, so it
     /// is right even in the first instruction after a stall.
-    bool owns() const;
-    explicit operator bool() const { return owns(); }
+    bool owns_lock() const;
+    explicit operator bool() const { return owns_lock(); }
 
     /// Waits until they are lost: see `held_lock::wait_lost`.
     /// @returns `errc::session_lost`, `errc::session_closed` or `errc::lock_lost`.
@@ -78,12 +78,12 @@ public:
     compare is_owner() const;
     /// A key in etcd that stands for them. Later permits of the same session may have the same key:
     /// `is_owner` tells them apart.
-    const std::string& key() const;
+    std::string key() const;
 
     /// Gives them back. One round trip.
     ///
-    /// It takes effect at the call: `owns` is false. Await the result to know that etcd has done
-    /// it.
+    /// It takes effect at the call: `owns_lock` is false. Await the result to know that etcd has
+    /// done it.
     ///
     /// @returns False if they were no longer ours: nothing was touched, or what was left of them
     ///   was given back.

@@ -20,10 +20,6 @@ class shared_mutex;
 
 namespace detail {
 class shared_holds;
-boost::asio::awaitable<std::optional<held_lock>> lock_for(shared_mutex& m,
-                                                          std::chrono::nanoseconds patience);
-boost::asio::awaitable<std::optional<held_lock>> lock_shared_for(shared_mutex& m,
-                                                                 std::chrono::nanoseconds patience);
 } // namespace detail
 
 /// A cluster-wide lock, held by one writer or any number of readers, in order of arrival. A reader
@@ -47,11 +43,10 @@ public:
     using executor_type = boost::asio::any_io_executor;
 
     /// Names a lock; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @param options For readers and writers alike, through changes of the mode; `delay` is only
-    ///   for a `mutex`.
+    /// @param options For readers and writers alike, through changes of the mode.
     /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if an option
     ///   is out of its range.
-    shared_mutex(const session& owner, std::string name, lock_options options = {});
+    shared_mutex(const session& owner, std::string name, shared_mutex_options options = {});
 
     shared_mutex(shared_mutex&&) noexcept = default;
     shared_mutex& operator=(shared_mutex&&) noexcept;
@@ -76,6 +71,17 @@ public:
     }
     /// As `lock`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock();
+    /// As `mutex::scoped_try_lock`.
+    boost::asio::awaitable<std::optional<held_lock>> scoped_try_lock();
+    /// As `mutex::scoped_lock_for`.
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_for(std::chrono::nanoseconds patience);
+    /// As `scoped_lock_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_until(std::chrono::time_point<Clock, Duration> deadline) {
+        return scoped_lock_for(detail::logic::time_left(deadline, Clock::now()));
+    }
     /// As `mutex::unlock`, for what `lock`, `try_lock` and the like have taken.
     boost::asio::awaitable<bool> unlock();
     /// Whether it is held to write. As `mutex::owns_lock`.
@@ -105,6 +111,17 @@ public:
     }
     /// As `lock_shared`; returns an object that gives the lock back when it is destroyed.
     boost::asio::awaitable<held_lock> scoped_lock_shared();
+    /// As `try_lock_shared`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_lock>> scoped_try_lock_shared();
+    /// As `try_lock_shared_for`; returns such an object, or nothing.
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_shared_for(std::chrono::nanoseconds patience);
+    /// As `scoped_lock_shared_for`, until a time on any clock.
+    template<class Clock, class Duration>
+    boost::asio::awaitable<std::optional<held_lock>>
+    scoped_lock_shared_until(std::chrono::time_point<Clock, Duration> deadline) {
+        return scoped_lock_shared_for(detail::logic::time_left(deadline, Clock::now()));
+    }
     /// Gives back one of the locks that this object has taken with `lock_shared`, `try_lock_shared`
     /// and the like. As `mutex::unlock`. Call it once for each of them, also after a loss: a lost
     /// one goes first, so that the others are held for as long as anybody reads.
@@ -135,7 +152,7 @@ auto with_lock(shared_mutex& m, Body body) {
 template<class Body>
 auto with_lock_for(shared_mutex& m, std::chrono::nanoseconds patience, Body body) {
     return detail::run_guarded_if(
-        m.get_executor(), detail::lock_for(m, patience), &detail::ownership_of, std::move(body));
+        m.get_executor(), m.scoped_lock_for(patience), &detail::ownership_of, std::move(body));
 }
 
 /// Runs `body` while this lock is held to read. As `with_lock`.
@@ -149,7 +166,7 @@ auto with_lock_shared(shared_mutex& m, Body body) {
 template<class Body>
 auto with_lock_shared_for(shared_mutex& m, std::chrono::nanoseconds patience, Body body) {
     return detail::run_guarded_if(m.get_executor(),
-                                  detail::lock_shared_for(m, patience),
+                                  m.scoped_lock_shared_for(patience),
                                   &detail::ownership_of,
                                   std::move(body));
 }

@@ -18,6 +18,7 @@
 #include <coetcd/impl/feed.hpp>
 #include <coetcd/impl/fencing_gate.hpp>
 #include <coetcd/impl/guarded.hpp>
+#include <coetcd/impl/keeper_locks.hpp>
 #include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
@@ -26,7 +27,6 @@
 #include <coetcd/impl/prometheus.hpp>
 #include <coetcd/impl/semaphore.hpp>
 #include <coetcd/impl/sequence.hpp>
-#include <coetcd/impl/sequencer.hpp>
 #include <coetcd/impl/session.hpp>
 #include <coetcd/impl/session_keeper.hpp>
 #include <coetcd/impl/session_options.hpp>
@@ -35,4 +35,5 @@
 #include <coetcd/impl/task_group.hpp>
 #include <coetcd/impl/timed_claim.hpp>
 #include <coetcd/impl/value.hpp>
+#include <coetcd/impl/verify.hpp>
 #include <coetcd/impl/watch.hpp>

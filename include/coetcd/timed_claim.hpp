@@ -38,9 +38,9 @@ class [[nodiscard]] timed_claim {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// No claim, like an object that was moved from: it can be assigned to and destroyed;
-    /// everything else throws `std::logic_error`. Default-constructible because `co_spawn` requires
-    /// it of results.
+    /// No claim, like an object that was moved from: `owns_lock` returns false, and it can be
+    /// assigned to and destroyed; everything else throws `std::logic_error`. Default-constructible
+    /// because `co_spawn` requires it of results.
     timed_claim() noexcept = default;
     timed_claim(timed_claim&&) noexcept = default;
     timed_claim& operator=(timed_claim&&) noexcept = default;
@@ -52,18 +52,19 @@ public:
     /// minus a margin of 10 % (at least 250 ms), after the request that began it was *sent*, on a
     /// clock that runs through a suspend. False once it was given back. A deletion by hand is not
     /// noticed.
-    bool valid() const;
+    bool owns_lock() const;
+    explicit operator bool() const { return owns_lock(); }
     /// How long it is certain to last; 0 if it is not.
     std::chrono::nanoseconds left() const;
 
     /// The fencing token: it grows with each owner of a lock of this name, of whichever kind.
-    std::int64_t token() const;
+    std::int64_t fencing_token() const;
     /// A condition for a transaction, true only as long as this very claim lasts.
     compare is_owner() const;
-    const std::string& key() const;
+    std::string key() const;
     lease_id lease() const;
 
-    /// Gives it back. One round trip. It takes effect at the call: `valid` is false. Await the
+    /// Gives it back. One round trip. It takes effect at the call: `owns_lock` is false. Await the
     /// result to know that etcd has done it.
     /// @returns False if it had ended, or was given back before.
     /// @throws error as `client`: it then ends by itself, unless a second call ends it.
@@ -93,18 +94,24 @@ private:
 boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold);
 
-/// The same, and tries again whenever the owner of the name is gone, for at most `wait`; if that is
-/// not positive, as `try_claim`. The call has no place in the queue: a waiter of a `mutex` comes
-/// first, and several waiters of this kind come in any order. It watches one key, and tries after a
-/// random moment of up to 50 ms, so that the end of a claim causes no stampede.
+/// How long a claim lasts, and how long to wait for it.
+struct claim_times {
+    /// As for `try_claim`. Must be set.
+    std::chrono::seconds hold{0};
+    /// Not positive: as `try_claim`.
+    std::chrono::nanoseconds wait{0};
+};
+
+/// The same, and tries again whenever the owner of the name is gone, for at most `times.wait`. The
+/// call has no place in the queue: a waiter of a `mutex` comes first, and several waiters of this
+/// kind come in any order. It watches one key, and tries after a random moment of up to 50 ms, so
+/// that the end of a claim causes no stampede.
 /// @returns Nothing if others had it all the time.
 /// @throws As `try_claim`; error also with `errc::timed_out` if etcd has not answered by then.
 /// @par Cancellation
 /// As `try_claim`.
-boost::asio::awaitable<std::optional<timed_claim>> claim_for(const client& by,
-                                                             std::string name,
-                                                             std::chrono::seconds hold,
-                                                             std::chrono::nanoseconds wait);
+boost::asio::awaitable<std::optional<timed_claim>>
+claim_for(const client& by, std::string name, claim_times times);
 
 } // namespace coetcd
 

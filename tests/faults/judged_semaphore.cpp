@@ -54,7 +54,7 @@ public:
         held.token = taken->token();
         held.give_back = "release";
         held.guard = taken->is_owner();
-        held.is_held = [this, &taken] { return believes_ || taken->owns(); };
+        held.is_held = [this, &taken] { return believes_ || taken->owns_lock(); };
         held.leave = [&taken] { return taken->release(); };
         co_await use_grant(told, client_, std::move(held), n);
     }

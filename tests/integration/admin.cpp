@@ -2,9 +2,9 @@
 #include <coetcd/admin.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/timed_claim.hpp>
+#include <coetcd/verify.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -60,7 +60,7 @@ TEST_CASE("Hold a lock and tell its sequencer", "[.process]") {
         session s = co_await open_session(c, 2s);
         coetcd::mutex m(s, environment("COETCD_TEST_NAME"));
         const held_lock held = co_await m.scoped_lock();
-        std::cout << "\nsequencer " << held.sequencer() << std::endl;
+        std::cout << "\nsequencer " << held.sequencer().text() << std::endl;
         (void)co_await s.wait_lost();
     });
 }
@@ -141,7 +141,7 @@ TEST_CASE("force_unlock ends etcdctl's lock, and the next one gets it", "[admin]
         co_await until_waiting(m, 1);
         const auto position = co_await m.position();
         CHECK(position == 1U);
-        const bool ended = co_await coetcd::force_unlock(c, name, holder->create_revision);
+        const bool ended = co_await coetcd::force_unlock(c, name, holder->fencing_token);
         CHECK(ended);
         co_await waiting.result();
         const auto now = co_await m.position();
@@ -220,7 +220,7 @@ TEST_CASE("verify goes through etcd's consensus, and changes nothing", "[sequenc
         session s = co_await open_session(c, 60s);
         coetcd::mutex m(s, "m");
         const held_lock held = co_await m.scoped_lock();
-        const std::string text = held.sequencer();
+        const coetcd::sequencer text = held.sequencer();
         const auto committed = [&] {
             return metric(etcd.port(), "etcd_server_proposals_committed_total");
         };
@@ -242,9 +242,9 @@ TEST_CASE("verify goes through etcd's consensus, and changes nothing", "[sequenc
         CHECK(held.owns_lock());
         // One that is made up, of a key that is there and is no lock's.
         const auto data = co_await c.put("a/b", "data");
-        const std::string forged =
-            "coetcd1:exclusive:" + std::to_string(data.header.revision) + ":YS9i";
-        const bool forged_holds = co_await coetcd::verify(c, forged);
+        const coetcd::sequencer forged("coetcd1:exclusive:" + std::to_string(data.header.revision) +
+                                       ":YS9i");
+        const bool forged_holds = co_await coetcd::verify_of_any_lock(c, forged);
         CHECK(forged_holds);
         const bool of_lock = co_await coetcd::verify(c, "m", forged);
         CHECK(!of_lock);
@@ -274,13 +274,14 @@ TEST_CASE("verify is false for a holder whose process stood still for longer tha
                 text = line->substr(10);
             }
         }
-        const bool first = co_await coetcd::verify(c, name, text);
+        const coetcd::sequencer claimed(text);
+        const bool first = co_await coetcd::verify(c, name, claimed);
         CHECK(first);
         holder.signal(SIGSTOP);
         co_await until_count(c, name, 0, 10s); // etcd ends the lease
-        const bool then = co_await coetcd::verify(c, name, text);
+        const bool then = co_await coetcd::verify(c, name, claimed);
         CHECK(!then);
-        auto late = txn().when(coetcd::guard(name, text)).then(op::put(name + "-data", "late"));
+        auto late = txn().when(coetcd::guard(name, claimed)).then(op::put(name + "-data", "late"));
         const auto written = co_await c.txn(std::move(late));
         CHECK(!written.succeeded);
         holder.signal(SIGCONT);
@@ -307,8 +308,8 @@ TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
         const auto began = clock::now();
         std::optional<timed_claim> claim = co_await coetcd::try_claim(c, name, 2s);
         REQUIRE(claim);
-        CHECK(claim->valid());
-        CHECK(claim->token() > last);
+        CHECK(claim->owns_lock());
+        CHECK(claim->fencing_token() > last);
         const auto lease = claim->lease();
         CHECK(lists_lease(shared_etcd(), lease));
         claim->keep();
@@ -322,7 +323,7 @@ TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
         CHECK(ms_between(began, clock::now()) < 6000);
 
         // An attempt that waits for a claim waits for etcdctl, too.
-        task<std::optional<timed_claim>> waiting(executor, coetcd::claim_for(c, name, 5s, 20s));
+        task<std::optional<timed_claim>> waiting(executor, coetcd::claim_for(c, name, {5s, 20s}));
         co_await sleep_for(300ms);
         CHECK(!waiting.done());
         theirs.signal(SIGINT);
@@ -361,8 +362,8 @@ TEST_CASE("Of many claims at once exactly one is granted, time after time", "[ti
                 }
             }
             REQUIRE(winners == 1);
-            CHECK(winner->token() > last);
-            last = winner->token();
+            CHECK(winner->fencing_token() > last);
+            last = winner->fencing_token();
             const bool released = co_await winner->release();
             CHECK(released);
         }

@@ -191,7 +191,7 @@ TEST_CASE("A lock is granted in the order of arrival", "[contention]") {
         }
         std::vector<std::int64_t> expected;
         for (const auto& entry : queue) {
-            expected.push_back(entry.create_revision);
+            expected.push_back(entry.fencing_token);
         }
         CHECK(std::is_sorted(expected.begin(), expected.end()));
         CHECK(tokens == expected);

@@ -2,9 +2,9 @@
 #include <coetcd/client.hpp>
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/mutex.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/timed_claim.hpp>
+#include <coetcd/verify.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -126,7 +126,7 @@ TEST_CASE("Redis, DEL: an earlier holder whose lock has expired does not delete 
         revoke_by_hand(shared_etcd(), first->lease());
         std::optional<timed_claim> second = co_await coetcd::try_claim(c, name, 60s);
         REQUIRE(second);
-        CHECK(first->valid()); // it cannot know
+        CHECK(first->owns_lock()); // it cannot know
         const bool released = co_await first->release();
         CHECK(!released);
         auto proof = txn().when(second->is_owner());
@@ -169,7 +169,7 @@ TEST_CASE("Redisson: nothing renews a lock after it was given back, or claimed f
         REQUIRE(left);
         CHECK(left->ttl <= 2s);
         co_await until_count(c, name, 0, 10s);
-        CHECK(!claim->valid());
+        CHECK(!claim->owns_lock());
     });
 }
 

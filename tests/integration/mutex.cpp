@@ -444,13 +444,13 @@ TEST_CASE("holder and waiters tell who has the lock and who is next", "[mutex]")
         CHECK(holder->key == m1.key());
         CHECK(holder->label == "till 1");
         CHECK(holder->lease == s1.lease());
-        CHECK(holder->create_revision == m1.fencing_token());
+        CHECK(holder->fencing_token == m1.fencing_token());
         const auto waiting = co_await m3.waiters();
         REQUIRE(waiting.size() == 2);
         CHECK(waiting[0].label == "till 2");
         CHECK(waiting[0].lease == s2.lease());
         CHECK(waiting[1].label == std::string("till\0\xff", 6));
-        CHECK(waiting[0].create_revision < waiting[1].create_revision);
+        CHECK(waiting[0].fencing_token < waiting[1].fencing_token);
 
         (void)co_await m1.unlock();
         co_await second.result();

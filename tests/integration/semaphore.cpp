@@ -289,7 +289,7 @@ TEST_CASE("A permit of a dead lease goes to the next waiter", "[semaphore]") {
         co_await until_count(c, name + "/wait/", 1);
         revoke_by_hand(shared_etcd(), one.lease());
         permit p = co_await waiting.result();
-        CHECK(p.owns());
+        CHECK(p.owns_lock());
         const coetcd::semaphore_state now = co_await b.state();
         CHECK(now.limit == 3);
         CHECK(now.used == 2);

@@ -50,7 +50,7 @@ TEST_CASE("A mutex and the Go client's wait for each other", "[interop][mutex]")
         const auto holder = co_await m.holder();
         REQUIRE(holder);
         CHECK(holder->key == theirs.key);
-        CHECK(holder->create_revision == theirs.token);
+        CHECK(holder->fencing_token == theirs.token);
         const bool busy = co_await m.try_lock();
         CHECK(!busy);
         task<void> ours(executor, m.lock());

@@ -195,9 +195,11 @@ private:
     asio::awaitable<void> hold() {
         coetcd::lock_options watched;
         watched.watch_while_held = true;
+        coetcd::shared_mutex_options also_watched;
+        also_watched.watch_while_held = true;
         while (!finished_) {
             coetcd::mutex m(*session_, "lock/held", watched);
-            coetcd::shared_mutex s(*session_, "lock/shared", watched);
+            coetcd::shared_mutex s(*session_, "lock/shared", also_watched);
             const bool is_shared = luck_.one_in(2), begins_reading = luck_.one_in(2);
             asio::awaitable<coetcd::held_lock> taking;
             if (!is_shared) {

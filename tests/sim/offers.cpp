@@ -4,9 +4,9 @@
 #include <coetcd/admin.hpp>
 #include <coetcd/detail/recipe/leading.hpp>
 #include <coetcd/fencing_gate.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
+#include <coetcd/verify.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -75,7 +75,7 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
     try {
         const nanoseconds patience = taste.one_in(2) ? 0s : taste.skewed(1ms, 4s);
         auto trying = patience == 0s ? coetcd::try_claim(*client_, name, hold)
-                                     : coetcd::claim_for(*client_, name, hold, patience);
+                                     : coetcd::claim_for(*client_, name, {hold, patience});
         c = co_await std::move(trying);
     } catch (const coetcd::error& e) {
         if (e.code() == errc::outcome_unknown) {
@@ -86,7 +86,7 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
     if (!c) {
         co_return;
     }
-    if (!c->valid()) {
+    if (!c->owns_lock()) {
         s_.w.fail("a claim was granted that is over already");
     }
     const lease_id lease = c->lease();
@@ -97,7 +97,12 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
             std::list<timed_hold>::iterator held;
             ~until_the_end() { rules.gives_back(held); }
         };
-        timed_hold h{name, c->key(), c->token(), lease, [&c] { return c->valid(); }, sound_clock_};
+        timed_hold h{name,
+                     c->key(),
+                     c->fencing_token(),
+                     lease,
+                     [&c] { return c->owns_lock(); },
+                     sound_clock_};
         const until_the_end counted{s_.judge.tenure, s_.judge.claimed(std::move(h))};
         if (keeps) {
             s_.judge.tenure.keeps(*counted.held);
@@ -112,7 +117,7 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
         co_return; // it lasts, or goes with its object
     }
     asio::awaitable<bool> releasing = c->release();
-    if (c->valid()) {
+    if (c->owns_lock()) {
         s_.w.fail("release() has been called, and the claim is valid");
     }
     (void)co_await std::move(releasing);
@@ -126,11 +131,12 @@ asio::awaitable<void> actor::ask_for_proof(chance& taste) {
         co_return;
     }
     const tenure_rules::known_sequencer one = *drawn;
+    const coetcd::sequencer said(one.text);
     const bool lasted = rules.lasts(one);
     bool lasts = false;
     try {
-        auto asking = taste.one_in(2) ? coetcd::verify(*client_, one.text)
-                                      : coetcd::verify(*client_, one.name, one.text);
+        auto asking = taste.one_in(2) ? coetcd::verify_of_any_lock(*client_, said)
+                                      : coetcd::verify(*client_, one.name, said);
         lasts = co_await std::move(asking);
     } catch (const coetcd::error&) {
         judge(std::current_exception());
@@ -489,9 +495,10 @@ asio::awaitable<void> actor::write_by_sequencer(chance& taste) {
     if (!drawn) {
         co_return;
     }
+    const coetcd::sequencer said(drawn->text);
     coetcd::txn write;
-    write.compares.push_back(taste.one_in(2) ? coetcd::guard(drawn->text)
-                                             : coetcd::guard(drawn->name, drawn->text));
+    write.compares.push_back(taste.one_in(2) ? coetcd::guard_of_any_lock(said)
+                                             : coetcd::guard(drawn->name, said));
     write.success.push_back(
         coetcd::op::put(std::string(resource_prefix) + drawn->name.substr(queue_prefix.size()),
                         std::to_string(drawn->fence)));

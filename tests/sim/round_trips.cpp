@@ -11,10 +11,10 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/sequence.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/value.hpp>
+#include <coetcd/verify.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -634,9 +634,9 @@ private:
         co_await costs("unlock_shared", 1, beside::hold, ignoring(m.unlock_shared()));
         std::optional<coetcd::held_lock> l;
         co_await costs("lock, to write", 1, beside::nothing, into(l, m.scoped_lock()));
-        const std::string proof = l->sequencer();
+        const coetcd::sequencer proof = l->sequencer();
         const bill b(*this);
-        (void)co_await coetcd::verify(*client_, proof);
+        (void)co_await coetcd::verify_of_any_lock(*client_, proof);
         expect(b.spent().all() <= 1 + b.background(), "verify", b.spent());
         co_await costs("downgrade", 1, beside::hold, l->downgrade());
         co_await costs("try_upgrade", 1, beside::hold, ignoring(l->try_upgrade()));

@@ -917,7 +917,7 @@ public:
     explicit office(coetcd::leadership& l)
         : term_(l)
         , own_(&l) {}
-    const std::string& key() const { return term_.key(); }
+    std::string key() const { return term_.key(); }
     std::int64_t fencing_token() const { return term_.term(); }
     bool owns_lock() const { return term_.leads(); }
     coetcd::compare is_owner() const { return term_.is_leader(); }
@@ -1120,7 +1120,8 @@ asio::awaitable<void> actor::share(std::shared_ptr<operation> o, chance& taste) 
 
 asio::awaitable<void>
 actor::share_one(std::shared_ptr<operation> o, std::string name, chance& taste) {
-    coetcd::lock_options options = draw_options("", taste);
+    const coetcd::lock_options drawn = draw_options("", taste);
+    const coetcd::shared_mutex_options options{drawn.max_hold, drawn.watch_while_held};
     coetcd::shared_mutex m(*session_, name, options);
     std::vector<std::string> names(1, name);
     sharer v(*this, std::move(o), std::move(names));
@@ -1134,8 +1135,7 @@ actor::share_one(std::shared_ptr<operation> o, std::string name, chance& taste) 
     } else {
         const nanoseconds patience = taste.one_in(2) ? 0s : taste.skewed(1ms, 3s);
         asio::awaitable<std::optional<coetcd::held_lock>> trying =
-            reads ? coetcd::detail::lock_shared_for(m, patience)
-                  : coetcd::detail::lock_for(m, patience);
+            reads ? m.scoped_lock_shared_for(patience) : m.scoped_lock_for(patience);
         l = co_await std::move(trying);
     }
     if (!l) {
@@ -1208,8 +1208,7 @@ asio::awaitable<void> actor::share_several(std::shared_ptr<operation> o, chance&
         names.push_back(parts.back().name);
         modes.push_back(parts.back().mode);
     }
-    coetcd::lock_options options = draw_options("", taste);
-    options.watch_while_held = false; // it has none
+    const coetcd::multi_lock_options options{draw_options("", taste).max_hold};
     // Their order does not matter.
     if (std::exchange(backwards_, !backwards_)) {
         std::reverse(parts.begin(), parts.end());
@@ -1222,7 +1221,7 @@ asio::awaitable<void> actor::share_several(std::shared_ptr<operation> o, chance&
         l.emplace(std::move(taken));
     } else {
         const nanoseconds patience = taste.one_in(3) ? 0s : taste.skewed(1ms, 3s);
-        l = co_await coetcd::detail::lock_for(m, patience);
+        l = co_await m.scoped_lock_for(patience);
     }
     if (!l) {
         co_return;
@@ -1286,7 +1285,7 @@ asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& t
     if (o->cancelled_at) {
         s_.w.fail("a wait that was cancelled has ended with permits");
     }
-    if (!p->owns()) {
+    if (!p->owns_lock()) {
         s_.w.fail("a permit was granted that is lost already");
     }
     struct counted_hold {
@@ -1301,7 +1300,7 @@ asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& t
                       n,
                       session->lease(),
                       session,
-                      [&p] { return p->owns(); },
+                      [&p] { return p->owns_lock(); },
                       sound_clock_};
         const counted_hold until_the_end{s_.judge.permits, s_.judge.permits.granted(std::move(h))};
         // Where a crowd counts for long, the limit seldom changes: that makes all of it ask again.
@@ -1319,7 +1318,7 @@ asio::awaitable<void> actor::use_permits(std::shared_ptr<operation> o, chance& t
     }
     if (!taste.one_in(4)) { // else they go with the handle
         asio::awaitable<bool> releasing = p->release();
-        if (p->owns()) {
+        if (p->owns_lock()) {
             s_.w.fail("release() has been called, and the permits are owned");
         }
         (void)co_await std::move(releasing);
@@ -1488,7 +1487,7 @@ asio::awaitable<void> actor::use(visit& v, const Lock& l, const std::string& nam
         const std::uint64_t what = taste.below(s_.proves ? 6 : 4);
         if (what >= 4) {
             if constexpr (requires { l.sequencer(); }) {
-                s_.judge.tenure.keeps({name, l.sequencer(), v.key, v.fence});
+                s_.judge.tenure.keeps({name, l.sequencer().text(), v.key, v.fence});
             }
             if (what == 4) {
                 co_await ask_for_proof(taste);

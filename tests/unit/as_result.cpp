@@ -79,6 +79,7 @@ TEST_CASE("as_result() gives code and text of what an operation threw", "[as_res
     } catch (const coetcd::compacted_error& e) {
         CHECK(e.compact_revision() == 42);
     }
+    CHECK_FALSE(coetcd::failure().is_cancelled());
 }
 
 TEST_CASE("as_result() lets through what is no error of an operation", "[as_result]") {
@@ -96,6 +97,7 @@ TEST_CASE("as_result() of an operation that is cancelled", "[as_result][cancella
     w.env->pass(1ms);
     REQUIRE(waiting.succeeded());
     CHECK(waiting.get().error().code() == asio::error::operation_aborted);
+    CHECK(waiting.get().error().is_cancelled());
 }
 
 TEST_CASE("`||` of as_result() ends with a loss, and that of with_lock() does not", "[as_result]") {

@@ -569,3 +569,55 @@ TEST_CASE("a place counts once, whatever keys it has", "[held_lock][position]") 
     CHECK(w.await(last.waiters(1)).size() == 1);
     CHECK(w.await(last.waiters(2)).size() == 2);
 }
+
+TEST_CASE("a scoped lock is had at once, in time, or not at all", "[held_lock]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session one = w.await(coetcd::session::open(client, 60s));
+    const coetcd::session two = w.await(coetcd::session::open(client, 60s));
+    coetcd::mutex a(one, "m");
+    coetcd::mutex b(two, "m");
+    coetcd::shared_mutex c(one, "s");
+    coetcd::shared_mutex d(two, "s");
+    coetcd::multi_lock e(one, {coetcd::exclusive("x")});
+    coetcd::multi_lock f(two, {coetcd::exclusive("x")});
+    const auto check = [&w](auto&& at_once, auto&& in_time, auto&& until, auto&& blocks) {
+        {
+            auto held = w.await(at_once());
+            REQUIRE(held);
+            CHECK(held->owns_lock());
+        }
+        w.env->pass(20ms); // given back
+        auto first = w.await(blocks());
+        CHECK_FALSE(w.await(at_once()));
+        CHECK_FALSE(w.await(in_time(0s)));
+        CHECK_FALSE(w.await(in_time(100ms)));
+        CHECK_FALSE(w.await(until(std::chrono::system_clock::now() + 50ms)));
+        auto waiting = w.start(in_time(10s));
+        w.env->pass(1s);
+        CHECK_FALSE(waiting.ended());
+        w.await(first.unlock());
+        w.env->pass(20ms);
+        auto second = waiting.get();
+        REQUIRE(second);
+        CHECK(second->owns_lock());
+        w.await(second->unlock());
+    };
+    check([&] { return b.scoped_try_lock(); },
+          [&](auto most) { return b.scoped_lock_for(most); },
+          [&](auto then) { return b.scoped_lock_until(then); },
+          [&] { return a.scoped_lock(); });
+    check([&] { return d.scoped_try_lock(); },
+          [&](auto most) { return d.scoped_lock_for(most); },
+          [&](auto then) { return d.scoped_lock_until(then); },
+          [&] { return c.scoped_lock_shared(); });
+    check([&] { return d.scoped_try_lock_shared(); },
+          [&](auto most) { return d.scoped_lock_shared_for(most); },
+          [&](auto then) { return d.scoped_lock_shared_until(then); },
+          [&] { return c.scoped_lock(); });
+    check([&] { return f.scoped_try_lock(); },
+          [&](auto most) { return f.scoped_lock_for(most); },
+          [&](auto then) { return f.scoped_lock_until(then); },
+          [&] { return e.scoped_lock(); });
+    CHECK(w.etcd->keys.empty());
+}

@@ -182,6 +182,32 @@ TEST_CASE("an answer of another type than was asked for is not mistaken", "[kv][
     CHECK_FALSE(op_response(txn_response()).nested().succeeded);
 }
 
+TEST_CASE("a transaction is built in one expression, or bit by bit", "[kv]") {
+    const std::vector<compare> both{compare::version("a") == 0, compare::version("b") == 0};
+    const std::vector<coetcd::op> puts{coetcd::op::put("a", "1"), coetcd::op::put("b", "2")};
+    const coetcd::txn at_once = coetcd::txn()
+                                    .when(both, compare::version("c") == 0)
+                                    .then(puts, coetcd::op::erase("c"))
+                                    .otherwise(coetcd::op::range("a"), puts);
+    coetcd::txn in_steps;
+    in_steps.when(both[0]);
+    in_steps.when(both[1], compare::version("c") == 0).then(puts);
+    in_steps.then(coetcd::op::erase("c")).otherwise(coetcd::op::range("a"));
+    in_steps.otherwise(puts);
+    for (const coetcd::txn& t : {at_once, in_steps}) {
+        REQUIRE(t.compares.size() == 3);
+        CHECK(t.compares[1].range.key == "b");
+        CHECK(t.compares[2].range.key == "c");
+        REQUIRE(t.success.size() == 3);
+        CHECK(std::get<coetcd::put_request>(t.success[1]).key == "b");
+        CHECK(std::holds_alternative<coetcd::erase_request>(t.success[2]));
+        REQUIRE(t.failure.size() == 3);
+        CHECK(std::holds_alternative<coetcd::range_request>(t.failure[0]));
+        CHECK(std::get<coetcd::put_request>(t.failure[2]).key == "b");
+    }
+    CHECK(both.size() == 2); // a copy was taken
+}
+
 TEST_CASE("each enumerator of keys and values has its name as a label", "[kv]") {
     const auto name = [](auto e) { return std::string(to_string(e)); };
     CHECK(name(event_type::put) == "put");

@@ -629,7 +629,7 @@ TEST_CASE("force_unlock() of one of several locks ends all of them", "[multi_loc
 
 TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {
     neighbours r;
-    coetcd::lock_options options;
+    coetcd::multi_lock_options options;
     options.max_hold = 3s;
     multi_lock limited(r.one, {exclusive("a"), shared("b")}, options);
     coetcd::held_locks held = r.w.await(limited.scoped_lock());
@@ -642,7 +642,7 @@ TEST_CASE("max_hold ends all of several locks", "[multi_lock][max_hold]") {
     CHECK(lost.get() == errc::hold_expired);
     CHECK(r.keys() == 0);
     CHECK_FALSE(r.w.await(held.unlock()));
-    options.delay = 1s;
+    options.max_hold = 0s;
     CHECK_THROWS_AS(multi_lock(r.one, {exclusive("a")}, options), std::invalid_argument);
 }
 

@@ -1296,7 +1296,7 @@ TEST_CASE("holder() and waiters() tell who holds the lock and who waits", "[mute
     REQUIRE(holder);
     REQUIRE(holder->label == "one");
     REQUIRE(holder->lease == one.lease());
-    REQUIRE(holder->create_revision == a.fencing_token());
+    REQUIRE(holder->fencing_token == a.fencing_token());
     REQUIRE(holder->key == a.key());
     const std::vector<coetcd::lock_entry> waiters = w.await(a.waiters());
     REQUIRE(waiters.size() == 2);

@@ -8,12 +8,12 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/sequence.hpp>
-#include <coetcd/sequencer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/shared_mutex.hpp>
 #include <coetcd/stm.hpp>
 #include <coetcd/timed_claim.hpp>
 #include <coetcd/value.hpp>
+#include <coetcd/verify.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -82,8 +82,8 @@ TEST_CASE("round trips of sessions and mutexes", "[round_trips]") {
     m.costs(1, "holder", other.holder());
     m.costs(1, "waiters", other.waiters());
     m.costs(1, "position", lock.position());
-    const std::string text = held.sequencer();
-    m.costs(1, "verify", coetcd::verify(m.client, text));
+    const coetcd::sequencer text = held.sequencer();
+    m.costs(1, "verify", coetcd::verify_of_any_lock(m.client, text));
     m.costs(1, "unlock", held.unlock());
     m.costs(1, "try_lock, free", other.try_lock());
     m.costs(1, "request_release of nobody", coetcd::request_release(m.one, "nobody"));

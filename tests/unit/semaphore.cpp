@@ -98,7 +98,7 @@ TEST_CASE("acquire() takes a permit in one round trip, release() gives it back i
     const std::size_t before = w.env->calls.size();
     permit p = w.await(all.a.acquire());
     REQUIRE(w.env->calls.size() == before + 1);
-    REQUIRE(p.owns());
+    REQUIRE(p.owns_lock());
     REQUIRE(p);
     REQUIRE(p.weight() == 1);
     REQUIRE(w.etcd->under("s/hold/") == std::vector<std::string>{p.key()});
@@ -109,7 +109,7 @@ TEST_CASE("acquire() takes a permit in one round trip, release() gives it back i
 
     REQUIRE(w.await(p.release()));
     REQUIRE(w.env->calls.size() == before + 2);
-    REQUIRE_FALSE(p.owns());
+    REQUIRE_FALSE(p.owns_lock());
     REQUIRE(all.held() == 0);
     REQUIRE(w.etcd->keys.size() == 1); // the limit
     REQUIRE_FALSE(w.await(p.release()));
@@ -151,7 +151,7 @@ TEST_CASE("a permit that is none owns nothing", "[semaphore]") {
     users all;
     world& w = all.w;
     permit none;
-    REQUIRE_FALSE(none.owns());
+    REQUIRE_FALSE(none.owns_lock());
     REQUIRE(none.weight() == 0);
     REQUIRE_FALSE(w.await(none.release()));
     REQUIRE_THROWS_AS(none.token(), std::logic_error);
@@ -162,7 +162,7 @@ TEST_CASE("a permit that is none owns nothing", "[semaphore]") {
 
     permit p = w.await(all.a.acquire());
     none = std::move(p);
-    REQUIRE(none.owns());
+    REQUIRE(none.owns_lock());
     REQUIRE(none.weight() == 1);
     REQUIRE(p.weight() == 0);
     none = permit(); // gives it back
@@ -193,7 +193,7 @@ TEST_CASE("no call of a semaphore that was moved from goes astray", "[semaphore]
     }
     REQUIRE(all.w.env->calls.size() == calls);
     s = semaphore(all.one, "t", 1);
-    REQUIRE(all.w.await(s.acquire()).owns());
+    REQUIRE(all.w.await(s.acquire()).owns_lock());
 }
 
 TEST_CASE("permits of a weight count as many", "[semaphore]") {
@@ -215,7 +215,7 @@ TEST_CASE("permits of a weight count as many", "[semaphore]") {
     const std::vector<coetcd::permit_entry> owners = w.await(all.b.holders());
     REQUIRE(owners.size() == 3);
     REQUIRE(owners[0].key == five.key());
-    REQUIRE(owners[0].create_revision == five.token());
+    REQUIRE(owners[0].token == five.token());
     REQUIRE(owners[0].weight == 5);
     REQUIRE(owners[0].lease == all.one.lease());
     REQUIRE(owners[1].weight == 2);
@@ -254,7 +254,7 @@ TEST_CASE("acquire() waits for room, and costs what it says", "[semaphore]") {
     REQUIRE(releasing.get());
     const permit p = waiting.get();
     REQUIRE(transactions(w) == then + 2); // release, admit
-    REQUIRE(p.owns());
+    REQUIRE(p.owns_lock());
     REQUIRE(all.held() == 1);
     REQUIRE(all.waiting() == 0);
     w.env->pass(1s);
@@ -285,7 +285,7 @@ TEST_CASE("no attempt is let past one that waits, even if there is room", "[sema
     REQUIRE_FALSE(small.ended());
     REQUIRE(w.await(three_permits.release()));
     w.env->pass(20ms);
-    REQUIRE(small.get().owns());
+    REQUIRE(small.get().owns_lock());
 }
 
 TEST_CASE("the coroutines of one session get their permits in order", "[semaphore]") {
@@ -439,7 +439,7 @@ TEST_CASE("acquire_for() waits as long as it is told, and leaves the queue", "[s
     w.env->pass(50ms);
     REQUIRE(w.await(held.release()));
     w.env->pass(20ms);
-    REQUIRE(patient.get()->owns());
+    REQUIRE(patient.get()->owns_lock());
 }
 
 TEST_CASE("acquire_for() and try_acquire() tell an outage from others that have it",
@@ -519,8 +519,8 @@ TEST_CASE("the limit changes live: up lets a waiter in, down takes nothing from 
 
     w.etcd->write("s.limit", "1");
     w.env->pass(10s);
-    REQUIRE(first.owns());
-    REQUIRE(second.owns());
+    REQUIRE(first.owns_lock());
+    REQUIRE(second.owns_lock());
     REQUIRE(w.await(all.a.state()).used == 2);
     auto third = w.start(all.b.acquire());
     w.env->pass(1s);
@@ -529,7 +529,7 @@ TEST_CASE("the limit changes live: up lets a waiter in, down takes nothing from 
     REQUIRE_FALSE(third.ended()); // one is held, and one is the limit
     REQUIRE(w.await(second.release()));
     w.env->pass(20ms);
-    REQUIRE(third.get().owns());
+    REQUIRE(third.get().owns_lock());
 }
 
 TEST_CASE("a waiter that asks for more than the limit has become is refused", "[semaphore]") {
@@ -543,7 +543,7 @@ TEST_CASE("a waiter that asks for more than the limit has become is refused", "[
     REQUIRE(waiting.code() == errc::exceeds_limit);
     w.env->pass(20ms);
     REQUIRE(all.waiting() == 0);
-    REQUIRE(held.owns());
+    REQUIRE(held.owns_lock());
 }
 
 TEST_CASE("a limit that was deleted is stored again by the next one", "[semaphore]") {
@@ -556,7 +556,7 @@ TEST_CASE("a limit that was deleted is stored again by the next one", "[semaphor
     REQUIRE_FALSE(waiting.ended());
     w.etcd->erase("s.limit");
     w.env->pass(20ms);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
     REQUIRE(w.etcd->keys.at("s.limit").value == "2");
 }
 
@@ -603,7 +603,7 @@ TEST_CASE("a limit that is lowered between the judgement and the admission count
     REQUIRE(all.held() == 1);
     REQUIRE(w.await(first.release()));
     w.env->pass(20ms);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
 }
 
 TEST_CASE("of two that take the last permit at once one waits", "[semaphore]") {
@@ -620,7 +620,7 @@ TEST_CASE("of two that take the last permit at once one waits", "[semaphore]") {
     REQUIRE(all.waiting() == 1);
     REQUIRE(w.await(p.release()));
     w.env->pass(20ms);
-    REQUIRE(waits.get().owns());
+    REQUIRE(waits.get().owns_lock());
 }
 
 TEST_CASE("an attempt that takes too many gives them up before others are judged by them",
@@ -637,7 +637,7 @@ TEST_CASE("an attempt that takes too many gives them up before others are judged
     REQUIRE(w.await(all.a.state()).used == 3);
     REQUIRE(w.await(held.release()));
     w.env->pass(20ms);
-    REQUIRE(big.get().owns());
+    REQUIRE(big.get().owns_lock());
 }
 
 TEST_CASE("every lost answer on the way to a permit is ridden out", "[semaphore]") {
@@ -663,12 +663,12 @@ TEST_CASE("every lost answer on the way to a permit is ridden out", "[semaphore]
             w.env->pass(5s);
             REQUIRE(releasing.get());
             permit p = waiting.get();
-            REQUIRE(p.owns());
+            REQUIRE(p.owns_lock());
             REQUIRE(w.etcd->under("s/hold/") == std::vector<std::string>{p.key()});
             REQUIRE(w.etcd->keys.at(p.key()).create_revision == p.token());
             REQUIRE(all.waiting() == 0);
             w.env->pass(10s);
-            REQUIRE(p.owns());
+            REQUIRE(p.owns_lock());
             REQUIRE(w.await(p.release()));
             REQUIRE(all.held() == 0);
             permit again = w.await(all.b.acquire(2));
@@ -696,7 +696,7 @@ TEST_CASE("a request that arrives late touches no permit that was granted since"
             REQUIRE(w.etcd->under("s/hold/") == std::vector<std::string>{p.key()});
             REQUIRE(w.etcd->keys.at(p.key()).create_revision == p.token());
             REQUIRE(all.waiting() == 0);
-            REQUIRE(p.owns());
+            REQUIRE(p.owns_lock());
             REQUIRE(w.await(p.release()));
             REQUIRE(all.held() == 0);
         }
@@ -726,7 +726,7 @@ TEST_CASE("a request that arrives after its permit was given back does not come 
             REQUIRE(all.waiting() == 0);
             if (again) {
                 REQUIRE(w.etcd->keys.at(again->key()).create_revision == again->token());
-                REQUIRE(again->owns());
+                REQUIRE(again->owns_lock());
             }
         }
     }
@@ -848,7 +848,7 @@ TEST_CASE("a permit that is granted in the moment of the cancellation is given b
             w.env->pass(50ms);
             REQUIRE(w.etcd->under("s/hold/").empty());
         } else {
-            REQUIRE(taking->get().owns());
+            REQUIRE(taking->get().owns_lock());
         }
     }
     REQUIRE(cancelled > 1);
@@ -868,11 +868,11 @@ TEST_CASE("a lost session takes all its permits with it, and its waiters hear of
     w.etcd->revoke(all.one.lease());
     w.env->pass(100ms);
     permit p = waiting.get(); // at once: the keys went with the lease
-    REQUIRE(p.owns());
+    REQUIRE(p.owns_lock());
     w.env->pass(10s);
     REQUIRE(lost.get() == errc::session_lost);
-    REQUIRE_FALSE(first.owns());
-    REQUIRE_FALSE(second.owns());
+    REQUIRE_FALSE(first.owns_lock());
+    REQUIRE_FALSE(second.owns_lock());
     REQUIRE_FALSE(w.await(first.release()));
     REQUIRE(of_lost.code() == errc::session_lost);
     auto late = w.start(all.a.acquire());
@@ -896,7 +896,7 @@ TEST_CASE("a waiter whose lease is revoked fails, and one whose session is close
     w.env->pass(100ms);
     w.await(three.close());
     REQUIRE(closed.code() == errc::session_closed);
-    REQUIRE(held.owns());
+    REQUIRE(held.owns_lock());
 }
 
 TEST_CASE("a look that is older than the refusal frees no permit", "[semaphore]") {
@@ -916,7 +916,7 @@ TEST_CASE("a look that is older than the refusal frees no permit", "[semaphore]"
     w.etcd->stale_by = 0;
     w.await(held.release());
     w.env->pass(1s);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
 }
 
 TEST_CASE("a waiter for permits whose key is deleted by hand fails at once", "[semaphore]") {
@@ -929,9 +929,9 @@ TEST_CASE("a waiter for permits whose key is deleted by hand fails at once", "[s
     w.env->pass(20ms);
     REQUIRE(waiting.code() == errc::lock_lost);
     REQUIRE(all.two.state() == coetcd::session_state::active);
-    REQUIRE(held.owns());
+    REQUIRE(held.owns_lock());
     REQUIRE(w.await(held.release()));
-    REQUIRE(w.await(all.b.acquire()).owns());
+    REQUIRE(w.await(all.b.acquire()).owns_lock());
 }
 
 TEST_CASE("permits of which a key is deleted by hand are lost, and what is left of them goes",
@@ -945,10 +945,10 @@ TEST_CASE("permits of which a key is deleted by hand are lost, and what is left 
         w.env->pass(100ms);
         w.etcd->erase(w.etcd->under("s/hold/")[which]);
         w.env->pass(2500ms); // the next renewal
-        REQUIRE_FALSE(p.owns());
+        REQUIRE_FALSE(p.owns_lock());
         REQUIRE(lost.get() == errc::lock_lost);
         REQUIRE(all.one.state() == coetcd::session_state::active);
-        REQUIRE(waiting.get().owns());
+        REQUIRE(waiting.get().owns_lock());
         REQUIRE_FALSE(w.await(p.release()));
     }
 }
@@ -962,10 +962,10 @@ TEST_CASE("force_unlock() ends a permit, or the wait for one, and no other", "[s
     REQUIRE_FALSE(waiting.ended());
     const auto queue = w.await(all.a.waiters());
     REQUIRE(queue.size() == 1);
-    REQUIRE(w.await(coetcd::force_unlock(all.client, "s", queue[0].create_revision)));
+    REQUIRE(w.await(coetcd::force_unlock(all.client, "s", queue[0].token)));
     w.env->pass(50ms);
     CHECK(waiting.code() == errc::lock_lost);
-    CHECK(held.owns());
+    CHECK(held.owns_lock());
 
     auto next = w.start(all.b.acquire(2));
     w.env->pass(500ms);
@@ -974,14 +974,14 @@ TEST_CASE("force_unlock() ends a permit, or the wait for one, and no other", "[s
     CHECK_FALSE(w.await(coetcd::force_unlock(all.client, "s", token)));
     w.env->pass(50ms);
     const permit other = next.get();
-    CHECK(other.owns());
+    CHECK(other.owns_lock());
     w.env->pass(std::chrono::nanoseconds(all.one.ttl()) / 2);
-    CHECK_FALSE(held.owns()); // it was told with the next renewal
-    CHECK(other.owns());
+    CHECK_FALSE(held.owns_lock()); // it was told with the next renewal
+    CHECK(other.owns_lock());
     CHECK_FALSE(w.await(held.release()));
     const permit again = w.await(all.a.acquire(1)); // its slot is of use again
     CHECK(again.token() > token);
-    CHECK(other.owns());
+    CHECK(other.owns_lock());
 }
 
 TEST_CASE("an acquire that arrives after force_unlock() does not come back", "[semaphore]") {
@@ -993,7 +993,7 @@ TEST_CASE("an acquire that arrives after force_unlock() does not come back", "[s
     CHECK(all.held() == 0);
     w.env->pass(30s);
     CHECK(all.held() == 0);
-    CHECK_FALSE(held.owns());
+    CHECK_FALSE(held.owns_lock());
 }
 
 TEST_CASE("release() tells if a key was missing before the next renewal did", "[semaphore]") {
@@ -1012,7 +1012,7 @@ TEST_CASE("release() takes effect at the call, and is made good in the backgroun
     permit p = w.await(all.a.acquire());
     {
         const auto never_awaited = p.release();
-        REQUIRE_FALSE(p.owns());
+        REQUIRE_FALSE(p.owns_lock());
         w.env->pass(20ms);
         REQUIRE(all.held() == 0);
     }
@@ -1045,7 +1045,7 @@ TEST_CASE("a lost event does not keep a waiter from the room there is", "[semaph
     w.etcd->tells = false;
     REQUIRE(w.await(held.release()));
     w.env->pass(6s);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
 }
 
 TEST_CASE("room that is made while the watches begin is not missed", "[semaphore]") {
@@ -1059,7 +1059,7 @@ TEST_CASE("room that is made while the watches begin is not missed", "[semaphore
         auto releasing = w.start(held.release());
         w.env->pass(40ms);
         REQUIRE(releasing.get());
-        REQUIRE(waiting.get().owns());
+        REQUIRE(waiting.get().owns_lock());
     }
 }
 
@@ -1081,8 +1081,8 @@ TEST_CASE("room that a part of the same request makes is not missed", "[semaphor
         w.env->pass(40ms);
         REQUIRE(first.get());
         REQUIRE(second.get());
-        REQUIRE(waiting.get().owns());
-        REQUIRE(three.owns());
+        REQUIRE(waiting.get().owns_lock());
+        REQUIRE(three.owns_lock());
     }
 }
 
@@ -1113,7 +1113,7 @@ TEST_CASE("a permit that is given back is told to those who count only", "[semap
     // One counts: it is told of that, and of its own admission, also as it watches its key. And the
     // one behind it waits for that key.
     REQUIRE(events <= 4);
-    REQUIRE(waiting.front().get().owns());
+    REQUIRE(waiting.front().get().owns_lock());
     REQUIRE(std::none_of(waiting.begin() + 1, waiting.end(), [](auto& t) { return t.ended(); }));
 }
 
@@ -1127,7 +1127,7 @@ TEST_CASE("a semaphore may be destroyed while acquire() is under way", "[semapho
     w.env->pass(100ms);
     REQUIRE(w.await(held.release()));
     w.env->pass(20ms);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
 }
 
 TEST_CASE("the whole world may end while acquire() is under way", "[semaphore]") {
@@ -1157,7 +1157,7 @@ TEST_CASE("with_permits() runs its body with permits, and gives them back", "[se
     users all(3);
     world& w = all.w;
     const auto body = [&](const permit& p) -> asio::awaitable<std::int64_t> {
-        CHECK(p.owns());
+        CHECK(p.owns_lock());
         const coetcd::semaphore_state now = co_await all.b.state();
         co_return now.used;
     };
@@ -1284,8 +1284,8 @@ TEST_CASE("set_limit() and adjust_limit() change the limit for everybody", "[sem
     w.env->pass(20ms);
     permit second = more.get();
     REQUIRE(w.await(all.a.adjust_limit(-3)) == 0);
-    REQUIRE(first.owns());
-    REQUIRE(second.owns());
+    REQUIRE(first.owns_lock());
+    REQUIRE(second.owns_lock());
     const coetcd::semaphore_state now = w.await(all.a.state());
     REQUIRE(now.limit == 0);
     REQUIRE(now.used == 3);

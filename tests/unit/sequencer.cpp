@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/mutex.hpp>
-#include <coetcd/sequencer.hpp>
+#include <coetcd/verify.hpp>
 
 #include <chrono>
 #include <stdexcept>
@@ -14,6 +14,7 @@
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using coetcd::errc;
+using coetcd::sequencer;
 using coetcd::detail::call_request;
 using support::owner;
 using support::rivals;
@@ -23,12 +24,12 @@ TEST_CASE("verify() tells whether an ownership lasts, in one round trip", "[sequ
     rivals all;
     auto& [w, client, one, two, a, b] = all;
     coetcd::held_lock held = w.await(a.scoped_lock());
-    const std::string text = held.sequencer();
-    CHECK_THAT(text,
+    const coetcd::sequencer text = held.sequencer();
+    CHECK_THAT(text.text(),
                support::contains("coetcd1:exclusive:" + std::to_string(held.fencing_token())));
     const auto before = w.etcd->revision;
     const std::size_t calls = w.env->calls.size();
-    CHECK(w.await(coetcd::verify(client, text)));
+    CHECK(w.await(coetcd::verify_of_any_lock(client, text)));
     CHECK(w.env->calls.size() == calls + 1);
     CHECK(w.await(coetcd::verify(client, "m", text)));
     CHECK_FALSE(w.await(coetcd::verify(client, "n", text)));
@@ -38,7 +39,7 @@ TEST_CASE("verify() tells whether an ownership lasts, in one round trip", "[sequ
 
     SECTION("not after it was given back") {
         w.await(held.unlock());
-        CHECK_FALSE(w.await(coetcd::verify(client, text)));
+        CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, text)));
         CHECK(held.sequencer() == text);
     }
     SECTION("not by the next ownership of the same key") {
@@ -46,23 +47,23 @@ TEST_CASE("verify() tells whether an ownership lasts, in one round trip", "[sequ
         w.await(held.unlock());
         held = w.await(a.scoped_lock());
         REQUIRE(held.key() == key);
-        CHECK_FALSE(w.await(coetcd::verify(client, text)));
-        CHECK(w.await(coetcd::verify(client, held.sequencer())));
+        CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, text)));
+        CHECK(w.await(coetcd::verify_of_any_lock(client, held.sequencer())));
     }
     SECTION("not after its lease has ended, whatever the holder believes") {
         w.etcd->revoke(one.lease());
         CHECK(held.owns_lock());
-        CHECK_FALSE(w.await(coetcd::verify(client, text)));
+        CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, text)));
     }
     SECTION("a member that answers from memory does not count") {
         w.await(held.unlock());
         w.etcd->stale_by = 1;
-        CHECK_FALSE(w.await(coetcd::verify(client, text)));
+        CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, text)));
         w.etcd->stale_by = 0;
     }
     SECTION("without space in etcd, too") {
         w.etcd->no_space = true;
-        CHECK(w.await(coetcd::verify(client, text)));
+        CHECK(w.await(coetcd::verify_of_any_lock(client, text)));
     }
     SECTION("a lost answer is asked for again") {
         bool first = true;
@@ -71,7 +72,7 @@ TEST_CASE("verify() tells whether an ownership lasts, in one round trip", "[sequ
             f.breaks = std::exchange(first, false);
             return f;
         };
-        CHECK(w.await(coetcd::verify(client, text)));
+        CHECK(w.await(coetcd::verify_of_any_lock(client, text)));
     }
     SECTION("etcd that does not answer is an error") {
         w.env->decide = [&](const call_request&) {
@@ -79,12 +80,12 @@ TEST_CASE("verify() tells whether an ownership lasts, in one round trip", "[sequ
             f.arrives = false;
             return f;
         };
-        auto asking = w.start(coetcd::verify(client, text));
+        auto asking = w.start(coetcd::verify_of_any_lock(client, text));
         w.env->pass(6s);
         CHECK(asking.code() == errc::timed_out);
     }
     SECTION("cancelled, it ends at once") {
-        auto asking = w.start(coetcd::verify(client, text));
+        auto asking = w.start(coetcd::verify_of_any_lock(client, text));
         asking.cancel();
         w.env->pass(0ms);
         CHECK(asking.code() == asio::error::operation_aborted);
@@ -96,16 +97,19 @@ TEST_CASE("what is no sequencer verifies as false, and is not sent", "[sequencer
     auto& [w, client, session, mutex] = all;
     w.etcd->write("m/x", "somebody's data");
     const std::size_t calls = w.env->calls.size();
-    for (const char* text : {"", "m/x", "coetcd1:exclusive:1:", "coetcd1:exclusive:x:bS94"}) {
-        CHECK_FALSE(w.await(coetcd::verify(client, text)));
-        CHECK_THROWS_AS(coetcd::guard(text), std::invalid_argument);
+    for (const char* bad : {"", "m/x", "coetcd1:exclusive:1:", "coetcd1:exclusive:x:bS94"}) {
+        const sequencer text(bad);
+        CHECK_FALSE(w.await(coetcd::verify(client, "m", text)));
+        CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, text)));
+        CHECK_THROWS_AS(coetcd::guard_of_any_lock(text), std::invalid_argument);
         CHECK_THROWS_AS(coetcd::guard("m", text), std::invalid_argument);
     }
     CHECK(w.env->calls.size() == calls);
     // A sequencer that is made up deletes nothing, whether it is true or not.
     const auto life = std::to_string(w.etcd->keys.at("m/x").create_revision);
-    CHECK(w.await(coetcd::verify(client, "coetcd1:exclusive:" + life + ":bS94"))); // m/x
-    CHECK_FALSE(w.await(coetcd::verify(client, "coetcd1:exclusive:1:bS94")));
+    CHECK(w.await(coetcd::verify_of_any_lock(
+        client, sequencer("coetcd1:exclusive:" + life + ":bS94")))); // m/x
+    CHECK_FALSE(w.await(coetcd::verify_of_any_lock(client, sequencer("coetcd1:exclusive:1:bS94"))));
     CHECK(w.etcd->keys.contains("m/x"));
 }
 
@@ -113,12 +117,13 @@ TEST_CASE("guard() refuses what comes after the end of an ownership", "[sequence
     owner all;
     auto& [w, client, session, mutex] = all;
     coetcd::held_lock held = w.await(mutex.scoped_lock());
-    const std::string text = held.sequencer();
+    const coetcd::sequencer text = held.sequencer();
     const auto write = [&, c = client](std::string value) {
         return c.txn(coetcd::txn()
                          .when(coetcd::guard("m", text))
                          .then(coetcd::op::put("stock", std::move(value))));
     };
+    CHECK_NOTHROW(coetcd::guard_of_any_lock(text));
     CHECK(w.await(write("1")).succeeded);
     w.await(held.unlock());
     CHECK_FALSE(w.await(write("2")).succeeded);

@@ -49,11 +49,11 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
     std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "job", 10s));
     REQUIRE(claim);
     CHECK(w.env->calls.size() == 2);
-    CHECK(claim->valid());
+    CHECK(claim->owns_lock());
     CHECK(claim->left() > 8900ms);
     CHECK(claim->left() <= 9s);
     CHECK(w.etcd->under("job/") == std::vector<std::string>{claim->key()});
-    CHECK(w.etcd->keys.at(claim->key()).create_revision == claim->token());
+    CHECK(w.etcd->keys.at(claim->key()).create_revision == claim->fencing_token());
     CHECK(w.etcd->keys.at(claim->key()).lease == claim->lease());
     CHECK_FALSE(w.await(coetcd::try_claim(client, "job", 10s)).has_value());
     pass(w, 100ms);
@@ -61,7 +61,7 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
 
     SECTION("it is valid for that time less the margin, counted from when it was asked for") {
         w.env->stall(9s);
-        CHECK_FALSE(claim->valid());
+        CHECK_FALSE(claim->owns_lock());
         CHECK(claim->left() == 0s);
     }
     SECTION("it ends by itself, since it is not renewed") {
@@ -72,7 +72,7 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
     }
     SECTION("it is given back before") {
         auto releasing = w.start(claim->release());
-        CHECK_FALSE(claim->valid()); // at the call
+        CHECK_FALSE(claim->owns_lock()); // at the call
         w.env->pass(10ms);
         CHECK(releasing.get());
         CHECK(w.etcd->keys.empty());
@@ -87,7 +87,7 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
     }
     SECTION("unless it is kept") {
         claim->keep();
-        CHECK(claim->valid());
+        CHECK(claim->owns_lock());
         claim.reset();
         pass(w, 8s);
         CHECK(w.etcd->under("job/").size() == 1);
@@ -100,7 +100,7 @@ TEST_CASE("try_claim() claims a name for a time, in two round trips", "[timed_cl
         pass(w, 100ms);
         CHECK(w.etcd->under("job/").empty());
         CHECK(w.etcd->under("other/").size() == 1);
-        CHECK_THROWS_AS(other->valid(), std::logic_error);
+        CHECK_FALSE(other->owns_lock());
     }
     SECTION("it proves itself only as long as it lasts") {
         coetcd::compare mine = claim->is_owner();
@@ -119,7 +119,7 @@ TEST_CASE("a claim and a mutex exclude each other", "[timed_claim]") {
     w.await(a.unlock());
     std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "m", 10s));
     REQUIRE(claim);
-    CHECK(claim->token() > last);
+    CHECK(claim->fencing_token() > last);
     CHECK_FALSE(w.await(a.try_lock()));
     auto waiting = w.start(b.lock());
     w.env->pass(100ms);
@@ -150,7 +150,7 @@ TEST_CASE("a lost answer on the way to a claim is ridden out", "[timed_claim]") 
             };
             std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "job", 20s));
             REQUIRE(claim);
-            CHECK(claim->token() == w.etcd->keys.at(claim->key()).create_revision);
+            CHECK(claim->fencing_token() == w.etcd->keys.at(claim->key()).create_revision);
             CHECK(w.await(claim->release()));
             CHECK(w.etcd->keys.empty());
             CHECK(w.etcd->leases() == 0);
@@ -165,11 +165,11 @@ TEST_CASE("a request for a claim that arrives after force_unlock() does not put 
     support::delay_first(w, is_claim, 10s);
     std::optional<timed_claim> claim = w.await(coetcd::try_claim(client, "job", 60s));
     REQUIRE(claim); // by the second copy
-    CHECK(w.await(coetcd::force_unlock(client, "job", claim->token())));
+    CHECK(w.await(coetcd::force_unlock(client, "job", claim->fencing_token())));
     CHECK(w.etcd->under("job/").empty());
     w.env->pass(12s);
     CHECK(w.etcd->under("job/").empty());
-    CHECK(claim->valid()); // it is not watched: see is_owner()
+    CHECK(claim->owns_lock()); // it is not watched: see is_owner()
     CHECK(w.await(coetcd::try_claim(client, "job", 10s)).has_value());
     CHECK(w.await(claim->release()));
     w.env->pass(1s);
@@ -214,13 +214,13 @@ TEST_CASE("a claim that fails leaves neither key nor lease", "[timed_claim]") {
     }
     SECTION("etcd has ended the lease meanwhile, and there is time for another one") {
         support::delay_first(w, is_claim, 100ms);
-        auto trying = w.start(coetcd::claim_for(client, "job", 60s, 10s));
+        auto trying = w.start(coetcd::claim_for(client, "job", {60s, 10s}));
         w.env->pass(50ms);
         w.etcd->revoke(w.etcd->lease_ids().at(0));
         w.env->pass(3s);
         const std::optional<timed_claim> claim = trying.get();
         REQUIRE(claim);
-        CHECK(claim->valid());
+        CHECK(claim->owns_lock());
     }
     SECTION("the answer comes when it is not certain any more") {
         w.env->decide = [&, first = true](const call_request& r) mutable {
@@ -249,7 +249,7 @@ TEST_CASE("cancelled at any moment, a claim leaves nothing", "[timed_claim][canc
             if (busy) {
                 w.etcd->write("job/x", "");
             }
-            auto claiming = w.start(coetcd::claim_for(client, "job", 20s, 1h));
+            auto claiming = w.start(coetcd::claim_for(client, "job", {20s, 1h}));
             w.env->pass(when / 2);
             if (busy) {
                 w.etcd->erase("job/x");
@@ -261,7 +261,7 @@ TEST_CASE("cancelled at any moment, a claim leaves nothing", "[timed_claim][canc
             REQUIRE(claiming.ended());
             CHECK(claiming.completions() == 1);
             if (before) {
-                CHECK(claiming.get()->valid());
+                CHECK(claiming.get()->owns_lock());
             } else {
                 CHECK(claiming.code() == asio::error::operation_aborted);
             }
@@ -278,15 +278,15 @@ TEST_CASE("claim_for() waits for its time, and is no stampede", "[timed_claim]")
     const coetcd::client client = w.client();
     w.etcd->write("job/x", "");
     const auto began = w.env->now();
-    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", 10s, 300ms)).has_value());
+    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", {10s, 300ms})).has_value());
     CHECK(w.env->now() - began >= 300ms);
     CHECK(w.env->now() - began < 320ms);
-    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", 10s, 0s)).has_value());
-    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", 10s, -1s)).has_value());
+    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", {10s, 0s})).has_value());
+    CHECK_FALSE(w.await(coetcd::claim_for(client, "job", {10s, -1s})).has_value());
 
     std::vector<background<std::optional<timed_claim>>> all;
     for (int i = 0; i != 20; ++i) {
-        all.push_back(w.start(coetcd::claim_for(client, "job", 10s, 1min)));
+        all.push_back(w.start(coetcd::claim_for(client, "job", {10s, 1min})));
     }
     w.env->pass(1s);
     const std::size_t before = w.env->calls.size();
@@ -310,7 +310,7 @@ TEST_CASE("claim_for() hears of an end that no event tells, and rides outages ou
     world w;
     const coetcd::client client = w.client();
     w.etcd->write("job/x", "");
-    auto claiming = w.start(coetcd::claim_for(client, "job", 10s, 1min));
+    auto claiming = w.start(coetcd::claim_for(client, "job", {10s, 1min}));
     w.env->pass(1s);
     SECTION("a lost event") {
         w.etcd->tells = false;
@@ -332,7 +332,7 @@ TEST_CASE("claim_for() hears of an end that no event tells, and rides outages ou
         w.env->pass(6s);
         CHECK(claiming.ended());
     }
-    CHECK(claiming.get()->valid());
+    CHECK(claiming.get()->owns_lock());
 }
 
 TEST_CASE("claim_for() fails if etcd has told nothing in its time", "[timed_claim]") {
@@ -344,7 +344,7 @@ TEST_CASE("claim_for() fails if etcd has told nothing in its time", "[timed_clai
         return f;
     };
     const auto began = w.env->now();
-    auto claiming = w.start(coetcd::claim_for(client, "job", 10s, 700ms));
+    auto claiming = w.start(coetcd::claim_for(client, "job", {10s, 700ms}));
     w.env->pass(800ms);
     CHECK(claiming.code() == coetcd::condition::retryable);
     CHECK(w.env->now() - began == 800ms);
@@ -369,7 +369,7 @@ TEST_CASE("a claim whose answers are lost says only that nothing was changed", "
             return f;
         };
         auto trying = w.start(coetcd::try_claim(client, "job", 60s));
-        auto waiting = w.start(coetcd::claim_for(client, "job", 60s, 5s));
+        auto waiting = w.start(coetcd::claim_for(client, "job", {60s, 5s}));
         w.env->pass(11s);
         for (const std::string& what : {what_of(trying), what_of(waiting)}) {
             CAPTURE(what);
@@ -408,11 +408,11 @@ TEST_CASE("what cannot be claimed is refused", "[timed_claim]") {
     CHECK_THROWS_WITH(coetcd::try_claim(client, "", 10s), "name: is empty");
     CHECK_THROWS_AS(coetcd::try_claim(client, std::string(513, 'x'), 10s), std::invalid_argument);
     CHECK_THROWS_AS(coetcd::try_claim(client, "job", 0s), std::invalid_argument);
-    CHECK_THROWS_AS(coetcd::claim_for(client, "", 10s, 1s), std::invalid_argument);
-    CHECK_THROWS_AS(coetcd::claim_for(client, "job", -1s, 1s), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::claim_for(client, "", {10s, 1s}), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::claim_for(client, "job", {-1s, 1s}), std::invalid_argument);
     CHECK(w.env->calls.empty());
     timed_claim none;
-    CHECK_THROWS_AS(none.valid(), std::logic_error);
+    CHECK_FALSE(none.owns_lock());
     CHECK_THROWS_AS(none.keep(), std::logic_error);
     CHECK_THROWS_AS(none.release(), std::logic_error);
 }

@@ -98,7 +98,7 @@ COETCD_DECL compare leadership::is_leader() const {
     return compare::create_revision(key()) == term();
 }
 
-COETCD_DECL const std::string& leadership::key() const {
+COETCD_DECL std::string leadership::key() const {
     return impl_->held->key();
 }
 

@@ -56,12 +56,6 @@ COETCD_DECL std::shared_ptr<ownership> ownership_of_all(const held_locks& held) 
     return ownership_of(held.all_);
 }
 
-COETCD_DECL boost::asio::awaitable<std::optional<held_locks>>
-lock_for(multi_lock& m, std::chrono::nanoseconds patience) {
-    const std::shared_ptr<holder>& by = access::impl(m);
-    return go_home(m.get_executor(), holder::scoped_lock_for<held_locks>(by, patience));
-}
-
 COETCD_DECL boost::asio::any_io_executor home_of(const held_locks& held) {
     return held.get_executor();
 }
@@ -109,12 +103,14 @@ COETCD_DECL boost::asio::awaitable<bool> held_locks::unlock() {
 }
 
 COETCD_DECL
-multi_lock::multi_lock(const session& owner, std::vector<lock_part> parts, lock_options options)
+multi_lock::multi_lock(const session& owner,
+                       std::vector<lock_part> parts,
+                       multi_lock_options options)
     : parts_(detail::logic::each_once(std::move(parts))) {
     impl_ = std::make_shared<detail::holder>(detail::access::impl(owner),
                                              detail::multi_recipe,
                                              detail::wanted_by(parts_),
-                                             detail::without_delay(options, false));
+                                             detail::as_lock_options(options));
 }
 
 COETCD_DECL multi_lock& multi_lock::operator=(multi_lock&& other) noexcept {
@@ -149,6 +145,16 @@ multi_lock::try_lock_for(std::chrono::nanoseconds patience) {
 
 COETCD_DECL boost::asio::awaitable<held_locks> multi_lock::scoped_lock() {
     return detail::go_home(get_executor(), detail::holder::scoped_lock<held_locks>(impl_));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_locks>> multi_lock::scoped_try_lock() {
+    return scoped_lock_for(std::chrono::nanoseconds(0));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_locks>>
+multi_lock::scoped_lock_for(std::chrono::nanoseconds patience) {
+    return detail::go_home(get_executor(),
+                           detail::holder::scoped_lock_for<held_locks>(impl_, patience));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> multi_lock::unlock() {

@@ -38,11 +38,6 @@ COETCD_DECL held_lock another_handle(const held_lock& held) {
     return access::another(held);
 }
 
-COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
-lock_for(mutex& m, std::chrono::nanoseconds patience) {
-    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(access::impl(m), patience));
-}
-
 } // namespace detail
 
 COETCD_DECL held_lock::held_lock(std::shared_ptr<detail::holder> m,
@@ -121,14 +116,14 @@ COETCD_DECL compare held_lock::is_owner() const {
     return compare::create_revision(life.key) == life.create_revision;
 }
 
-COETCD_DECL const std::string& held_lock::key() const {
+COETCD_DECL std::string held_lock::key() const {
     return held_->key();
 }
 
-COETCD_DECL std::string held_lock::sequencer() const {
+COETCD_DECL coetcd::sequencer held_lock::sequencer() const {
     detail::logic::held_life life = held_->proof().front();
-    return detail::logic::write_sequencer(
-        {held_->mode() == lock_mode::shared, life.create_revision, std::move(life.key)});
+    return coetcd::sequencer(detail::logic::write_sequencer(
+        {held_->mode() == lock_mode::shared, life.create_revision, std::move(life.key)}));
 }
 
 COETCD_DECL lock_mode held_lock::mode() const {
@@ -189,6 +184,16 @@ COETCD_DECL boost::asio::awaitable<held_lock> mutex::scoped_lock() {
     return detail::go_home(get_executor(), detail::holder::scoped_lock<held_lock>(impl_));
 }
 
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>> mutex::scoped_try_lock() {
+    return scoped_lock_for(std::chrono::nanoseconds(0));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+mutex::scoped_lock_for(std::chrono::nanoseconds patience) {
+    return detail::go_home(get_executor(),
+                           detail::holder::scoped_lock_for<held_lock>(impl_, patience));
+}
+
 COETCD_DECL boost::asio::awaitable<bool> mutex::resume() {
     return detail::holder::resume(impl_);
 }
@@ -211,7 +216,7 @@ COETCD_DECL compare mutex::is_owner() const {
     return compare::create_revision(life.key) == life.create_revision;
 }
 
-COETCD_DECL const std::string& mutex::key() const {
+COETCD_DECL std::string mutex::key() const {
     return impl_->require_held()->key();
 }
 

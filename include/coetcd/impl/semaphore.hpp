@@ -58,7 +58,7 @@ COETCD_DECL permit::executor_type permit::get_executor() const {
     return held_->world().executor();
 }
 
-COETCD_DECL bool permit::owns() const {
+COETCD_DECL bool permit::owns_lock() const {
     return held_ && held_->held();
 }
 
@@ -74,7 +74,7 @@ COETCD_DECL compare permit::is_owner() const {
     return compare::create_revision(held_->key()) == held_->create_revision();
 }
 
-COETCD_DECL const std::string& permit::key() const {
+COETCD_DECL std::string permit::key() const {
     return held_->key();
 }
 

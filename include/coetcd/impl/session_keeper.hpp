@@ -29,7 +29,7 @@ inline boost::asio::awaitable<std::optional<held_lock>> lock_in_until(const sess
     auto take = [name = std::move(name), options](const session& in,
                                                   std::chrono::nanoseconds patience) {
         mutex m(in, name, options);
-        return lock_for(m, patience);
+        return m.scoped_lock_for(patience);
     };
     return in_session<held_lock>(access::impl(keeper), std::move(take), deadline);
 }

@@ -14,27 +14,14 @@
 
 namespace coetcd {
 
-namespace detail {
-
-COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
-lock_for(shared_mutex& m, std::chrono::nanoseconds patience) {
-    const std::shared_ptr<holder>& by = access::impl(m)->writing;
-    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(by, patience));
-}
-
-COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
-lock_shared_for(shared_mutex& m, std::chrono::nanoseconds patience) {
-    const std::shared_ptr<holder> by = access::impl(m)->new_reader();
-    return go_home(m.get_executor(), holder::scoped_lock_for<held_lock>(by, patience));
-}
-
-} // namespace detail
-
 COETCD_DECL
-shared_mutex::shared_mutex(const session& owner, std::string name, lock_options options) {
+shared_mutex::shared_mutex(const session& owner, std::string name, shared_mutex_options options) {
     detail::logic::require_name(name);
-    impl_ = std::make_shared<detail::shared_holds>(
-        detail::access::impl(owner), std::move(name), options);
+    lock_options all;
+    all.max_hold = options.max_hold;
+    all.watch_while_held = options.watch_while_held;
+    impl_ =
+        std::make_shared<detail::shared_holds>(detail::access::impl(owner), std::move(name), all);
 }
 
 COETCD_DECL shared_mutex& shared_mutex::operator=(shared_mutex&& other) noexcept {
@@ -68,6 +55,16 @@ shared_mutex::try_lock_for(std::chrono::nanoseconds patience) {
 
 COETCD_DECL boost::asio::awaitable<held_lock> shared_mutex::scoped_lock() {
     return detail::go_home(get_executor(), detail::holder::scoped_lock<held_lock>(impl_->writing));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>> shared_mutex::scoped_try_lock() {
+    return scoped_lock_for(std::chrono::nanoseconds(0));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+shared_mutex::scoped_lock_for(std::chrono::nanoseconds patience) {
+    return detail::go_home(get_executor(),
+                           detail::holder::scoped_lock_for<held_lock>(impl_->writing, patience));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> shared_mutex::unlock() {
@@ -106,6 +103,18 @@ shared_mutex::try_lock_shared_for(std::chrono::nanoseconds patience) {
 COETCD_DECL boost::asio::awaitable<held_lock> shared_mutex::scoped_lock_shared() {
     return detail::go_home(get_executor(),
                            detail::holder::scoped_lock<held_lock>(impl_->new_reader()));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+shared_mutex::scoped_try_lock_shared() {
+    return scoped_lock_shared_for(std::chrono::nanoseconds(0));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+shared_mutex::scoped_lock_shared_for(std::chrono::nanoseconds patience) {
+    const std::shared_ptr<detail::holder> by = impl_->new_reader();
+    return detail::go_home(get_executor(),
+                           detail::holder::scoped_lock_for<held_lock>(by, patience));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> shared_mutex::unlock_shared() {

@@ -18,15 +18,15 @@ COETCD_DECL timed_claim::executor_type timed_claim::get_executor() const {
     return impl_->owner->world->executor();
 }
 
-COETCD_DECL bool timed_claim::valid() const {
-    return impl_->valid();
+COETCD_DECL bool timed_claim::owns_lock() const {
+    return impl_ && impl_->valid();
 }
 
 COETCD_DECL std::chrono::nanoseconds timed_claim::left() const {
     return impl_->left();
 }
 
-COETCD_DECL std::int64_t timed_claim::token() const {
+COETCD_DECL std::int64_t timed_claim::fencing_token() const {
     return impl_->token;
 }
 
@@ -34,7 +34,7 @@ COETCD_DECL compare timed_claim::is_owner() const {
     return compare::create_revision(impl_->key) == impl_->token;
 }
 
-COETCD_DECL const std::string& timed_claim::key() const {
+COETCD_DECL std::string timed_claim::key() const {
     return impl_->key;
 }
 
@@ -59,17 +59,17 @@ try_claim(const client& by, std::string name, std::chrono::seconds hold) {
         detail::claim_now(impl, detail::access::timeout(by), std::move(name), hold)));
 }
 
-COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>> claim_for(
-    const client& by, std::string name, std::chrono::seconds hold, std::chrono::nanoseconds wait) {
-    if (wait.count() <= 0) {
-        return try_claim(by, std::move(name), hold);
+COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>>
+claim_for(const client& by, std::string name, claim_times times) {
+    if (times.wait.count() <= 0) {
+        return try_claim(by, std::move(name), times.hold);
     }
     detail::logic::require_name(name);
-    detail::require_ttl(hold, "hold");
+    detail::require_ttl(times.hold, "hold");
     const auto& impl = detail::access::impl(by);
-    const detail::time_point deadline = detail::after(impl->world->now(), wait);
-    return impl->home(detail::as_handle_if_any<timed_claim>(
-        detail::claim_until(impl, detail::access::timeout(by), std::move(name), hold, deadline)));
+    const detail::time_point deadline = detail::after(impl->world->now(), times.wait);
+    return impl->home(detail::as_handle_if_any<timed_claim>(detail::claim_until(
+        impl, detail::access::timeout(by), std::move(name), times.hold, deadline)));
 }
 
 } // namespace coetcd

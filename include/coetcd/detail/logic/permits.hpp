@@ -266,9 +266,8 @@ inline std::vector<permit_entry> owners(std::vector<key_value> kvs, const std::s
         }
         all[found->second].weight += of->weight;
     }
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-        return a.create_revision < b.create_revision;
-    });
+    std::stable_sort(
+        all.begin(), all.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
     return all;
 }
 
@@ -283,7 +282,7 @@ inline permit_entry waiter(key_value kv) {
     w.label = space == std::string::npos ? std::string() : kv.value.substr(space + 1);
     w.key = std::move(kv.key);
     w.lease = kv.lease;
-    w.create_revision = kv.create_revision;
+    w.token = kv.create_revision;
     return w;
 }
 

@@ -198,6 +198,13 @@ asio::awaitable<Held> brought(Held held) {
     co_return std::move(held);
 }
 
+/// Unwraps what is never empty, since it is waited for without a limit.
+template<class Held>
+asio::awaitable<Held> the_one(asio::awaitable<std::optional<Held>> taking) {
+    std::optional<Held> taken = co_await std::move(taking);
+    co_return std::move(*taken);
+}
+
 /// Awaits a job, and returns whether it ran, or what its body returned, if anything.
 inline asio::awaitable<bool> value_if_run(asio::awaitable<void> running,
                                           std::shared_ptr<guarded_job> job) {

@@ -178,7 +178,7 @@ public:
             e.key = std::move(kv.key);
             e.label = std::move(kv.value);
             e.lease = kv.lease;
-            e.create_revision = kv.create_revision;
+            e.fencing_token = kv.create_revision;
         }
         co_return found;
     }

@@ -42,11 +42,4 @@ in_session(std::shared_ptr<session_keeper_impl> keeper, Take take, time_point de
     co_return taken;
 }
 
-/// Unwraps a result that without a deadline is never empty.
-template<class Held>
-asio::awaitable<Held> the_one(asio::awaitable<std::optional<Held>> taking) {
-    std::optional<Held> taken = co_await std::move(taking);
-    co_return std::move(*taken);
-}
-
 } // namespace coetcd::detail

@@ -39,23 +39,20 @@ inline lock_options checked(lock_options o) {
     return o;
 }
 
-inline std::chrono::nanoseconds delay_of(const lock_options& o) {
-    return checked(o).delay.value_or(std::chrono::milliseconds(0));
+inline lock_options as_lock_options(const shared_mutex_options& o) {
+    lock_options all;
+    all.max_hold = o.max_hold;
+    all.watch_while_held = o.watch_while_held;
+    return all;
+}
+inline lock_options as_lock_options(const multi_lock_options& o) {
+    lock_options all;
+    all.max_hold = o.max_hold;
+    return all;
 }
 
-/// Checks the options of a lock other than a mutex, which has no `delay` and is not retained.
-/// @param watches Whether one of its keys lasts as long as the hold.
-inline const lock_options& without_delay(const lock_options& o, bool watches) {
-    if (o.delay) {
-        throw std::invalid_argument("delay: only a mutex has it");
-    }
-    if (o.retain) {
-        throw std::invalid_argument("retain: only a mutex has it");
-    }
-    if (o.watch_while_held && !watches) {
-        throw std::invalid_argument("watch_while_held: a multi_lock does not have it");
-    }
-    return o;
+inline std::chrono::nanoseconds delay_of(const lock_options& o) {
+    return checked(o).delay.value_or(std::chrono::milliseconds(0));
 }
 
 /// Gives the place back when its time is over.

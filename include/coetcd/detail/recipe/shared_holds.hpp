@@ -23,8 +23,8 @@ inline constexpr recipe reader_recipe{
 class shared_holds {
 public:
     shared_holds(std::shared_ptr<session_impl> s, std::string name, const lock_options& options)
-        : writing(std::make_shared<holder>(
-              std::move(s), writer_recipe, std::move(name), without_delay(options, true))) {}
+        : writing(std::make_shared<holder>(std::move(s), writer_recipe, std::move(name), options)) {
+    }
 
     const std::shared_ptr<holder> writing;
 

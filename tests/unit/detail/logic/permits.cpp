@@ -176,7 +176,7 @@ TEST_CASE("a permit is listed once, whatever its weight", "[logic][permits]") {
     CHECK(all[1].weight == 1);
     CHECK(all[2].key == "s/hold/00/a");
     CHECK(all[2].weight == 1 + 4 + 0x8000);
-    CHECK(all[2].create_revision == 42);
+    CHECK(all[2].token == 42);
     CHECK(all[2].lease == 0x1a);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("a waiter tells how much it asks for", "[logic][permits]") {
     CHECK(w.key == "s/wait/a");
     CHECK(w.label == "who is it");
     CHECK(w.weight == 5);
-    CHECK(w.create_revision == 42);
+    CHECK(w.token == 42);
     CHECK(w.lease == 0x1a);
     CHECK(permits::waiter(kv("s/wait/a", "5 ")).label.empty());
     CHECK(permits::waiter(kv("s/wait/a", "5 ")).weight == 5);

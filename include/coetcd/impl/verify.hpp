@@ -5,7 +5,7 @@
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/logic/sequencer.hpp>
 #include <coetcd/detail/recipe/sequencer.hpp>
-#include <coetcd/sequencer.hpp>
+#include <coetcd/verify.hpp>
 
 #include <optional>
 #include <stdexcept>
@@ -31,27 +31,28 @@ inline boost::asio::awaitable<bool> verify(const client& by,
 
 } // namespace detail
 
-COETCD_DECL boost::asio::awaitable<bool> verify(const client& by, std::string_view sequencer) {
-    return detail::verify(by, detail::logic::read_sequencer(sequencer));
-}
-
 COETCD_DECL boost::asio::awaitable<bool>
-verify(const client& by, std::string_view name, std::string_view sequencer) {
-    return detail::verify(by, detail::sequencer_of(name, sequencer));
+verify(const client& by, std::string_view name, const sequencer& which) {
+    return detail::verify(by, detail::sequencer_of(name, which.text()));
 }
 
-COETCD_DECL compare guard(std::string_view sequencer) {
-    const auto found = detail::logic::read_sequencer(sequencer);
+COETCD_DECL boost::asio::awaitable<bool> verify_of_any_lock(const client& by,
+                                                            const sequencer& which) {
+    return detail::verify(by, detail::logic::read_sequencer(which.text()));
+}
+
+COETCD_DECL compare guard(std::string_view name, const sequencer& which) {
+    const auto found = detail::sequencer_of(name, which.text());
     if (!found) {
-        throw std::invalid_argument("sequencer: is not valid");
+        throw std::invalid_argument("sequencer: is not one of this lock");
     }
     return detail::logic::still_holds(*found);
 }
 
-COETCD_DECL compare guard(std::string_view name, std::string_view sequencer) {
-    const auto found = detail::sequencer_of(name, sequencer);
+COETCD_DECL compare guard_of_any_lock(const sequencer& which) {
+    const auto found = detail::logic::read_sequencer(which.text());
     if (!found) {
-        throw std::invalid_argument("sequencer: is not of that lock");
+        throw std::invalid_argument("sequencer: is not valid");
     }
     return detail::logic::still_holds(*found);
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/config.hpp>
+#include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/recipe/in_session.hpp>
+#include <coetcd/detail/recipe/keeping.hpp>
+#include <coetcd/impl/multi_lock.hpp>
+#include <coetcd/impl/semaphore.hpp>
+#include <coetcd/impl/session_keeper.hpp>
+#include <coetcd/impl/shared_mutex.hpp>
+#include <coetcd/keeper_locks.hpp>
+
+namespace coetcd::detail {
+
+/// @param take See `in_session`.
+template<class Held, class Take>
+boost::asio::awaitable<std::optional<Held>>
+within(const session_keeper& keeper, std::chrono::nanoseconds patience, Take take) {
+    const auto& impl = access::impl(keeper);
+    const time_point deadline = after(impl->world.now(), patience);
+    return in_session<Held>(impl, std::move(take), deadline);
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
+lock_shared_in(const session_keeper& keeper,
+               std::string name,
+               sharing how,
+               const shared_mutex_options& options,
+               std::chrono::nanoseconds patience) {
+    logic::require_name(name);
+    (void)checked(as_lock_options(options));
+    auto take = [name = std::move(name), how, options](const session& in,
+                                                       std::chrono::nanoseconds left) {
+        shared_mutex m(in, name, options);
+        return how == sharing::writes ? m.scoped_lock_for(left) : m.scoped_lock_shared_for(left);
+    };
+    return within<held_lock>(keeper, patience, std::move(take));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<held_locks>>
+lock_all_in(const session_keeper& keeper,
+            std::vector<lock_part> parts,
+            const multi_lock_options& options,
+            std::chrono::nanoseconds patience) {
+    (void)wanted_by(logic::each_once(parts));
+    (void)checked(as_lock_options(options));
+    auto take = [parts = std::move(parts), options](const session& in,
+                                                    std::chrono::nanoseconds left) {
+        multi_lock m(in, parts, options);
+        return m.scoped_lock_for(left);
+    };
+    return within<held_locks>(keeper, patience, std::move(take));
+}
+
+COETCD_DECL boost::asio::awaitable<std::optional<permit>>
+acquire_in(const session_keeper& keeper,
+           std::string name,
+           std::int64_t n,
+           std::chrono::nanoseconds patience) {
+    logic::require_name(name);
+    require_weight(n);
+    auto take = [name = std::move(name), n](const session& in, std::chrono::nanoseconds left) {
+        return semaphore(in, name, 1).acquire_for(n, left);
+    };
+    return within<permit>(keeper, patience, std::move(take));
+}
+
+} // namespace coetcd::detail
