@@ -90,6 +90,24 @@ public:
     /// `terminal`, without effect on the session.
     boost::asio::awaitable<session_end> wait_lost() const;
 
+    /// Waits until the session is `session_state::suspect`: its last renewal failed, and nothing is
+    /// lost yet. At once if it is. No I/O. For logs, and to take on no more work: mostly one of the
+    /// next renewals succeeds, so do not give locks up for it. See `wait_active`.
+    /// @returns For how long its locks are still certain: `remaining`.
+    /// @throws error with `errc::session_lost` if the session is lost, before or meanwhile, be it
+    /// by
+    ///   the clock alone; with `errc::session_closed` if the program itself has ended it.
+    /// @par Cancellation
+    /// `terminal`, without effect on the session.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+
+    /// Waits until the session is `session_state::active`: its last renewal succeeded. At once if
+    /// it is. No I/O.
+    /// @throws error as `wait_suspect`.
+    /// @par Cancellation
+    /// `terminal`, without effect on the session.
+    boost::asio::awaitable<void> wait_active() const;
+
     /// Ends the session and revokes its lease. One round trip; none if it was closed before. Takes
     /// at most its ttl or five seconds, whichever is less; twice that if an earlier request to end
     /// the lease was still under way, and fails.

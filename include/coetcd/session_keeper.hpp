@@ -111,6 +111,31 @@ public:
     boost::asio::awaitable<std::shared_ptr<const session>>
     wait_changed(std::shared_ptr<const session> seen = {}) const;
 
+    /// Waits until the session that there is then is `session_state::suspect`: its last renewal
+    /// failed, and nothing is lost yet. At once if it is. No I/O.
+    ///
+    /// It waits through losses and outages, which `wait_changed` tells of: a session that is lost
+    /// without having been suspect does not end the wait, nor does it that there is none.
+    ///
+    ///     for (;;) {
+    ///         const std::chrono::nanoseconds left = co_await keeper.wait_suspect();
+    ///         log("renewals fail", left);
+    ///         co_await keeper.wait_active(); // in this session, or in the next one
+    ///     }
+    ///
+    /// @returns For how long that session's locks are still certain: its `remaining`.
+    /// @throws error with `errc::session_closed` if the keeper is closed, before or meanwhile.
+    /// @par Cancellation
+    /// `terminal`, without effect on the keeper.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+
+    /// Waits until there is a session that is `session_state::active`: its last renewal succeeded,
+    /// or it was just opened. At once if there is. No I/O.
+    /// @throws error as `wait_suspect`.
+    /// @par Cancellation
+    /// `terminal`, without effect on the keeper.
+    boost::asio::awaitable<void> wait_active() const;
+
     /// Why there is no session now: what `wait_live` would throw at its deadline. Available from
     /// the beginning of the first attempt to open one, not only from its end. For logs and health
     /// checks; no I/O.

@@ -654,6 +654,299 @@ TEST_CASE("a waiter for a loss is told of the session's end", "[session]") {
     REQUIRE(lost.get() == session_end::closed);
 }
 
+namespace {
+
+/// Lets time pass until the session is in that state, to the millisecond.
+void reach(world& w, const coetcd::session& s, session_state wanted) {
+    for (int i = 0; s.state() != wanted && i != 60'000; ++i) {
+        w.env->pass(1ms);
+    }
+    REQUIRE(s.state() == wanted);
+}
+
+/// What an error says after "session: " or the like.
+std::string reason_in(const std::string& text) {
+    const std::size_t end = text.find(": ");
+    REQUIRE(end != text.npos);
+    return text.substr(end);
+}
+
+asio::awaitable<void> until_suspect(const coetcd::session& s) {
+    (void)co_await s.wait_suspect();
+}
+
+} // namespace
+
+TEST_CASE("a session says when it is in danger, and when no longer", "[session][suspect]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    auto one = w.start(s.wait_suspect());
+    auto other = w.start(s.wait_suspect());
+    auto at_once = w.start(s.wait_active());
+    w.env->pass(0s);
+    REQUIRE(at_once.succeeded());
+    w.env->pass(60s);
+    REQUIRE_FALSE(one.ended());
+    for (int round = 0; round != 3; ++round) {
+        w.env->renews = false;
+        reach(w, s, session_state::suspect);
+        REQUIRE(one.ended());
+        REQUIRE(one.get() >= s.remaining());
+        REQUIRE(one.get() <= s.remaining() + 1ms);
+        REQUIRE(one.get() > 3s);
+        REQUIRE(one.get() < 6s);
+        REQUIRE(other.get() == one.get());
+
+        w.env->pass(1s); // and more renewals fail
+        auto again = w.start(s.wait_suspect());
+        auto active = w.start(s.wait_active());
+        auto active_too = w.start(s.wait_active());
+        w.env->pass(0s);
+        REQUIRE(again.get() == s.remaining());
+        w.env->pass(1s);
+        REQUIRE_FALSE(active.ended());
+
+        w.env->renews = true;
+        reach(w, s, session_state::active);
+        REQUIRE(active.succeeded());
+        REQUIRE(active_too.succeeded());
+        one = w.start(s.wait_suspect()); // for the next time
+        other = w.start(s.wait_suspect());
+        w.env->pass(20s);
+        REQUIRE_FALSE(one.ended());
+    }
+}
+
+TEST_CASE("a wait for danger makes no request, and hurries no renewal", "[session][suspect]") {
+    std::vector<std::size_t> calls;
+    for (const int waiters : {0, 1, 5}) {
+        world w;
+        const coetcd::client client = w.client();
+        const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+        auto watch = [&]() -> asio::awaitable<void> {
+            for (;;) {
+                (void)co_await s.wait_suspect();
+                co_await s.wait_active();
+            }
+        };
+        std::vector<background<void>> all;
+        for (int i = 0; i != waiters; ++i) {
+            all.push_back(w.start(watch()));
+        }
+        for (int i = 0; i != 5; ++i) {
+            w.env->renews = false;
+            reach(w, s, session_state::suspect);
+            w.env->pass(2s);
+            w.env->renews = true;
+            reach(w, s, session_state::active);
+            w.env->pass(5s);
+        }
+        calls.push_back(w.env->calls.size());
+    }
+    CHECK(calls[0] > 20);
+    CHECK(calls[1] == calls[0]);
+    CHECK(calls[2] == calls[0]);
+}
+
+TEST_CASE("a wait for danger, or for its end, ends with the session", "[session][suspect]") {
+    using maybe_session = std::optional<coetcd::session>;
+    struct {
+        const char* what;
+        void (*happens)(world&, maybe_session&);
+        errc expected;
+        session_end why;
+    } const rows[] = {
+        {"the lease is revoked",
+         [](world& w, maybe_session& s) {
+             w.etcd->revoke(s->lease());
+             w.env->renews = true;
+             reach(w, *s, session_state::lost);
+         },
+         errc::session_lost,
+         session_end::expired},
+        {"the process stands still",
+         [](world& w, maybe_session&) { w.env->stall(9s); },
+         errc::session_lost,
+         session_end::deadline},
+        {"it is closed",
+         [](world&, maybe_session& s) { (void)s->close(); },
+         errc::session_closed,
+         session_end::closed},
+        {"it is orphaned",
+         [](world&, maybe_session& s) { (void)s->orphan(); },
+         errc::session_closed,
+         session_end::orphaned},
+        {"it is destroyed",
+         [](world&, maybe_session& s) { s.reset(); },
+         errc::session_closed,
+         session_end::closed},
+    };
+    for (const auto& row : rows) {
+        for (const bool in_danger : {false, true}) {
+            CAPTURE(row.what, in_danger);
+            world w;
+            const coetcd::client client = w.client();
+            maybe_session s = w.await(coetcd::session::open(client, {9s}));
+            w.await(client.put("m/0", "in the way"));
+            coetcd::mutex m(*s, "m");
+            auto locking = w.start(m.lock());
+            w.env->pass(1s);
+            if (in_danger) {
+                w.env->renews = false;
+                reach(w, *s, session_state::suspect);
+            }
+            std::vector<background<void>> waiting;
+            const auto wait = [&] {
+                waiting.push_back(w.start(in_danger ? s->wait_active() : until_suspect(*s)));
+                w.env->pass(0s);
+            };
+            wait();
+            wait();
+            w.env->pass(10ms);
+            REQUIRE_FALSE(waiting[0].ended());
+            row.happens(w, s);
+            w.env->pass(0s);
+            for (auto& each : waiting) {
+                REQUIRE(each.code() == row.expected);
+                REQUIRE(each.completions() == 1);
+            }
+            if (s) {
+                REQUIRE(s->reason() == row.why);
+                wait(); // in vain from the beginning
+                REQUIRE(waiting.back().code() == row.expected);
+            }
+            // It says what others are told.
+            w.env->pass(1s);
+            REQUIRE(locking.code() == row.expected);
+            const std::string told = support::failure_of(waiting.back()).what();
+            CHECK_THAT(told, support::contains("session: "));
+            CHECK(reason_in(told) == reason_in(support::failure_of(locking).what()));
+            CHECK_THAT(told, support::contains(coetcd::describe(row.why)));
+        }
+    }
+}
+
+TEST_CASE("a session that is in danger to its end says why", "[session][suspect]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    auto suspect = w.start(s.wait_suspect());
+    w.env->renews = false;
+    reach(w, s, session_state::suspect);
+    REQUIRE(suspect.succeeded());
+    auto active = w.start(s.wait_active());
+    reach(w, s, session_state::lost);
+    w.env->pass(0s);
+    REQUIRE(s.reason() == session_end::deadline);
+    REQUIRE(active.code() == errc::session_lost);
+    REQUIRE_THROWS_WITH(active.get(), support::contains("the last attempt"));
+    w.env->renews = true;
+    w.env->pass(20s);
+    auto again = w.start(s.wait_active()); // it never is
+    w.env->pass(0s);
+    REQUIRE(again.code() == errc::session_lost);
+}
+
+TEST_CASE("both waits for the state look at the clock first", "[session][suspect]") {
+    for (const bool in_danger : {false, true}) {
+        CAPTURE(in_danger);
+        world w;
+        const coetcd::client client = w.client();
+        const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+        if (in_danger) {
+            w.env->renews = false;
+            reach(w, s, session_state::suspect);
+        }
+        auto suspect = w.start(s.wait_suspect());
+        auto active = w.start(s.wait_active());
+        w.env->stall(9s); // before either has begun, and nobody has looked yet
+        w.env->pass(0s);
+        REQUIRE(suspect.code() == errc::session_lost);
+        REQUIRE(active.code() == errc::session_lost);
+    }
+}
+
+TEST_CASE("a wait for the state ends with the time of the session, whoever else is late",
+          "[session][suspect]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    w.env->renews = false;
+    reach(w, s, session_state::suspect);
+    // What renews it has no memory, and pauses time and again.
+    w.env->decide = [](const call_request&) -> scripted_env::fate { throw std::bad_alloc(); };
+    auto active = w.start(s.wait_active());
+    w.env->pass(0s);
+    const auto end = w.env->now() + s.remaining();
+    while (!active.ended()) { // it does not look at the state
+        w.env->pass(1ms);
+    }
+    CHECK(w.env->now() >= end);
+    CHECK(w.env->now() <= end + 1ms);
+    CHECK(active.code() == errc::session_lost);
+    CHECK(s.reason() == session_end::deadline);
+}
+
+TEST_CASE("a wait for the state that is cancelled leaves the session as it is",
+          "[session][suspect][cancellation]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    auto cancelled = w.start(s.wait_suspect());
+    auto suspect = w.start(s.wait_suspect());
+    w.env->pass(1s);
+    cancelled.cancel();
+    w.env->pass(0s);
+    REQUIRE(cancelled.code() == asio::error::operation_aborted);
+    REQUIRE(s.state() == session_state::active);
+    w.env->renews = false;
+    reach(w, s, session_state::suspect);
+    REQUIRE(suspect.succeeded()); // the other one has not noticed
+
+    auto cut_off = w.start(s.wait_active());
+    auto active = w.start(s.wait_active());
+    w.env->pass(1s);
+    cut_off.cancel();
+    w.env->pass(0s);
+    REQUIRE(cut_off.code() == asio::error::operation_aborted);
+    REQUIRE(s.state() == session_state::suspect);
+    w.env->renews = true;
+    reach(w, s, session_state::active);
+    REQUIRE(active.succeeded());
+}
+
+TEST_CASE("a wait for the state can be awaited from any executor",
+          "[session][suspect][cancellation]") {
+    for (const bool elsewhere : {false, true}) {
+        CAPTURE(elsewhere);
+        world w;
+        const coetcd::client client = w.client();
+        const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+        support::race<std::chrono::nanoseconds> cancelled(w, s.wait_suspect(), elsewhere);
+        support::race<std::chrono::nanoseconds> suspect(w, s.wait_suspect(), elsewhere);
+        w.env->pass(1s);
+        cancelled.ring_after(0);
+        w.env->pass(0s);
+        CHECK_FALSE(cancelled.result());
+        w.env->renews = false;
+        reach(w, s, session_state::suspect);
+        w.env->pass(0s);
+        CHECK(suspect.result().value() >= s.remaining());
+        CHECK(suspect.result().value() <= s.remaining() + 1ms);
+        support::race<void> cut_off(w, s.wait_active(), elsewhere);
+        support::race<void> active(w, s.wait_active(), elsewhere);
+        w.env->pass(1ms);
+        cut_off.ring_after(0);
+        w.env->pass(0s);
+        CHECK_FALSE(cut_off.result());
+        w.env->renews = true;
+        reach(w, s, session_state::active);
+        w.env->pass(0s);
+        CHECK(active.result());
+    }
+}
+
 TEST_CASE("an orphaned lease lives on for its ttl, and can be adopted", "[session]") {
     world w;
     const coetcd::client client = w.client();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/race.hpp"
 #include "support/world.hpp"
 
 namespace asio = boost::asio;
@@ -77,6 +78,18 @@ std::size_t grants(const world& w) {
         std::count_if(w.env->calls.begin(), w.env->calls.end(), [](const call_request& r) {
             return r.what == rpc::lease_grant;
         }));
+}
+
+/// Lets time pass until a session is in that state, to the millisecond.
+void reach(world& w, const coetcd::session& s, session_state wanted) {
+    for (int i = 0; s.state() != wanted && i != 60'000; ++i) {
+        w.env->pass(1ms);
+    }
+    REQUIRE(s.state() == wanted);
+}
+
+asio::awaitable<void> until_suspect(const session_keeper& keeper) {
+    (void)co_await keeper.wait_suspect();
 }
 
 /// Something that never ends by itself.
@@ -368,6 +381,231 @@ TEST_CASE("wait_changed() tells of each change that lasts", "[session_keeper]") 
     REQUIRE(w.await(keeper.wait_changed(nullptr)) == keeper.current());
 }
 
+TEST_CASE("a keeper says when its session is in danger, and when no longer",
+          "[session_keeper][suspect]") {
+    kept all(session_keeper_options(9s));
+    auto& [w, client, keeper] = all;
+    auto early = w.start(keeper.wait_active()); // there is none yet
+    auto one = w.start(keeper.wait_suspect());
+    auto other = w.start(keeper.wait_suspect());
+    w.env->pass(0s);
+    REQUIRE_FALSE(early.ended());
+    w.env->pass(2ms);
+    const shared_session now = keeper.current();
+    REQUIRE(now);
+    REQUIRE(early.succeeded());
+    w.env->pass(60s);
+    REQUIRE_FALSE(one.ended());
+    for (int round = 0; round != 3; ++round) {
+        w.env->renews = false;
+        reach(w, *now, session_state::suspect);
+        REQUIRE(one.get() >= now->remaining());
+        REQUIRE(one.get() <= now->remaining() + 1ms);
+        REQUIRE(other.get() == one.get());
+
+        const std::size_t calls = w.env->calls.size();
+        auto again = w.start(keeper.wait_suspect());
+        auto active = w.start(keeper.wait_active());
+        auto active_too = w.start(keeper.wait_active());
+        w.env->pass(0s);
+        REQUIRE(again.get() == now->remaining());
+        REQUIRE(w.env->calls.size() == calls);
+        w.env->pass(1s);
+        REQUIRE_FALSE(active.ended());
+
+        w.env->renews = true;
+        reach(w, *now, session_state::active);
+        REQUIRE(active.succeeded());
+        REQUIRE(active_too.succeeded());
+        auto at_once = w.start(keeper.wait_active());
+        one = w.start(keeper.wait_suspect()); // for the next time
+        other = w.start(keeper.wait_suspect());
+        w.env->pass(0s);
+        REQUIRE(at_once.succeeded());
+        w.env->pass(20s);
+        REQUIRE_FALSE(one.ended());
+    }
+    REQUIRE(keeper.current() == now);
+}
+
+TEST_CASE("a keeper's wait for danger goes on in the next session", "[session_keeper][suspect]") {
+    kept all(session_keeper_options(6s));
+    auto& [w, client, keeper] = all;
+    SECTION("there was none at first") {
+        go_away(w);
+        auto suspect = w.start(keeper.wait_suspect());
+        auto active = w.start(keeper.wait_active());
+        w.env->pass(30s);
+        REQUIRE_FALSE(suspect.ended());
+        REQUIRE_FALSE(active.ended());
+        come_back(w);
+        while (!keeper.current()) {
+            w.env->pass(1ms);
+        }
+        REQUIRE(active.succeeded());
+        w.env->pass(10s);
+        REQUIRE_FALSE(suspect.ended());
+        w.env->renews = false;
+        reach(w, *keeper.current(), session_state::suspect);
+        REQUIRE(suspect.get() <= keeper.current()->remaining() + 1ms);
+    }
+    SECTION("one is lost that was never suspect") {
+        bool stalls = false;
+        SECTION("its lease is revoked") {}
+        SECTION("the process stands still") {
+            stalls = true;
+        }
+        shared_session now = w.await(keeper.wait_live());
+        auto suspect = w.start(keeper.wait_suspect());
+        w.env->pass(1s);
+        for (int round = 0; round != 3; ++round) {
+            const shared_session before = now;
+            if (stalls) {
+                w.env->stall(6s);
+            } else {
+                w.etcd->revoke(before->lease());
+            }
+            w.env->pass(2500ms);
+            REQUIRE(before->state() == session_state::lost);
+            now = keeper.current();
+            REQUIRE(now);
+            REQUIRE(now != before);
+            REQUIRE_FALSE(suspect.ended());
+        }
+        w.env->renews = false;
+        reach(w, *now, session_state::suspect);
+        REQUIRE(suspect.get() > now->remaining() - 1ms);
+    }
+    SECTION("one is lost while it is suspect") {
+        const shared_session before = w.await(keeper.wait_live());
+        go_away(w);
+        reach(w, *before, session_state::suspect);
+        auto suspect = w.start(keeper.wait_suspect()); // at once
+        auto active = w.start(keeper.wait_active());
+        w.env->pass(0s);
+        REQUIRE(suspect.get() == before->remaining());
+        reach(w, *before, session_state::lost);
+        auto later = w.start(keeper.wait_suspect()); // none is suspect now
+        w.env->pass(20s);
+        REQUIRE_FALSE(active.ended());
+        REQUIRE_FALSE(later.ended());
+        come_back(w);
+        while (!keeper.current()) {
+            w.env->pass(1ms);
+        }
+        REQUIRE(active.succeeded());
+        REQUIRE(keeper.current() != before);
+        w.env->pass(10s);
+        REQUIRE_FALSE(later.ended());
+    }
+}
+
+TEST_CASE("a keeper's waits for a state end when it does", "[session_keeper][suspect]") {
+    enum class phase { none, active, suspect };
+    for (const phase when : {phase::none, phase::active, phase::suspect}) {
+        for (const bool is_destroyed : {false, true}) {
+            CAPTURE(static_cast<int>(when), is_destroyed);
+            world w;
+            const coetcd::client client = w.client();
+            std::optional<session_keeper> keeper;
+            keeper.emplace(client, session_keeper_options(9s));
+            if (when == phase::none) {
+                go_away(w);
+            } else {
+                const shared_session now = w.await(keeper->wait_live());
+                if (when == phase::suspect) {
+                    w.env->renews = false;
+                    reach(w, *now, session_state::suspect);
+                }
+            }
+            std::vector<background<void>> waiting;
+            const auto wait = [&] {
+                if (when != phase::suspect) {
+                    waiting.push_back(w.start(until_suspect(*keeper)));
+                }
+                if (when != phase::active) {
+                    waiting.push_back(w.start(keeper->wait_active()));
+                }
+            };
+            wait();
+            wait();
+            w.env->pass(10ms);
+            for (auto& each : waiting) {
+                REQUIRE_FALSE(each.ended());
+            }
+            if (is_destroyed) {
+                keeper.reset();
+            } else {
+                (void)keeper->close();
+            }
+            w.env->pass(0s);
+            if (keeper) {
+                waiting.push_back(w.start(until_suspect(*keeper))); // in vain from the beginning
+                waiting.push_back(w.start(keeper->wait_active()));
+                w.env->pass(0s);
+            }
+            for (auto& each : waiting) {
+                REQUIRE(each.code() == errc::session_closed);
+                REQUIRE(each.completions() == 1);
+                REQUIRE_THROWS_WITH(each.get(), support::contains("session_keeper was closed"));
+            }
+        }
+    }
+}
+
+TEST_CASE("a keeper's wait for a state that is cancelled leaves the keeper as it is",
+          "[session_keeper][suspect][cancellation]") {
+    kept all(session_keeper_options(9s));
+    auto& [w, client, keeper] = all;
+    go_away(w);
+    auto none_suspect = w.start(keeper.wait_suspect());
+    auto none_active = w.start(keeper.wait_active());
+    w.env->pass(1s);
+    none_suspect.cancel();
+    none_active.cancel();
+    w.env->pass(0s);
+    REQUIRE(none_suspect.code() == asio::error::operation_aborted);
+    REQUIRE(none_active.code() == asio::error::operation_aborted);
+    come_back(w);
+    const shared_session now = w.await(keeper.wait_live());
+    auto suspect = w.start(keeper.wait_suspect());
+    auto other = w.start(keeper.wait_suspect());
+    w.env->pass(1s);
+    suspect.cancel();
+    w.env->pass(0s);
+    REQUIRE(suspect.code() == asio::error::operation_aborted);
+    w.env->renews = false;
+    reach(w, *now, session_state::suspect);
+    REQUIRE(other.succeeded()); // it has not noticed
+    auto active = w.start(keeper.wait_active());
+    w.env->pass(1s);
+    active.cancel();
+    w.env->pass(0s);
+    REQUIRE(active.code() == asio::error::operation_aborted);
+    w.env->renews = true;
+    w.env->pass(20s);
+    REQUIRE(keeper.current() == now);
+}
+
+TEST_CASE("a keeper's waits for a state can be awaited from any executor",
+          "[session_keeper][suspect]") {
+    kept all(session_keeper_options(9s));
+    auto& [w, client, keeper] = all;
+    support::race<void> active(w, keeper.wait_active(), true);
+    support::race<std::chrono::nanoseconds> suspect(w, keeper.wait_suspect(), true);
+    support::race<std::chrono::nanoseconds> cancelled(w, keeper.wait_suspect(), true);
+    const shared_session now = w.await(keeper.wait_live());
+    w.env->pass(1s);
+    CHECK(active.result());
+    cancelled.ring_after(0);
+    w.env->pass(0s);
+    CHECK_FALSE(cancelled.result());
+    w.env->renews = false;
+    reach(w, *now, session_state::suspect);
+    w.env->pass(0s);
+    CHECK(suspect.result().value() <= now->remaining() + 1ms);
+}
+
 TEST_CASE("close() ends a keeper in every phase", "[session_keeper]") {
     const auto check = [](world& w, session_keeper& keeper, const shared_session& last) {
         auto live = w.start(keeper.wait_live());
@@ -519,6 +757,8 @@ TEST_CASE("a keeper can be moved, and closes what it had", "[session_keeper]") {
         {"current", [&] { (void)keeper.current(); }},
         {"wait_live", [&] { (void)keeper.wait_live(); }},
         {"wait_changed", [&] { (void)keeper.wait_changed(); }},
+        {"wait_suspect", [&] { (void)keeper.wait_suspect(); }},
+        {"wait_active", [&] { (void)keeper.wait_active(); }},
         {"trouble", [&] { (void)keeper.trouble(); }},
         {"close", [&] { (void)keeper.close(); }},
         {"with_lock", [&] { (void)coetcd::with_lock(keeper, "m", body); }},

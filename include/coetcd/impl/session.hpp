@@ -73,14 +73,19 @@ COETCD_DECL session_end session::reason() const {
 }
 
 COETCD_DECL std::chrono::nanoseconds session::remaining() const {
-    if (!impl_->alive()) {
-        return std::chrono::nanoseconds(0);
-    }
-    return impl_->certain_until() - impl_->world.now();
+    return impl_->remaining();
 }
 
 COETCD_DECL boost::asio::awaitable<session_end> session::wait_lost() const {
     return impl_->owner->home(detail::session_impl::wait_lost(impl_));
+}
+
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> session::wait_suspect() const {
+    return impl_->owner->home(detail::session_impl::wait_suspect(impl_));
+}
+
+COETCD_DECL boost::asio::awaitable<void> session::wait_active() const {
+    return impl_->owner->home(detail::session_impl::wait_for(impl_, session_state::active));
 }
 
 COETCD_DECL boost::asio::awaitable<void> session::close() {

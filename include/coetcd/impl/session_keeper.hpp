@@ -106,6 +106,14 @@ session_keeper::wait_changed(std::shared_ptr<const session> seen) const {
     return impl_->owner->home(detail::session_keeper_impl::wait_changed(impl_, std::move(seen)));
 }
 
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> session_keeper::wait_suspect() const {
+    return impl_->owner->home(detail::session_keeper_impl::wait_suspect(impl_));
+}
+
+COETCD_DECL boost::asio::awaitable<void> session_keeper::wait_active() const {
+    return impl_->owner->home(detail::session_keeper_impl::wait_active(impl_));
+}
+
 COETCD_DECL std::optional<error> session_keeper::trouble() const {
     return impl_->trouble();
 }

@@ -96,6 +96,8 @@ TEST_CASE("no call of an empty object goes astray", "[handle]") {
         {"reason", [&] { (void)s.reason(); }},
         {"remaining", [&] { (void)s.remaining(); }},
         {"wait_lost", [&] { (void)s.wait_lost(); }},
+        {"wait_suspect", [&] { (void)s.wait_suspect(); }},
+        {"wait_active", [&] { (void)s.wait_active(); }},
         {"close", [&] { (void)s.close(); }},
         {"orphan", [&] { (void)s.orphan(); }},
         {"of a session that was never opened", [&] { (void)coetcd::session().close(); }},

@@ -70,7 +70,8 @@ public:
         , trusted_(ttl)
         , label_(std::move(label))
         , nonce_(world.random() >> 32)
-        , changed_(world) {
+        , changed_(world)
+        , turned_(world) {
         renewed(sent, sent, ttl.at_first());
         owner->hub->hold();
     }
@@ -151,6 +152,11 @@ public:
         return !alive() ? session_state::lost
                         : (suspect_ ? session_state::suspect : session_state::active);
     }
+    /// 0 if it has ended.
+    std::chrono::nanoseconds remaining() {
+        constexpr std::chrono::nanoseconds none(0);
+        return alive() ? std::max(none, certain_until() - world.now()) : none;
+    }
 
     /// Ends the session; the first reason counts. May be called from anywhere: it takes effect at
     /// once, and those concerned are told at home; if memory is short, `keep_alive` tells them.
@@ -201,6 +207,14 @@ public:
         }
         co_return self->reason_;
     }
+
+    /// Waits until it is in that state, or has ended.
+    static asio::awaitable<session_state> until(std::shared_ptr<session_impl> self,
+                                                session_state wanted);
+    /// The same, for users: they are told of its end by an exception.
+    static asio::awaitable<void> wait_for(std::shared_ptr<session_impl> self, session_state wanted);
+    static asio::awaitable<std::chrono::nanoseconds>
+    wait_suspect(std::shared_ptr<session_impl> self);
 
     /// Ends the session, and has etcd end the lease, at the call; await it to know that etcd has.
     static asio::awaitable<void> close(std::shared_ptr<session_impl> self) {
@@ -259,7 +273,13 @@ private:
             owner->hub->release(); // waiters have watches of their own
         }
         changed_.notify_all();
+        turned_.notify_all();
         losses.tell();
+    }
+    void set_suspect(bool now) {
+        if (suspect_.exchange(now) != now) {
+            turned_.notify_all();
+        }
     }
     void begin_to_revoke();
     /// @param began When the renewal began, perhaps to wait for a connection.
@@ -270,7 +290,7 @@ private:
         ttl_ = ttl;
         last_began_ = began;
         certain_until_ = after(sent, logic::certain(ttl));
-        suspect_ = false;
+        set_suspect(false);
         failed_renewal_.clear();
     }
 
@@ -324,6 +344,7 @@ private:
     answer trouble_;             // with the revocation
     std::string failed_renewal_; // why the last renewal failed, if it did
     notifier changed_;
+    notifier turned_; // for `until`; apart, since `changed_` cuts the pauses of renewals short
     std::map<std::uint64_t, held_keys*> held_; // by number: in order of arrival
     std::uint64_t last_number_ = 0;
     bool looks_ = false;  // whether what is held is still there
@@ -361,7 +382,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
     }
     const bool gone = logic::is_lease_gone(a.ec, a.text);
     if (a.ec && !gone) {
-        self->suspect_ = true;
+        self->set_suspect(true);
         self->well_since_ = self->world.now();
         self->failed_renewal_ = a.text;
         co_return false;
@@ -468,3 +489,4 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
 #include <coetcd/detail/service/session_end.hpp>
 #include <coetcd/detail/service/session_looks.hpp>
 #include <coetcd/detail/service/session_open.hpp>
+#include <coetcd/detail/service/session_waits.hpp>

@@ -83,7 +83,7 @@ public:
             self->stop_.emit(asio::cancellation_type::terminal);
             self->changed_.notify_all();
         });
-        return last ? access::impl(*last) : nullptr;
+        return impl_of(last);
     }
 
     /// What its owner does in the end, if nobody needs the result.
@@ -120,6 +120,31 @@ public:
         }
     }
 
+    /// Waits until there is a session in that state, and returns it.
+    static asio::awaitable<std::shared_ptr<session_impl>>
+    wait_for(std::shared_ptr<session_keeper_impl> self, session_state wanted) {
+        for (;;) {
+            const std::shared_ptr<session_impl> live = impl_of(self->current());
+            if (live) {
+                const session_state now = co_await session_impl::until(live, wanted);
+                if (now == wanted) {
+                    co_return live;
+                }
+            } else {
+                self->check_open();
+                (void)co_await self->changed_.wait();
+            }
+        }
+    }
+    static asio::awaitable<std::chrono::nanoseconds>
+    wait_suspect(std::shared_ptr<session_keeper_impl> self) {
+        const auto found = co_await wait_for(std::move(self), session_state::suspect);
+        co_return found->remaining();
+    }
+    static asio::awaitable<void> wait_active(std::shared_ptr<session_keeper_impl> self) {
+        (void)co_await wait_for(std::move(self), session_state::active);
+    }
+
     /// Waits until nothing is under way any more, including the end of `last`.
     static asio::awaitable<void> until_ended(std::shared_ptr<session_keeper_impl> self,
                                              asio::awaitable<void> last) {
@@ -131,6 +156,9 @@ public:
     static asio::awaitable<void> nothing() { co_return; }
 
 private:
+    static std::shared_ptr<session_impl> impl_of(const shared_session& s) {
+        return s ? access::impl(*s) : nullptr;
+    }
     static error closed() { return {errc::session_closed, "the session_keeper was closed"}; }
 
     bool stopped() const {
