@@ -44,6 +44,15 @@ asio::awaitable<void> session_options_shown(coetcd::client client) {
     std::cout << coetcd::describe(why) << '\n';
 }
 
+asio::awaitable<void> session_in_danger(const coetcd::session& session) {
+    for (;;) { // until the session is lost, which throws
+        const std::chrono::nanoseconds left = co_await session.wait_suspect();
+        std::cout << "renewals fail; " << left / 1s << " s left\n";
+        co_await session.wait_active();
+        std::cout << "renewals succeed again\n";
+    }
+}
+
 asio::awaitable<bool> session_keeper_smallest(coetcd::client client) {
     coetcd::session_keeper sessions(client);
     const bool ran = co_await coetcd::with_lock_for(sessions, "orders/42", 2s, ship_order);

@@ -91,18 +91,20 @@ public:
     boost::asio::awaitable<session_end> wait_lost() const;
 
     /// Waits until the session is `session_state::suspect`: its last renewal failed, and nothing is
-    /// lost yet. At once if it is. No I/O. For logs, and to take on no more work: mostly one of the
-    /// next renewals succeeds, so do not give locks up for it. See `wait_active`.
-    /// @returns For how long its locks are still certain: `remaining`.
-    /// @throws error with `errc::session_lost` if the session is lost, before or meanwhile, be it
-    /// by
-    ///   the clock alone; with `errc::session_closed` if the program itself has ended it.
+    /// lost yet. Returns at once if it is. No I/O.
+    ///
+    /// Use it to warn, and to take on no more work. Usually a later renewal succeeds, so keep the
+    /// locks: `wait_active` waits for that.
+    ///
+    /// @returns How long the lease is still certain to exist: `remaining`.
+    /// @throws error with `errc::session_lost` if the session is lost, before or meanwhile; with
+    ///   `errc::session_closed` if it was closed, destroyed or orphaned.
     /// @par Cancellation
     /// `terminal`, without effect on the session.
     boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
 
-    /// Waits until the session is `session_state::active`: its last renewal succeeded. At once if
-    /// it is. No I/O.
+    /// Waits until the session is `session_state::active`: its last renewal succeeded. Returns at
+    /// once if it is. No I/O.
     /// @throws error as `wait_suspect`.
     /// @par Cancellation
     /// `terminal`, without effect on the session.

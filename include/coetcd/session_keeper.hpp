@@ -111,26 +111,26 @@ public:
     boost::asio::awaitable<std::shared_ptr<const session>>
     wait_changed(std::shared_ptr<const session> seen = {}) const;
 
-    /// Waits until the session that there is then is `session_state::suspect`: its last renewal
-    /// failed, and nothing is lost yet. At once if it is. No I/O.
+    /// Waits until the current session is `session_state::suspect`: its last renewal failed, and
+    /// nothing is lost yet. Returns at once if it is. No I/O.
     ///
-    /// It waits through losses and outages, which `wait_changed` tells of: a session that is lost
-    /// without having been suspect does not end the wait, nor does it that there is none.
+    /// The wait goes on in the next session if this one is lost without having been suspect, and
+    /// through outages in which there is no session: `wait_changed` and `trouble` tell of those.
     ///
     ///     for (;;) {
     ///         const std::chrono::nanoseconds left = co_await keeper.wait_suspect();
     ///         log("renewals fail", left);
-    ///         co_await keeper.wait_active(); // in this session, or in the next one
+    ///         co_await keeper.wait_active(); // this session, or the next one
     ///     }
     ///
-    /// @returns For how long that session's locks are still certain: its `remaining`.
+    /// @returns How long the lease of that session is still certain to exist: its `remaining`.
     /// @throws error with `errc::session_closed` if the keeper is closed, before or meanwhile.
     /// @par Cancellation
     /// `terminal`, without effect on the keeper.
     boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
 
-    /// Waits until there is a session that is `session_state::active`: its last renewal succeeded,
-    /// or it was just opened. At once if there is. No I/O.
+    /// Waits until there is a session that is `session_state::active`: it was just opened, or its
+    /// last renewal succeeded. Returns at once if there is one. No I/O.
     /// @throws error as `wait_suspect`.
     /// @par Cancellation
     /// `terminal`, without effect on the keeper.
