@@ -46,6 +46,12 @@ asio::awaitable<void> semaphore_patience(coetcd::semaphore& imports) {
     }
 }
 
+asio::awaitable<void> semaphore_without_limit(coetcd::session& session) {
+    coetcd::semaphore shared(session, "imports");             // brings no limit
+    const std::int64_t now = co_await shared.ensure_limit(3); // stores 3, unless one is stored
+    std::cout << "at most " << now << " at a time\n";
+}
+
 asio::awaitable<std::int64_t> semaphore_limit(coetcd::semaphore& imports) {
     co_await imports.set_limit(5);
     const std::int64_t limit = co_await imports.adjust_limit(-2); // 3

@@ -36,7 +36,7 @@ enum class errc {
     conflict,            ///< Others changed the same keys each time; nothing was changed by us.
     wrong_kind,          ///< What is stored under the name is not what this object keeps there.
     hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
-    exceeds_limit,       ///< More permits were asked for than the semaphore's limit.
+    exceeds_limit,       ///< More was asked for than the semaphore's limit, or it has none.
     wrong_cluster,       ///< An endpoint leads to another cluster; nothing was changed in ours.
 };
 

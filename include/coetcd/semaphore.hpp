@@ -103,24 +103,28 @@ private:
 
 /// The state of a semaphore.
 struct semaphore_state {
+    /// The one that is stored. If none is, the one that the constructor was given, or 0.
     std::int64_t limit = 0;
     /// May exceed `limit` after the limit was lowered, or briefly when concurrent requests
     /// overshoot. After an overshoot the last permits are given up at once; a `try_acquire` keeps
     /// them until etcd has confirmed what its session gave back before, at most for
     /// `client_options::request_timeout`.
     std::int64_t used = 0;
-    std::int64_t waiting = 0; ///< Sessions with a waiter.
+    /// Waiters in etcd's queue: up to 16 of each session. Those behind them in the process are not
+    /// counted.
+    std::int64_t waiting = 0;
 };
 
 /// A limited number of permits for the whole etcd cluster, granted in order of arrival.
 ///
 /// A waiter for several permits waits until there is room for all of them; no later waiter
-/// overtakes it, even if a smaller request would fit. One coroutine of each session at a time
-/// stands in that queue; the others wait behind it in the process.
+/// overtakes it, even if a smaller request would fit. Up to 16 coroutines of each session stand in
+/// that queue; its others wait behind them in the process.
 ///
 /// **The limit is kept in etcd**, and may be changed at any time: all users of the name follow.
 /// While there are more permits than the limit allows, no further permit is granted. With a limit
-/// of 0 there are none.
+/// of 0 there are none. `ensure_limit` stores a limit if none is stored, `set_limit` in any case.
+/// Without a stored limit there are no permits, unless the constructor was given one.
 ///
 /// A permit ends when it is given back, when the session is lost, or when somebody deletes its
 /// keys. As with a `mutex`, holding one is a strong hint, not a proof: see `permit::is_owner`.
@@ -153,11 +157,16 @@ public:
     static constexpr std::int64_t max_weight = 65'535;
     static constexpr std::int64_t max_limit = std::int64_t{1} << 40;
 
-    /// Names a semaphore; no I/O. `owner` may be destroyed first: that loses the session.
-    /// @param initial_limit Stored by the first `acquire`, if no limit is stored. Later
-    ///   constructors do not change it.
-    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes, or if
-    ///   `initial_limit` is negative or over `max_limit`.
+    /// Names a semaphore whose limit others store, or `ensure_limit` does; no I/O. `owner` may be
+    /// destroyed first: that loses the session. While no limit is stored, permits are refused with
+    /// `errc::exceeds_limit`.
+    /// @throws std::invalid_argument if `name` is empty or longer than 512 bytes.
+    semaphore(const session& owner, std::string name);
+
+    /// The same, with a limit of its own.
+    /// @param initial_limit Stored by the first `acquire` if none is stored. **A limit that is
+    ///   stored stays**, whatever this one is: `state` tells it, `set_limit` changes it.
+    /// @throws std::invalid_argument Also if `initial_limit` is negative or over `max_limit`.
     semaphore(const session& owner, std::string name, std::int64_t initial_limit);
 
     semaphore(semaphore&&) noexcept = default;
@@ -174,9 +183,10 @@ public:
     /// for which there is room now.
     ///
     /// @throws std::invalid_argument if `n` is not from 1 to `max_weight`.
-    /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, also if the limit is
-    ///   lowered while we wait, as soon as we learn of it. With `errc::lock_lost` if somebody else
-    ///   deleted our place in the queue; otherwise see above.
+    /// @throws error with `errc::exceeds_limit` if the limit is less than `n`, or if none is stored
+    ///   and the constructor was given none. So it is if the limit is lowered or deleted while we
+    ///   wait, as soon as we learn of it. With `errc::lock_lost` if somebody else deleted our place
+    ///   in the queue; otherwise see above.
     /// @par Cancellation
     /// `terminal`, at once. As `mutex::lock`, also in what is left in etcd; permits that are
     /// granted at that very moment are given back.
@@ -210,6 +220,18 @@ public:
     /// The limit, and how much of it is used. One round trip.
     boost::asio::awaitable<semaphore_state> state() const;
 
+    /// Stores the limit if none is stored, and otherwise leaves it as it is. One round trip.
+    ///
+    /// For a program that knows what the limit is to be at first, however many of its instances
+    /// call this, while an operator may change it later.
+    /// @returns The limit that is stored then. If it is not `limit`, somebody else stored it.
+    /// @throws std::invalid_argument As `set_limit`.
+    /// @throws error Also as `client`: with `errc::outcome_unknown` the limit may have been stored.
+    ///   Call it again: it changes nothing then.
+    /// @par Cancellation
+    /// `terminal`. It may have been stored.
+    boost::asio::awaitable<std::int64_t> ensure_limit(std::int64_t limit);
+
     /// Changes the limit, for all users of the name. Two round trips, more if others change it,
     /// too. A higher limit lets waiters in; a lower one takes no permits away.
     /// @throws std::invalid_argument if `limit` is negative or over `max_limit`.
@@ -220,10 +242,11 @@ public:
     /// `terminal`. It may have been changed.
     boost::asio::awaitable<void> set_limit(std::int64_t limit);
 
-    /// Adds to the limit that is stored by then, or, if none is, to the initial one.
+    /// Adds to the limit that is stored by then, or, if none is, to the one that the constructor
+    /// was given.
     /// @returns The new limit.
     /// @throws error As `set_limit`; also with `errc::exceeds_limit` if it would be negative, or
-    ///   over `max_limit`.
+    ///   over `max_limit`, or if there is none to add to.
     boost::asio::awaitable<std::int64_t> adjust_limit(std::int64_t by);
 
     /// The permits that are held, in order of their tokens. One round trip.

@@ -301,3 +301,62 @@ TEST_CASE("A permit of a dead lease goes to the next waiter", "[semaphore]") {
     };
     run_test(body);
 }
+
+TEST_CASE("A semaphore that brings no limit works once somebody has ensured one", "[semaphore]") {
+    const auto body = []() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect_patiently(executor);
+        const client d = connect_patiently(executor);
+        const std::string name = unique_name("ensured");
+        session one = co_await open_session(c, 30s);
+        session two = co_await open_session(d, 30s);
+        semaphore a(one, name);
+        semaphore b(two, name);
+        coetcd::error_code refused;
+        try {
+            (void)co_await a.acquire();
+        } catch (const coetcd::error& e) {
+            refused = e.code();
+        }
+        CHECK(refused == errc::exceeds_limit);
+        refused.clear();
+        try {
+            (void)co_await a.adjust_limit(1);
+        } catch (const coetcd::error& e) {
+            refused = e.code();
+        }
+        CHECK(refused == errc::exceeds_limit);
+        co_await until_count(c, name, 0);
+
+        task<std::int64_t> first(executor, a.ensure_limit(2));
+        task<std::int64_t> second(executor, b.ensure_limit(3));
+        const std::int64_t limit = co_await first.result();
+        const std::int64_t same = co_await second.result();
+        CHECK((limit == 2 || limit == 3));
+        CHECK(same == limit);
+        const coetcd::semaphore_state now = co_await a.state();
+        CHECK(now.limit == limit);
+        permit held = co_await a.acquire(limit);
+        task<permit> waiting(executor, b.acquire());
+        co_await until_count(c, name + "/wait/", 1);
+        const bool ours = co_await held.release();
+        CHECK(ours);
+        permit p = co_await waiting.result();
+        CHECK(p.owns());
+        task<permit> refused_later(executor, a.acquire(limit));
+        co_await until_count(c, name + "/wait/", 1);
+        co_await c.erase(name + ".limit");
+        refused.clear();
+        try {
+            (void)co_await refused_later.result();
+        } catch (const coetcd::error& e) {
+            refused = e.code();
+        }
+        CHECK(refused == errc::exceeds_limit);
+        CHECK(p.owns());
+        co_await one.close();
+        co_await two.close();
+        co_await until_count(c, name, 0);
+    };
+    run_test(body);
+}

@@ -140,6 +140,9 @@ TEST_CASE("round trips of semaphores", "[round_trips]") {
     m.costs(1, "state", permits.state());
     m.costs(1, "holders", permits.holders());
     m.costs(1, "waiters", permits.waiters());
+    m.costs(1, "ensure_limit, stored", others.ensure_limit(5));
+    coetcd::semaphore fresh(m.one, "fresh");
+    m.costs(1, "ensure_limit", fresh.ensure_limit(5));
     m.costs(2, "set_limit", permits.set_limit(3));
     m.costs(2, "adjust_limit", permits.adjust_limit(1));
     m.costs(1, "release", mine.release());

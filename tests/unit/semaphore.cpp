@@ -132,9 +132,11 @@ TEST_CASE("the limit that was stored first counts", "[semaphore]") {
 TEST_CASE("arguments that cannot be are refused", "[semaphore]") {
     users all;
     const coetcd::session& s = all.one;
+    REQUIRE_THROWS_WITH(semaphore(s, ""), "name: is empty");
+    REQUIRE_THROWS_WITH(semaphore(s, std::string(513, 'x')), "name: is longer than 512 bytes");
     REQUIRE_THROWS_WITH(semaphore(s, "", 1), "name: is empty");
     REQUIRE_THROWS_WITH(semaphore(s, std::string(513, 'x'), 1), "name: is longer than 512 bytes");
-    REQUIRE_THROWS_AS(semaphore(s, "s", -1), std::invalid_argument);
+    REQUIRE_THROWS_WITH(semaphore(s, "s", -1), "initial_limit: must be from 0 to 2^40");
     REQUIRE_THROWS_AS(semaphore(s, "s", semaphore::max_limit + 1), std::invalid_argument);
     REQUIRE_NOTHROW(semaphore(s, "s", 0));
     REQUIRE_NOTHROW(semaphore(s, "s", semaphore::max_limit));
@@ -185,6 +187,7 @@ TEST_CASE("no call of a semaphore that was moved from goes astray", "[semaphore]
         [&] { (void)s.state(); },
         [&] { (void)s.holders(); },
         [&] { (void)s.waiters(); },
+        [&] { (void)s.ensure_limit(1); },
         [&] { (void)s.set_limit(1); },
         [&] { (void)s.adjust_limit(1); },
     };
@@ -327,6 +330,7 @@ TEST_CASE("of a session up to 16 coroutines wait in etcd's queue, by one watch",
     }
     w.env->pass(100ms);
     REQUIRE(all.waiting() == 16);
+    REQUIRE(w.await(all.b.state()).waiting == 16); // and not those behind them
     // of the permits, of the limit, and of one key for each of those that are far behind
     REQUIRE(w.etcd->watches() == 2 + 11);
     REQUIRE(w.await(first.release()));
@@ -1404,4 +1408,375 @@ TEST_CASE("set_limit() that is cancelled changes the limit once, or not at all",
     }
     REQUIRE(changed > 0);
     REQUIRE(changed < 32);
+}
+
+TEST_CASE("a semaphore that brings no limit is refused while none is stored, and leaves nothing",
+          "[semaphore][limit]") {
+    const auto refused = [](std::int64_t stored, int which) {
+        users all;
+        world& w = all.w;
+        if (stored == 0) {
+            w.await(all.b.set_limit(0));
+        }
+        semaphore s(all.one, "s");
+        const std::size_t keys = w.etcd->keys.size();
+        const std::size_t before = transactions(w);
+        const auto ends = [&](auto work) {
+            background<typename decltype(work)::value_type> b = w.start(std::move(work));
+            w.env->pass(50ms);
+            REQUIRE(b.code() == errc::exceeds_limit);
+            const std::string text = support::failure_of(b).what();
+            const bool of_none = text.find("semaphore \"s\": no limit is stored under this name; "
+                                           "ensure_limit or set_limit stores one") == 0;
+            CHECK(of_none == (stored != 0));
+        };
+        switch (which) {
+        case 0:
+            ends(s.acquire());
+            break;
+        case 1:
+            ends(s.try_acquire());
+            break;
+        default:
+            ends(s.acquire_for(1, 10s));
+        }
+        w.env->pass(1s);
+        CHECK(w.etcd->keys.size() == keys);
+        return transactions(w) - before;
+    };
+    for (const int which : {0, 1, 2}) {
+        INFO(which);
+        CHECK(refused(-1, which) == refused(0, which)); // no more round trips
+    }
+
+    users all;
+    world& w = all.w;
+    semaphore s(all.one, "s");
+    REQUIRE(w.await(s.state()).limit == 0);
+    REQUIRE(w.etcd->keys.empty());
+    auto early = w.start(s.acquire());
+    w.env->pass(50ms);
+    REQUIRE(early.code() == errc::exceeds_limit);
+    REQUIRE(w.await(all.b.ensure_limit(2)) == 2);
+    REQUIRE(w.await(s.state()).limit == 2);
+    const permit held = w.await(s.acquire(2));
+    REQUIRE(held.owns());
+    auto more = w.start(s.acquire(3));
+    w.env->pass(50ms);
+    REQUIRE_THAT(support::failure_of(more).what(),
+                 support::contains("it asks for 3, and the limit is 2"));
+    REQUIRE(w.etcd->keys.at("s.limit").value == "2");
+}
+
+TEST_CASE("a limit that is deleted ends the wait of those that bring none", "[semaphore][limit]") {
+    users all(1);
+    world& w = all.w;
+    const permit held = w.await(all.a.acquire());
+    semaphore s(all.two, "s");
+    std::vector<background<permit>> waiting;
+    for (int i = 0; i != 20; ++i) { // in etcd's queue, and behind it
+        waiting.push_back(w.start(s.acquire()));
+    }
+    auto patient = w.start(s.acquire_for(1, 1h));
+    w.env->pass(500ms);
+    REQUIRE(all.waiting() == 16);
+    w.etcd->erase("s.limit");
+    w.env->pass(200ms);
+    for (background<permit>& each : waiting) {
+        REQUIRE(each.code() == errc::exceeds_limit);
+        REQUIRE_THAT(support::failure_of(each).what(), support::contains("no limit is stored"));
+    }
+    REQUIRE(patient.code() == errc::exceeds_limit);
+    w.env->pass(1s);
+    REQUIRE(all.waiting() == 0);
+    REQUIRE(held.owns());
+    REQUIRE(w.etcd->keys.count("s.limit") == 0);
+    const coetcd::semaphore_state now = w.await(s.state());
+    REQUIRE(now.limit == 0);
+    REQUIRE(now.used == 1);
+}
+
+TEST_CASE("a limit that is deleted before the admission admits nobody who brings none",
+          "[semaphore][limit]") {
+    users all(1);
+    world& w = all.w;
+    permit held = w.await(all.a.acquire());
+    semaphore s(all.two, "s");
+    auto waiting = w.start(s.acquire());
+    w.env->pass(500ms);
+    delay_first(w, is_admit, 50ms);
+    auto releasing = w.start(held.release());
+    w.env->pass(20ms); // judged
+    REQUIRE(releasing.get());
+    REQUIRE(support::count(w, is_admit) == 1);
+    w.etcd->erase("s.limit");
+    w.env->pass(1s);
+    REQUIRE(waiting.code() == errc::exceeds_limit);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("ensure_limit() stores a limit where none is stored, and never changes one",
+          "[semaphore][limit]") {
+    users all(1);
+    world& w = all.w;
+    semaphore s(all.one, "s");
+    const std::size_t before = w.env->calls.size();
+    REQUIRE(w.await(s.ensure_limit(3)) == 3);
+    REQUIRE(w.env->calls.size() == before + 1);
+    REQUIRE(w.etcd->keys.at("s.limit").value == "3");
+    REQUIRE(w.etcd->keys.at("s.limit").lease == 0);
+    const auto stored = w.etcd->keys.at("s.limit").mod_revision;
+    REQUIRE(w.await(s.ensure_limit(5)) == 3);
+    REQUIRE(w.env->calls.size() == before + 2);
+    REQUIRE(w.await(all.b.ensure_limit(0)) == 3);
+    REQUIRE(w.etcd->keys.at("s.limit").mod_revision == stored);
+    REQUIRE(w.etcd->keys.size() == 1); // no marker
+    w.await(all.b.set_limit(7));
+    REQUIRE(w.await(s.ensure_limit(3)) == 7);
+    REQUIRE(w.await(s.state()).limit == 7);
+    w.etcd->erase("s.limit");
+    // the argument counts, not what the constructor was given
+    REQUIRE(w.await(all.a.ensure_limit(2)) == 2);
+    const permit two = w.await(all.a.acquire(2));
+    REQUIRE(two.owns());
+    w.etcd->erase("s.limit");
+    REQUIRE(w.await(s.ensure_limit(0)) == 0); // is one, too
+    REQUIRE(w.await(all.a.ensure_limit(2)) == 0);
+    w.etcd->erase("s.limit");
+    REQUIRE(w.await(s.ensure_limit(semaphore::max_limit)) == semaphore::max_limit);
+}
+
+TEST_CASE("ensure_limit() lets those in who wait with a limit of their own", "[semaphore][limit]") {
+    users all(1);
+    world& w = all.w;
+    permit held = w.await(all.a.acquire());
+    auto waiting = w.start(all.b.acquire());
+    w.env->pass(500ms);
+    w.etcd->erase("s.limit");
+    REQUIRE(w.await(semaphore(all.one, "s").ensure_limit(2)) == 2);
+    w.env->pass(50ms);
+    REQUIRE(waiting.get().owns());
+}
+
+TEST_CASE("ensure_limit() fails as set_limit() does", "[semaphore][limit]") {
+    users all;
+    world& w = all.w;
+    semaphore s(all.one, "s");
+    REQUIRE_THROWS_WITH(s.ensure_limit(-1), "limit: must be from 0 to 2^40");
+    REQUIRE_THROWS_WITH(s.ensure_limit(semaphore::max_limit + 1), "limit: must be from 0 to 2^40");
+    const auto fails = [&](const char* text) {
+        auto storing = w.start(s.ensure_limit(3));
+        w.env->pass(50ms);
+        REQUIRE_THAT(support::failure_of(storing).what(), support::contains("semaphore \"s\""));
+        REQUIRE_THAT(support::failure_of(storing).what(), support::contains(text));
+        return storing.code();
+    };
+    w.etcd->no_space = true;
+    REQUIRE(fails("space") == coetcd::server_errc::resource_exhausted);
+    w.etcd->no_space = false;
+    const auto serve = w.env->on_call;
+    w.env->on_call = [serve](const call_request& r, coetcd::detail::reply& reply) {
+        if (r.what != rpc::txn) {
+            serve(r, reply);
+            return;
+        }
+        reply.status = 403;
+        reply.body = R"({"error":"etcdserver: permission denied","code":7,)"
+                     R"("message":"etcdserver: permission denied"})";
+    };
+    REQUIRE(fails("from \"s.\" up to") == coetcd::server_errc::permission_denied);
+    w.env->on_call = serve;
+    REQUIRE(w.etcd->keys.empty());
+    w.etcd->write("s.limit", "many");
+    REQUIRE(fails("is not a number") == errc::wrong_kind);
+    REQUIRE(w.etcd->keys.at("s.limit").value == "many");
+    w.etcd->erase("s.limit");
+    const std::size_t before = transactions(w);
+    w.etcd->revoke(all.one.lease());
+    w.env->pass(30s);
+    REQUIRE(fails("") == errc::session_lost);
+    w.await(all.two.close());
+    auto late = w.start(all.b.ensure_limit(3));
+    w.env->pass(50ms);
+    REQUIRE(late.code() == errc::session_closed);
+    REQUIRE(transactions(w) == before);
+    REQUIRE(w.etcd->keys.empty());
+}
+
+TEST_CASE("ensure_limit() is sent again when an answer is lost", "[semaphore][limit]") {
+    for (const int how : {0, 1, 2}) {
+        for (int lost = 1; lost != 3; ++lost) {
+            INFO("the first " << lost << " calls, " << how);
+            users all;
+            world& w = all.w;
+            semaphore s(all.one, "s");
+            w.env->decide = [=, n = 0](const call_request& r) mutable {
+                scripted_env::fate f;
+                if (r.what == rpc::txn && ++n <= lost) {
+                    f.arrives = how != 0;
+                    f.breaks = true;
+                    f.late = how == 2 ? 500ms : 0ms;
+                }
+                return f;
+            };
+            REQUIRE(w.await(s.ensure_limit(3)) == 3);
+            w.env->decide = nullptr;
+            w.await(all.b.set_limit(4));
+            w.env->pass(5s); // what is late has come
+            REQUIRE(w.etcd->keys.at("s.limit").value == "4");
+        }
+    }
+    // It was stored, and changed before the second copy came.
+    users all;
+    world& w = all.w;
+    semaphore s(all.one, "s");
+    support::lose_answer(w, [](const call_request& r) { return r.what == rpc::txn; });
+    w.env->at(w.env->now() + 1500us, [&] { w.etcd->write("s.limit", "9"); });
+    REQUIRE(w.await(s.ensure_limit(3)) == 9);
+    REQUIRE(w.etcd->keys.at("s.limit").version == 2);
+}
+
+TEST_CASE("ensure_limit() tells if it does not know whether it has stored one",
+          "[semaphore][limit]") {
+    for (const bool sent : {true, false}) {
+        for (const bool closes : {true, false}) {
+            INFO((sent ? "sent" : "not sent") << (closes ? ", the session is closed" : ""));
+            users all(1, coetcd::session_options(60s));
+            world& w = all.w;
+            semaphore s(all.one, "s");
+            w.env->decide = [sent](const call_request& r) {
+                scripted_env::fate f;
+                f.answered = r.what != rpc::txn;
+                f.refused = r.what == rpc::txn && !sent;
+                return f;
+            };
+            auto storing = w.start(s.ensure_limit(3));
+            w.env->pass(500ms);
+            if (closes) {
+                w.await(all.one.close());
+                w.env->pass(2s);
+                const std::size_t sent_by_then = transactions(w);
+                w.env->pass(10s);
+                REQUIRE(transactions(w) == sent_by_then);
+            } else {
+                w.env->pass(10s);
+            }
+            const errc neither = closes ? errc::session_closed : errc::unavailable;
+            REQUIRE(storing.code() == (sent ? errc::outcome_unknown : neither));
+            REQUIRE_THAT(support::failure_of(storing).what(),
+                         support::contains("semaphore \"s\": "));
+            REQUIRE(w.etcd->keys.count("s.limit") == (sent ? 1 : 0));
+            w.env->decide = nullptr;
+            if (!closes) {
+                REQUIRE(w.await(s.ensure_limit(5)) == (sent ? 3 : 5));
+            }
+        }
+    }
+}
+
+TEST_CASE("ensure_limit() that is cancelled stores the limit, or does not",
+          "[semaphore][limit][cancellation]") {
+    int stored = 0;
+    int cancelled = 0;
+    for (auto at = 0us; at != 8000us; at += 250us) {
+        users all;
+        world& w = all.w;
+        semaphore s(all.one, "s");
+        w.env->decide = [at](const call_request& r) {
+            scripted_env::fate f;
+            f.arrives = r.what != rpc::txn || at < 4000us;
+            return f;
+        };
+        auto storing = w.start(s.ensure_limit(3));
+        w.env->pass(at);
+        const bool was_over = storing.ended();
+        storing.cancel();
+        w.env->pass(0ms);
+        REQUIRE(storing.ended()); // at once
+        if (!was_over) {
+            ++cancelled;
+            REQUIRE(storing.code() == asio::error::operation_aborted);
+        } else {
+            REQUIRE(storing.get() == 3);
+        }
+        w.env->pass(1s);
+        w.env->decide = nullptr;
+        const bool is_stored = w.etcd->keys.count("s.limit") != 0;
+        REQUIRE((is_stored || !was_over));
+        stored += is_stored && !was_over ? 1 : 0;
+        REQUIRE(w.await(s.ensure_limit(4)) == (is_stored ? 3 : 4));
+    }
+    REQUIRE(stored > 0);
+    REQUIRE(cancelled > stored);
+    REQUIRE(cancelled < 32);
+}
+
+TEST_CASE("of two clients that ensure a limit at once one stores it, and both hear which",
+          "[semaphore][limit]") {
+    for (const auto late : {0us, 500us, 5000us}) {
+        for (const int first_is_late : {0, 1}) {
+            users all;
+            world& w = all.w;
+            const coetcd::client other = w.client();
+            const coetcd::session session = w.await(coetcd::session::open(other));
+            semaphore s(all.one, "s");
+            semaphore t(session, "s");
+            w.env->decide = [=, n = 0](const call_request& r) mutable {
+                scripted_env::fate f;
+                if (r.what == rpc::txn && n++ == 1 - first_is_late) {
+                    f.late = late;
+                }
+                return f;
+            };
+            auto one = w.start(s.ensure_limit(3));
+            auto two = w.start(t.ensure_limit(5));
+            w.env->pass(50ms);
+            const std::int64_t now = one.get();
+            REQUIRE(two.get() == now);
+            REQUIRE((now == 3 || now == 5));
+            REQUIRE((late == 0us || now == (first_is_late == 1 ? 5 : 3)));
+            REQUIRE(w.etcd->keys.at("s.limit").value == std::to_string(now));
+            REQUIRE(w.etcd->keys.at("s.limit").version == 1);
+        }
+    }
+}
+
+TEST_CASE("a semaphore may be destroyed while ensure_limit() is under way", "[semaphore][limit]") {
+    users all;
+    world& w = all.w;
+    auto temporary = std::make_unique<semaphore>(all.two, "s");
+    auto storing = w.start(temporary->ensure_limit(3));
+    temporary.reset();
+    w.env->pass(10ms);
+    REQUIRE(storing.get() == 3);
+}
+
+TEST_CASE("adjust_limit() is refused if there is no limit to add to", "[semaphore][limit]") {
+    users all(5);
+    world& w = all.w;
+    semaphore s(all.one, "s");
+    for (const std::int64_t by : {1, 0, -1}) {
+        auto changing = w.start(s.adjust_limit(by));
+        w.env->pass(50ms);
+        REQUIRE(changing.code() == errc::exceeds_limit);
+        REQUIRE_THAT(support::failure_of(changing).what(),
+                     support::contains("semaphore \"s\": no limit is stored under this name; "
+                                       "ensure_limit or set_limit stores one"));
+    }
+    REQUIRE(w.etcd->keys.empty());
+    REQUIRE(w.await(all.b.adjust_limit(1)) == 6); // that one brings a limit
+    REQUIRE(w.await(s.adjust_limit(-2)) == 4);
+    // deleted between the read and the change
+    w.env->decide = [&, first = true](const call_request& r) mutable {
+        if (has(r, "request_put") && std::exchange(first, false)) {
+            w.etcd->erase("s.limit");
+        }
+        return scripted_env::fate{};
+    };
+    auto changing = w.start(s.adjust_limit(1));
+    w.env->pass(50ms);
+    REQUIRE(changing.code() == errc::exceeds_limit);
+    REQUIRE(w.etcd->keys.count("s.limit") == 0);
+    w.await(s.set_limit(2)); // needs none
+    REQUIRE(w.await(s.adjust_limit(1)) == 3);
 }

@@ -61,8 +61,8 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::hold_expired:
             return "the lock was held for as long as it may be, and was given back; lock again";
         case errc::exceeds_limit:
-            return "more was asked for than the semaphore's limit; raise the limit, or ask for "
-                   "less";
+            return "more was asked for than the semaphore's limit, or it has none; raise or store "
+                   "the limit, or ask for less";
         case errc::wrong_cluster:
             return "an endpoint leads to another etcd cluster; nothing was changed in this "
                    "client's; check the endpoints";

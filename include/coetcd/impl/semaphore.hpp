@@ -10,7 +10,10 @@
 #include <coetcd/detail/recipe/semaphore.hpp>
 #include <coetcd/semaphore.hpp>
 
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace coetcd {
@@ -24,6 +27,13 @@ static_assert(semaphore::max_limit == logic::most_limit);
 inline void require_weight(std::int64_t n) {
     if (n < 1 || n > logic::most_permits) {
         throw std::invalid_argument("n: must be from 1 to 65535");
+    }
+}
+
+/// @throws std::invalid_argument if there can be no such limit.
+inline void require_limit(const std::string& argument, std::int64_t limit) {
+    if (limit < 0 || limit > logic::most_limit) {
+        throw std::invalid_argument(argument + ": must be from 0 to 2^40");
     }
 }
 
@@ -85,11 +95,15 @@ COETCD_DECL boost::asio::awaitable<bool> permit::release() {
 COETCD_DECL
 semaphore::semaphore(const session& owner, std::string name, std::int64_t initial_limit) {
     detail::logic::require_name(name);
-    if (initial_limit < 0 || initial_limit > max_limit) {
-        throw std::invalid_argument("initial_limit: must be from 0 to 2^40");
-    }
+    detail::require_limit("initial_limit", initial_limit);
     impl_ = std::make_shared<detail::semaphore_impl>(
         detail::access::impl(owner), std::move(name), initial_limit);
+}
+
+COETCD_DECL semaphore::semaphore(const session& owner, std::string name) {
+    detail::logic::require_name(name);
+    impl_ = std::make_shared<detail::semaphore_impl>(
+        detail::access::impl(owner), std::move(name), std::nullopt);
 }
 
 COETCD_DECL semaphore::executor_type semaphore::get_executor() const {
@@ -125,10 +139,13 @@ COETCD_DECL boost::asio::awaitable<semaphore_state> semaphore::state() const {
     return detail::go_home(get_executor(), detail::semaphore_impl::state<semaphore_state>(impl_));
 }
 
+COETCD_DECL boost::asio::awaitable<std::int64_t> semaphore::ensure_limit(std::int64_t limit) {
+    detail::require_limit("limit", limit);
+    return detail::go_home(get_executor(), detail::semaphore_impl::ensure_limit(impl_, limit));
+}
+
 COETCD_DECL boost::asio::awaitable<void> semaphore::set_limit(std::int64_t limit) {
-    if (limit < 0 || limit > max_limit) {
-        throw std::invalid_argument("limit: must be from 0 to 2^40");
-    }
+    detail::require_limit("limit", limit);
     auto changing = detail::semaphore_impl::change_limit(impl_, {false, limit});
     return detail::go_home(get_executor(), detail::semaphore_impl::drop(std::move(changing)));
 }

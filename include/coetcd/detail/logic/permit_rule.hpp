@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,8 +48,8 @@ namespace coetcd::detail::logic {
 class permit_rule final : public rule {
 public:
     /// @param weight From 1 to `most_permits`.
-    /// @param initial The limit to store if there is none.
-    permit_rule(std::string name, std::int64_t weight, std::int64_t initial)
+    /// @param initial The limit to store if there is none; empty to be refused then.
+    permit_rule(std::string name, std::int64_t weight, std::optional<std::int64_t> initial)
         : name_(std::move(name))
         , weight_(weight)
         , initial_(initial)
@@ -188,8 +189,8 @@ public:
         t.compares.push_back(compare::mod_revision(permits::limit_key(name_)) ==
                              room_.limit_revision);
         permits::erase_all(waiting_, t);
-        if (room_.limit_revision == 0) {
-            t.success.push_back(op::put(permits::limit_key(name_), std::to_string(initial_)));
+        if (puts_limit()) {
+            t.success.push_back(op::put(permits::limit_key(name_), std::to_string(*initial_)));
         }
         permits::put_all(permit_, a.lease, label, t);
         permits::ask_room(name_, t.success);
@@ -205,8 +206,8 @@ public:
                          std::int64_t create_revision) override {
         if (response.succeeded) {
             const std::int64_t born = answers::require_revision(response.header.revision);
-            const std::size_t puts_limit = room_.limit_revision == 0 ? 1 : 0;
-            const std::size_t before = waiting_.size() + puts_limit + permit_.size();
+            const std::size_t limit = puts_limit() ? 1 : 0;
+            const std::size_t before = waiting_.size() + limit + permit_.size();
             learn(permits::room_in(response, before, name_, initial_));
             return stand_in(a, born);
         }
@@ -260,6 +261,9 @@ public:
                now.limit_revision != room_.limit_revision;
     }
     std::string why_not() const override {
+        if (!room_.has_limit) {
+            return permits::no_limit;
+        }
         return "it asks for " + std::to_string(weight_) + ", and the limit is " +
                std::to_string(room_.limit);
     }
@@ -276,13 +280,18 @@ private:
         }
     }
 
+    /// Does nothing if we bring no limit.
     txn limit_if_none() const {
         const std::string key = permits::limit_key(name_);
         txn t;
         t.compares.push_back(compare::create_revision(key) == 0);
-        t.success.push_back(op::put(key, std::to_string(initial_)));
+        if (initial_) {
+            t.success.push_back(op::put(key, std::to_string(*initial_)));
+        }
         return t;
     }
+    /// Whether `admit` does: the limit was deleted since.
+    bool puts_limit() const { return initial_ && room_.limit_revision == 0; }
 
     void learn(const room& now) { room_ = now; }
     /// Those before us who wait, as far as is asked for, with their weights.
@@ -367,7 +376,7 @@ private:
 
     const std::string name_;
     const std::int64_t weight_;
-    const std::int64_t initial_;
+    const std::optional<std::int64_t> initial_;
     std::vector<std::string> waiting_; // the place in the queue
     std::vector<std::string> permit_;  // a key for each bit
     bool in_ = false;                  // etcd has our permit, not our place

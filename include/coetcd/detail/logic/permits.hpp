@@ -99,6 +99,7 @@ struct room {
     std::int64_t used = 0;
     std::int64_t limit = 0;
     std::int64_t limit_revision = 0; ///< 0: none is stored.
+    bool has_limit = false;          ///< One is stored, or its user brings one.
 };
 
 namespace permits {
@@ -115,11 +116,14 @@ inline void ask_room(const std::string& name, std::vector<op>& out) {
 }
 
 /// The limit alone, as a read of its key tells it.
-/// @param initial The limit where none is stored.
+/// @param initial The limit where none is stored; if that is empty, there are no permits.
 /// @throws error with `errc::wrong_kind` if what is stored is not a number.
-inline room limit_in(const range_response& stored, const std::string& name, std::int64_t initial) {
+inline room limit_in(const range_response& stored,
+                     const std::string& name,
+                     std::optional<std::int64_t> initial) {
     room result;
-    result.limit = initial;
+    result.limit = initial.value_or(0);
+    result.has_limit = initial.has_value();
     if (!answers::holds(stored, limit_key(name), 0)) {
         return result;
     }
@@ -131,30 +135,29 @@ inline room limit_in(const range_response& stored, const std::string& name, std:
                         std::to_string(most_limit));
     }
     result.limit = *limit;
+    result.has_limit = true;
     result.limit_revision = answers::require_revision(stored.kvs.front().mod_revision);
     return result;
 }
 
 /// @param at Where the answers to `ask_room` begin.
-/// @param initial The limit where none is stored.
 /// @throws error with `errc::protocol_error` if they are no such answers; otherwise like
 ///   `limit_in`.
 inline room room_in(const txn_response& response,
                     std::size_t at,
                     const std::string& name,
-                    std::int64_t initial) {
-    room result;
+                    std::optional<std::int64_t> initial) {
+    std::int64_t used = 0;
     for (std::size_t bit = 0; bit != permit_bits; ++bit) {
         const std::int64_t count = answers::range_at(response, at++).count;
         if (count < 0 || count > most_limit) {
             throw error(errc::protocol_error, "txn: the answer has a count that cannot be");
         }
-        result.used += count << bit;
+        used += count << bit;
     }
-    const room stored = limit_in(answers::range_at(response, at), name, initial);
-    result.limit = stored.limit;
-    result.limit_revision = stored.limit_revision;
-    return result;
+    room all = limit_in(answers::range_at(response, at), name, initial);
+    all.used = used;
+    return all;
 }
 
 /// The life of keys that are put together, as reads of them tell it.
@@ -215,16 +218,26 @@ struct limit_change {
     std::int64_t by = 0; ///< Or the limit itself, unless `relative`.
 };
 
-/// What a limit becomes; nothing if the result cannot be a limit.
-inline std::optional<std::int64_t> changed(const limit_change& how, std::int64_t limit) {
+/// What a limit becomes; nothing if the result cannot be a limit, or if there is none to add to.
+inline std::optional<std::int64_t> changed(const limit_change& how, const room& known) {
     if (!how.relative) {
         return how.by;
     }
-    // Neither of these overflows: `limit` is from 0 to `most_limit`.
-    if (how.by > most_limit - limit || how.by < -limit) {
+    // Neither of these overflows: the limit is from 0 to `most_limit`.
+    if (!known.has_limit || how.by > most_limit - known.limit || how.by < -known.limit) {
         return std::nullopt;
     }
-    return limit + how.by;
+    return known.limit + how.by;
+}
+inline constexpr const char* no_limit =
+    "no limit is stored under this name; ensure_limit or set_limit stores one";
+/// Why there is nothing that it becomes.
+inline std::string why_not_changed(const room& known) {
+    if (!known.has_limit) {
+        return no_limit;
+    }
+    return "the limit is " + std::to_string(known.limit) + ", and can be from 0 to " +
+           std::to_string(most_limit);
 }
 
 /// Stores a limit, if nobody has stored one since the one that is known.
@@ -235,6 +248,26 @@ inline txn store_limit(const std::string& name, const room& known, std::int64_t 
     t.success.push_back(op::put(key, std::to_string(next)));
     t.failure.push_back(op::range(key));
     return t;
+}
+
+/// Stores a limit if none is stored, and otherwise reads the one that is. A further copy reads what
+/// the first has stored.
+inline txn ensure_limit(const std::string& name, std::int64_t limit) {
+    return store_limit(name, room(), limit);
+}
+/// The limit that is stored.
+/// @param limit The one that was to be.
+/// @throws error as `limit_in`.
+inline std::int64_t
+after_ensure(const txn_response& response, const std::string& name, std::int64_t limit) {
+    if (response.succeeded) {
+        return limit;
+    }
+    const room stored = limit_in(answers::range_at(response, 0), name, std::nullopt);
+    if (!stored.has_limit) {
+        throw error(errc::protocol_error, "txn: the answer contradicts itself");
+    }
+    return stored.limit;
 }
 
 /// Reads the state of a semaphore: its room, and how many wait.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/access.hpp>
+#include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/permit_rule.hpp>
 #include <coetcd/detail/logic/permits.hpp>
 #include <coetcd/detail/logic/retry.hpp>
@@ -32,15 +33,15 @@ inline constexpr recipe semaphore_recipe{
 /// permits: these are handles of their own.
 class semaphore_impl {
 public:
-    /// @param i The limit to store if none is.
-    semaphore_impl(std::shared_ptr<session_impl> s, std::string n, std::int64_t i)
+    /// @param i The limit to store if none is; empty to store none.
+    semaphore_impl(std::shared_ptr<session_impl> s, std::string n, std::optional<std::int64_t> i)
         : session(std::move(s))
         , name(std::move(n))
         , initial(i) {}
 
     const std::shared_ptr<session_impl> session;
     const std::string name;
-    const std::int64_t initial;
+    const std::optional<std::int64_t> initial;
 
     template<class Permit>
     static asio::awaitable<Permit> acquire(std::shared_ptr<semaphore_impl> self, std::int64_t n) {
@@ -91,7 +92,7 @@ public:
     static asio::awaitable<std::int64_t> change_limit(std::shared_ptr<semaphore_impl> self,
                                                       logic::permits::limit_change how) {
         const std::shared_ptr<session_impl> s = self->session;
-        const std::string title = "semaphore \"" + wire::printable(self->name) + "\"";
+        const std::string title = self->title();
         const call_terms in_time = self->within();
         s->require_alive(title);
         const range_request question(logic::permits::limit_key(self->name));
@@ -100,11 +101,10 @@ public:
         logic::room known = logic::permits::limit_in(read.response, self->name, self->initial);
         std::optional<std::int64_t> next;
         std::function<txn()> store = [&] {
-            next = logic::permits::changed(how, known.limit);
+            next = logic::permits::changed(how, known);
             if (!next) {
                 throw error(errc::exceeds_limit,
-                            title + ": the limit is " + std::to_string(known.limit) +
-                                ", and can be from 0 to " + std::to_string(logic::most_limit));
+                            title + ": " + logic::permits::why_not_changed(known));
             }
             return logic::permits::store_limit(self->name, known, *next);
         };
@@ -115,6 +115,23 @@ public:
         (void)co_await writer.change(
             std::move(store), std::move(learn), once_writer::knowledge::fresh, in_time);
         co_return *next;
+    }
+
+    /// Stores the limit unless one is stored. May be sent again, so it needs no `once_writer`.
+    /// @returns The limit that is stored then.
+    static asio::awaitable<std::int64_t> ensure_limit(std::shared_ptr<semaphore_impl> self,
+                                                      std::int64_t limit) {
+        const std::shared_ptr<session_impl> s = self->session;
+        s->require_alive(self->title());
+        const std::function<bool()> alive = [&s = *s] { return s.alive(); };
+        call_terms in_time = self->within().as(impact::idempotent);
+        in_time.wanted = &alive;
+        txn stores = logic::permits::ensure_limit(self->name, limit);
+        const outcome<txn_response> a = co_await ask_alone(s->owner, std::move(stores), in_time);
+        if (a.ec) {
+            self->throw_not_stored(a);
+        }
+        co_return logic::permits::after_ensure(a.response, self->name, limit);
     }
 
     static asio::awaitable<std::vector<permit_entry>>
@@ -149,6 +166,18 @@ public:
     }
 
 private:
+    [[noreturn]] void throw_not_stored(const answer& failed) const {
+        if (!session->alive()) {
+            if (failed.left != logic::effect::unresolved) {
+                session->require_alive(title());
+            }
+            throw error(errc::outcome_unknown, title() + ": " + describe(session->reason()));
+        }
+        throw error(failed.ec,
+                    title() + ": " + failed.text +
+                        logic::if_denied(failed.ec, wire::printable(name)));
+    }
+
     static asio::awaitable<bool> nothing() { co_return false; }
     template<class Permit>
     static asio::awaitable<std::optional<Permit>>
@@ -161,6 +190,7 @@ private:
         co_return result;
     }
 
+    std::string title() const { return "semaphore \"" + wire::printable(name) + "\""; }
     std::vector<wanted_name> wanted() const { return one_name(name, semaphore_recipe); }
     std::shared_ptr<logic::rule> rule(std::int64_t n) const {
         return std::make_shared<logic::permit_rule>(name, n, initial);

@@ -162,9 +162,9 @@ const std::string e = "s.1a-3-2";
 
 /// One attempt, for a permit of weight 5: two keys.
 struct attempt {
-    explicit attempt(std::int64_t weight = 5)
+    explicit attempt(std::int64_t weight = 5, std::optional<std::int64_t> initial = 6)
         : keys{0x1a, {permit_keys("s", 0x1a, 3, 2, 7)}}
-        , rule("s", weight, 6) {
+        , rule("s", weight, initial) {
         rule.prepare(keys);
     }
     strings own() const { return keys.by_name.front().keys; }
@@ -607,6 +607,34 @@ TEST_CASE("the reason for a refusal names both numbers", "[logic][permit_rule]")
     attempt a;
     (void)a.rule.after_enter(yes(50, responses{none, put} + tells(0, 4)), a.keys);
     CHECK(a.rule.why_not() == "it asks for 5, and the limit is 4");
+}
+
+TEST_CASE("an attempt that brings no limit stores none, and is refused where none is stored",
+          "[logic][permit_rule]") {
+    attempt a(5, std::nullopt);
+    CHECK(text(a.rule.take(a.keys, "who")) ==
+          "m(" + e + ")=7 c([s/wait/,s/wait0))=0 c(" + h0 + ")=0 c(" + h2 +
+              ")=0 ? {c(s.limit)=0 ? :} put(" + h0 + ",who,1a) put(" + h2 + ",who,1a) room : get(" +
+              h0 + ") get(" + h2 + ") get(" + e + ")");
+    CHECK(a.rule.after_take(yes(41, responses{nested, put, put} + tells(5, {})), a.keys).at ==
+          where::exceeds);
+    CHECK(a.rule.why_not() == permits::no_limit);
+    CHECK(a.rule.after_confirm(yes(45, responses{erased} + tells(5, 9)), a.keys, 41).at ==
+          where::owner);
+    CHECK(a.rule.after_confirm(yes(45, responses{erased} + tells(5, 4)), a.keys, 41).at ==
+          where::exceeds);
+    CHECK(a.rule.why_not() == "it asks for 5, and the limit is 4"); // one is stored
+
+    attempt b(5, std::nullopt);
+    CHECK(b.rule.after_enter(yes(40, responses{none, put} + tells(0, {})), b.keys).at ==
+          where::exceeds);
+    CHECK(b.rule.why_not() == permits::no_limit);
+    b.waits();
+    CHECK(b.rule.why_not() == "it asks for 5, and the limit is 6");
+    CHECK(b.rule.after_confirm(yes(50, responses{erased, none} + tells(0, {})), b.keys, 40).at ==
+          where::exceeds); // deleted since
+    CHECK(b.rule.why_not() == permits::no_limit);
+    CHECK_FALSE(b.rule.has_room());
 }
 
 TEST_CASE("an answer without what was asked for is none", "[logic][permit_rule]") {

@@ -135,11 +135,22 @@ TEST_CASE("how much is used is the sum of the counts of all bits", "[logic][perm
     CHECK(some.used == 3 + 2 * 4);
     CHECK(some.limit == 20);
     CHECK(some.limit_revision == 31);
+    CHECK(some.has_limit);
 
     const room none = permits::room_in(answer({}, std::nullopt), 0, "s", 3);
     CHECK(none.used == 0);
     CHECK(none.limit == 3);
     CHECK(none.limit_revision == 0);
+    CHECK(none.has_limit); // that of the reader
+
+    const room closed = permits::room_in(answer({2}, std::nullopt), 0, "s", std::nullopt);
+    CHECK(closed.used == 2);
+    CHECK(closed.limit == 0);
+    CHECK(closed.limit_revision == 0);
+    CHECK_FALSE(closed.has_limit);
+    const room stored = permits::room_in(answer({}, kv("s.limit", "0", 30)), 0, "s", std::nullopt);
+    CHECK(stored.limit == 0);
+    CHECK(stored.has_limit);
 
     std::vector<std::int64_t> most(permit_bits, most_limit);
     const room full = permits::room_in(answer(most, std::nullopt), 0, "s", 3);
@@ -192,4 +203,80 @@ TEST_CASE("a waiter tells how much it asks for", "[logic][permits]") {
     CHECK(permits::waiter(kv("s/wait/a", "5 ")).weight == 5);
     CHECK(permits::waiter(kv("s/wait/a", "")).weight == 0); // a stray key
     CHECK(permits::waiter(kv("s/wait/a", "x y")).weight == 0);
+}
+
+TEST_CASE("a limit becomes what it is set to, or what is added to it", "[logic][permits]") {
+    const std::int64_t least = std::numeric_limits<std::int64_t>::min();
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    const struct {
+        permits::limit_change how;
+        std::int64_t limit;
+        std::optional<std::int64_t> becomes;
+    } rows[] = {
+        {{false, 5}, 3, 5},
+        {{false, 0}, 3, 0},
+        {{true, 5}, 3, 8},
+        {{true, -3}, 3, 0},
+        {{true, -4}, 3, std::nullopt},
+        {{true, 0}, 3, 3},
+        {{true, 1}, most_limit - 1, most_limit},
+        {{true, 1}, most_limit, std::nullopt},
+        {{true, most}, most_limit, std::nullopt},
+        {{true, most}, 0, std::nullopt},
+        {{true, least}, most_limit, std::nullopt},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.how.relative, row.how.by, row.limit);
+        room known;
+        known.has_limit = true;
+        known.limit = row.limit;
+        CHECK(permits::changed(row.how, known) == row.becomes);
+    }
+    room three;
+    three.has_limit = true;
+    three.limit = 3;
+    CHECK(permits::why_not_changed(three) == "the limit is 3, and can be from 0 to 1099511627776");
+    // of none there is nothing to add to
+    CHECK(permits::changed({false, 5}, room()) == 5);
+    CHECK(permits::changed({true, 5}, room()) == std::nullopt);
+    CHECK(permits::changed({true, 0}, room()) == std::nullopt);
+    CHECK(permits::why_not_changed(room()) == permits::no_limit);
+}
+
+TEST_CASE("to ensure a limit is to store it where none is, and otherwise to read it",
+          "[logic][permits]") {
+    const txn t = permits::ensure_limit("s", 5);
+    REQUIRE(t.compares.size() == 1);
+    CHECK(t.compares[0].range.key == "s.limit");
+    CHECK(t.compares[0].what == compare::target::mod);
+    CHECK(t.compares[0].how == compare::result::equal);
+    CHECK(std::get<std::int64_t>(t.compares[0].operand) == 0);
+    REQUIRE(t.success.size() == 1);
+    CHECK(std::get<put_request>(t.success[0]).key == "s.limit");
+    CHECK(std::get<put_request>(t.success[0]).value == "5");
+    CHECK(std::get<put_request>(t.success[0]).options.lease == 0);
+    REQUIRE(t.failure.size() == 1);
+    CHECK(std::get<range_request>(t.failure[0]).range.key == "s.limit");
+    CHECK_FALSE(std::get<range_request>(t.failure[0]).options.keys_only);
+
+    const auto after = [](bool succeeded, std::vector<op_response> all) {
+        txn_response r;
+        r.succeeded = succeeded;
+        r.responses = std::move(all);
+        return permits::after_ensure(r, "s", 5);
+    };
+    const auto failure = [&](std::vector<op_response> all) {
+        try {
+            (void)after(false, std::move(all));
+        } catch (const error& e) {
+            return static_cast<errc>(e.code().value());
+        }
+        return errc{};
+    };
+    CHECK(after(true, {put_response()}) == 5);
+    CHECK(after(false, {found(kv("s.limit", "9"))}) == 9);
+    CHECK(after(false, {found(kv("s.limit", "0"))}) == 0);
+    CHECK(failure({found(kv("s.limit", "many"))}) == errc::wrong_kind);
+    CHECK(failure({found(std::nullopt)}) == errc::protocol_error); // then it would have been stored
+    CHECK(failure({}) == errc::protocol_error);
 }
