@@ -1175,6 +1175,7 @@ TEST_CASE("the whole world may end under a session", "[session]") {
         const coetcd::client client = w.client();
         coetcd::session s = w.await(coetcd::session::open(client));
         const auto lost = w.start(s.wait_lost());
+        const auto suspect = w.start(s.wait_suspect());
         w.env->pass(when);
     }
     SUCCEED("no leak, no access to what is gone");

@@ -449,6 +449,21 @@ TEST_CASE("a keeper's wait for danger goes on in the next session", "[session_ke
         reach(w, *keeper.current(), session_state::suspect);
         REQUIRE(suspect.get() <= keeper.current()->remaining() + 1ms);
     }
+    SECTION("none can be opened, for a reason that will hardly pass") {
+        bool refuses = true;
+        refuse_grants(w, refuses, denied, 403);
+        w.env->pass(1s);
+        REQUIRE(keeper.trouble()->code() == server_errc::permission_denied);
+        auto suspect = w.start(keeper.wait_suspect());
+        auto active = w.start(keeper.wait_active());
+        w.env->pass(20s);
+        REQUIRE_FALSE(suspect.ended());
+        REQUIRE_FALSE(active.ended());
+        refuses = false;
+        w.env->pass(6s);
+        REQUIRE(active.succeeded());
+        REQUIRE_FALSE(suspect.ended());
+    }
     SECTION("one is lost that was never suspect") {
         bool stalls = false;
         SECTION("its lease is revoked") {}
@@ -1115,6 +1130,8 @@ TEST_CASE("the whole world may end under a keeper", "[session_keeper]") {
                 go_away(w);
             }
             const auto waiting = w.start(keeper.wait_changed());
+            const auto suspect = w.start(keeper.wait_suspect());
+            const auto active = w.start(keeper.wait_active());
             const auto working =
                 w.start(coetcd::with_lock(keeper, "m", [&] { return work(w.env); }));
             w.env->pass(when);
