@@ -241,3 +241,14 @@ TEST_CASE("options of how a lock is held go along", "[keeper_locks]") {
     CHECK(reading.code() == errc::hold_expired);
     CHECK(both.code() == errc::hold_expired);
 }
+
+TEST_CASE("permits of a semaphore that has no limit are refused", "[keeper_locks]") {
+    kept k;
+    job j(k.w);
+    k.w.etcd->erase("n.limit");
+    auto running = k.w.start(coetcd::with_permits(k.keeper, "n", 1, [&j] { return j.run(); }));
+    k.w.env->pass(50ms);
+    CHECK(running.code() == errc::exceeds_limit);
+    CHECK(j.begun == 0);
+    CHECK_FALSE(k.w.etcd->keys.contains("n.limit"));
+}

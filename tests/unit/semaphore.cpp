@@ -1460,7 +1460,7 @@ TEST_CASE("a semaphore that brings no limit is refused while none is stored, and
     REQUIRE(w.await(all.b.ensure_limit(2)) == 2);
     REQUIRE(w.await(s.state()).limit == 2);
     const permit held = w.await(s.acquire(2));
-    REQUIRE(held.owns());
+    REQUIRE(held.owns_lock());
     auto more = w.start(s.acquire(3));
     w.env->pass(50ms);
     REQUIRE_THAT(support::failure_of(more).what(),
@@ -1489,7 +1489,7 @@ TEST_CASE("a limit that is deleted ends the wait of those that bring none", "[se
     REQUIRE(patient.code() == errc::exceeds_limit);
     w.env->pass(1s);
     REQUIRE(all.waiting() == 0);
-    REQUIRE(held.owns());
+    REQUIRE(held.owns_lock());
     REQUIRE(w.etcd->keys.count("s.limit") == 0);
     const coetcd::semaphore_state now = w.await(s.state());
     REQUIRE(now.limit == 0);
@@ -1538,7 +1538,7 @@ TEST_CASE("ensure_limit() stores a limit where none is stored, and never changes
     // the argument counts, not what the constructor was given
     REQUIRE(w.await(all.a.ensure_limit(2)) == 2);
     const permit two = w.await(all.a.acquire(2));
-    REQUIRE(two.owns());
+    REQUIRE(two.owns_lock());
     w.etcd->erase("s.limit");
     REQUIRE(w.await(s.ensure_limit(0)) == 0); // is one, too
     REQUIRE(w.await(all.a.ensure_limit(2)) == 0);
@@ -1555,7 +1555,7 @@ TEST_CASE("ensure_limit() lets those in who wait with a limit of their own", "[s
     w.etcd->erase("s.limit");
     REQUIRE(w.await(semaphore(all.one, "s").ensure_limit(2)) == 2);
     w.env->pass(50ms);
-    REQUIRE(waiting.get().owns());
+    REQUIRE(waiting.get().owns_lock());
 }
 
 TEST_CASE("ensure_limit() fails as set_limit() does", "[semaphore][limit]") {

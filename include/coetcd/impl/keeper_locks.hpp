@@ -62,7 +62,7 @@ acquire_in(const session_keeper& keeper,
     logic::require_name(name);
     require_weight(n);
     auto take = [name = std::move(name), n](const session& in, std::chrono::nanoseconds left) {
-        return semaphore(in, name, 1).acquire_for(n, left);
+        return semaphore(in, name).acquire_for(n, left);
     };
     return within<permit>(keeper, patience, std::move(take));
 }
