@@ -1,4 +1,4 @@
-// Work that stops when its lock is lost.
+// Work that stops when its lock is lost: for jobs that take longer than a moment.
 //
 // The first job is left alone. During the second one its lease is revoked, as if the process had
 // been cut off from etcd: with_lock cancels the job, waits for its end, and reports the loss.

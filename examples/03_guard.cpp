@@ -1,4 +1,4 @@
-// A write that is refused because it comes too late.
+// A write that is refused because it comes too late: for whatever must not happen twice.
 //
 // A holder stands still for longer than its lock lasts, and then continues. Here its lease is
 // revoked instead, behind its back. It still believes that it has the lock. What it writes is
@@ -37,13 +37,14 @@ asio::awaitable<void> run(std::string url) {
     const coetcd::held_lock late = co_await first.scoped_lock();
     co_await client.lease_revoke(slow.lease());
     const coetcd::held_lock next = co_await second.scoped_lock();
-    std::cout << "both believe to have the lock: " << (late.owns_lock() && next.owns_lock())
-              << '\n';
+    std::cout << (late.owns_lock() && next.owns_lock() ? "both believe that they have the lock\n"
+                                                       : "one knows better\n");
     co_await write_down(client, next, "the next holder");
     co_await write_down(client, late, "the late one");
 
     // Elsewhere a resource compares tokens: they grow from owner to owner.
-    std::cout << "its token is smaller: " << (late.fencing_token() < next.fencing_token()) << '\n';
+    std::cout << "its token is " << (late.fencing_token() < next.fencing_token() ? "" : "not ")
+              << "smaller\n";
     co_await quick.close();
 }
 
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
 }
 
 // Prints:
-//   both believe to have the lock: 1
+//   both believe that they have the lock
 //   the next holder has written
 //   the late one was refused
-//   its token is smaller: 1
+//   its token is smaller

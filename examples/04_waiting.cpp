@@ -1,4 +1,5 @@
-// A lock that somebody else has: not waiting, waiting for a limited time, and who it is.
+// A lock that somebody else has: not waiting, waiting for a limited time, and who it is. For
+// requests that somebody waits for.
 //
 // Run: 04_waiting [http://127.0.0.1:2379]
 #include <coetcd.hpp>
@@ -25,15 +26,15 @@ asio::awaitable<void> run(std::string url) {
 
     co_await held.lock();
     const bool at_once = co_await wanted.try_lock();
-    std::cout << "at once: " << at_once << '\n';
+    std::cout << (at_once ? "had at once\n" : "not to be had at once\n");
     const bool soon = co_await wanted.try_lock_for(100ms);
-    std::cout << "in 100 ms: " << soon << '\n';
+    std::cout << (soon ? "had in 100 ms\n" : "nor in 100 ms\n");
     const auto holder = co_await wanted.holder();
     std::cout << (holder ? coetcd::printable(holder->label) : "nobody") << " has it\n";
 
     co_await held.unlock();
     const bool now = co_await wanted.try_lock();
-    std::cout << "now: " << now << '\n';
+    std::cout << (now ? "now it is ours\n" : "still not\n");
     co_await ours.close(); // what it holds is free
     co_await theirs.close();
 }
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
 }
 
 // Prints:
-//   at once: 0
-//   in 100 ms: 0
+//   not to be had at once
+//   nor in 100 ms
 //   anna@laptop has it
-//   now: 1
+//   now it is ours

@@ -1,5 +1,5 @@
 // Many read together, one writes alone. A writer that becomes a reader lets nobody write in
-// between.
+// between. For what is read often and changed seldom.
 //
 // Run: 05_readers_and_writers [http://127.0.0.1:2379]
 #include <coetcd.hpp>
@@ -26,18 +26,18 @@ asio::awaitable<void> run(std::string url) {
     {
         const coetcd::held_lock reads = co_await catalog.scoped_lock_shared();
         const bool too = co_await same.try_lock_shared();
-        std::cout << "another reader: " << too << '\n';
+        std::cout << "another reader is " << (too ? "let in\n" : "kept out\n");
         co_await same.unlock_shared();
         const bool writer = co_await same.try_lock();
-        std::cout << "a writer beside a reader: " << writer << '\n';
+        std::cout << "a writer beside a reader is " << (writer ? "let in\n" : "kept out\n");
     }
 
     coetcd::held_lock writes = co_await catalog.scoped_lock();
     const bool reader = co_await same.try_lock_shared();
-    std::cout << "a reader beside a writer: " << reader << '\n';
+    std::cout << "a reader beside a writer is " << (reader ? "let in\n" : "kept out\n");
     co_await writes.downgrade();
     const bool then = co_await same.try_lock_shared();
-    std::cout << "when it has become a reader: " << then << '\n';
+    std::cout << "when the writer reads, it is " << (then ? "let in\n" : "kept out\n");
     co_await one.close();
     co_await two.close();
 }
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
 }
 
 // Prints:
-//   another reader: 1
-//   a writer beside a reader: 0
-//   a reader beside a writer: 0
-//   when it has become a reader: 1
+//   another reader is let in
+//   a writer beside a reader is kept out
+//   a reader beside a writer is kept out
+//   when the writer reads, it is let in

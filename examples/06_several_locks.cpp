@@ -1,4 +1,5 @@
-// Two locks at once, taken by two coroutines in opposite orders: nobody deadlocks.
+// Two locks at once, taken by two coroutines in opposite orders: nobody deadlocks. For work on more
+// than one thing, such as a transfer.
 //
 // Run: 06_several_locks [http://127.0.0.1:2379]
 #include <coetcd.hpp>

@@ -1,4 +1,5 @@
-// At most so many at a time, in the whole cluster. The limit changes while they are at work.
+// At most so many at a time, in the whole cluster: for what bears only so much load. The limit
+// changes while they are at work.
 //
 // Run: 07_semaphore [http://127.0.0.1:2379]
 #include <coetcd.hpp>
@@ -25,12 +26,12 @@ asio::awaitable<void> run(std::string url) {
     const coetcd::permit two = co_await imports.acquire();
     const auto third = co_await imports.acquire_for(1, 100ms);
     const coetcd::semaphore_state now = co_await imports.state();
-    std::cout << "a third one: " << third.has_value() << ", " << now.used << " of " << now.limit
-              << " are out\n";
+    std::cout << "a third one is " << (third ? "let in" : "kept out") << ": " << now.used << " of "
+              << now.limit << " are out\n";
 
     co_await imports.adjust_limit(+1);
     const auto again = co_await imports.acquire_for(1, 100ms);
-    std::cout << "with a higher limit: " << again.has_value() << '\n';
+    std::cout << "with a higher limit it is " << (again ? "let in\n" : "kept out\n");
     co_await session.close(); // what it has is free; the limit stays
 }
 
@@ -45,5 +46,5 @@ int main(int argc, char** argv) {
 }
 
 // Prints:
-//   a third one: 0, 2 of 2 are out
-//   with a higher limit: 1
+//   a third one is kept out: 2 of 2 are out
+//   with a higher limit it is let in

@@ -1,4 +1,4 @@
-// Two candidates, and one who follows who leads.
+// Two candidates, and an observer of the leader: for what one instance does for all.
 //
 // Run: 08_election [http://127.0.0.1:2379]
 #include <coetcd.hpp>

@@ -1,4 +1,5 @@
-// A server outlives its sessions: a session_keeper opens the next one, and requests wait for it.
+// For servers, which outlive their sessions: a session_keeper opens the next one, and requests wait
+// for it.
 //
 // Run: 09_session_keeper [http://127.0.0.1:2379]
 #include <coetcd.hpp>
@@ -29,10 +30,10 @@ asio::awaitable<void> run(std::string url) {
     const std::shared_ptr<const coetcd::session> lost = co_await sessions.wait_live(2s);
     co_await client.lease_revoke(lost->lease()); // as after an outage of etcd
     const auto next = co_await sessions.wait_changed(lost);
-    std::cout << "the session is lost: " << (next != lost) << '\n';
+    std::cout << (next != lost ? "the session is lost\n" : "the session lives on\n");
 
     const bool ran = co_await coetcd::with_lock_for(sessions, "examples/43", 5s, ship_order);
-    std::cout << "in another one: " << ran << '\n';
+    std::cout << (ran ? "in another session\n" : "not shipped in time\n");
     co_await sessions.close();
 }
 
@@ -48,6 +49,6 @@ int main(int argc, char** argv) {
 
 // Prints:
 //   shipped
-//   the session is lost: 1
+//   the session is lost
 //   shipped
-//   in another one: 1
+//   in another session

@@ -37,7 +37,7 @@ asio::awaitable<void> run(std::string url) {
     coetcd::sequence invoices(session, "examples/invoices");
     const std::int64_t one = co_await invoices.next();
     const std::int64_t two = co_await invoices.next();
-    std::cout << "the next invoice has the next number: " << (two == one + 1) << '\n';
+    std::cout << "invoices are numbered " << (two == one + 1 ? "without gaps\n" : "with gaps\n");
     co_await session.close();
 }
 
@@ -53,4 +53,4 @@ int main(int argc, char** argv) {
 
 // Prints:
 //   70 and 30
-//   the next invoice has the next number: 1
+//   invoices are numbered without gaps

@@ -1,4 +1,4 @@
-// Every change of some keys, once each and in order.
+// Every change of some keys, once each and in order: for what has to follow a configuration.
 //
 // Run: 11_watch [http://127.0.0.1:2379]
 #include <coetcd.hpp>

@@ -1,4 +1,5 @@
-// A log of what a client does: two sessions contend for a lock, one of them loses its lease.
+// A log of what a client does, for whoever has to explain it later: two sessions contend for a
+// lock, one of them loses its lease.
 //
 // Run: 12_log [http://127.0.0.1:2379]
 #include <coetcd.hpp>

@@ -1,5 +1,5 @@
-// Tests the order handler of 15_http_server without a server: an etcd in memory, on a clock of its
-// own. Minutes pass in milliseconds, and each run is the same.
+// For your own tests: the order handler of 15_http_server without a server, on an etcd in memory
+// and a clock of its own. Minutes pass in milliseconds, and each run is the same.
 #include <coetcd/testing.hpp>
 
 #include <chrono>

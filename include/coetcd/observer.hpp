@@ -34,8 +34,9 @@ struct connection_report {
     std::string_view endpoint;
     std::chrono::nanoseconds duration; ///< The time to connect; if `closed`, the time it existed.
     error_code reason;                 ///< Why, if `failed`.
-    /// More about `reason` than its message, such as what is wrong with a certificate; fit for a
-    /// terminal. May be empty.
+    /// More about `reason` than its message, such as what is wrong with a certificate; if `opened`,
+    /// what is wrong with files of `tls_options` that have changed. Fit for a terminal. May be
+    /// empty.
     std::string_view text{};
 };
 

@@ -16,8 +16,11 @@ namespace coetcd {
 /// authority that is trusted, and have the endpoint's host among its subject alternative names; a
 /// common name does not count. TLS sessions are not resumed: each connection verifies anew.
 ///
-/// Reads all files now, and never again: for new files make another context, and another client.
-/// A file may be a pipe; one of more than 16 MiB is refused.
+/// Reads all files now. When a connection is made, it looks whether they have changed, by their
+/// times and sizes, at most once a second, and reads them again if they have; connections that
+/// exist go on as they are. If the new files cannot be used, those before serve, and the observer
+/// is told: see `connection_report::text`. Put new files in place by renaming them. A file may be a
+/// pipe; then all files are read once. One of more than 16 MiB is refused.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
 std::shared_ptr<const tls_context> make_tls(tls_options options = {});

@@ -8,7 +8,7 @@
 namespace coetcd {
 
 /// Whom to trust, and who we are. All texts and files are in PEM. The destructor wipes `key` and
-/// `passphrase`.
+/// `passphrase`. What `make_tls` makes keeps a copy for as long as it lives, if files are named.
 class tls_options {
 public:
     tls_options() {} // user-provided, so that this is no aggregate

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/observer.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/tls.hpp>
 #include <coetcd/watch.hpp>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdlib.h>
@@ -524,6 +527,78 @@ TEST_CASE("What was connected over TLS is connected again after a restart", "[tl
             CHECK(seen.events.back().kv.value == "v");
             CHECK(m.owns_lock());
         }
+        co_await m.unlock();
+        co_await s.close();
+    });
+}
+
+TEST_CASE("Files that change are read again for new connections, under held locks", "[tls]") {
+    run_test([]() -> awaitable<void> {
+        /// Keeps what is wrong with files that have changed.
+        struct troubles final : coetcd::observer {
+            void on_connection(const coetcd::connection_report& r) override {
+                if (r.what == coetcd::connection_report::opened) {
+                    last = std::string(r.text);
+                }
+            }
+            std::string last;
+        };
+        const auto executor = co_await asio::this_coro::executor;
+        etcd_server etcd({}, server_tls{ids().server, ids().ca.file});
+        const auto replace = [](const std::string& file, const std::string& text) {
+            const std::string now = ids().maker.file("next", text);
+            std::filesystem::rename(now, file);
+        };
+        const certificate own{ids().maker.file("own.pem", text_of(ids().program.file)),
+                              ids().maker.file("own-key.pem", text_of(ids().program.key_file))};
+        tls_options files = showing(own);
+        const std::string trusted = ids().maker.file("trusted.pem", text_of(ids().ca.file));
+        files.ca_file = trusted;
+        client_options options;
+        const auto told = std::make_shared<troubles>();
+        options.observer = told;
+        options.tls = make_tls(std::move(files));
+        const client first(executor, etcd.url(), options);
+        session s = co_await open_session(first, 30s);
+        coetcd::mutex m(s, "m");
+        co_await m.lock();
+        const auto with_new_connections = [&]() -> awaitable<bool> {
+            const client c(executor, etcd.url(), options);
+            const auto answer = co_await coetcd::as_result(c.get("k"));
+            co_return answer.has_value();
+        };
+
+        // Another authority for the server's certificate: it is not trusted before its file is
+        // there.
+        const certificate other = ids().maker.issued_by(ids().other_ca, {});
+        etcd.show(other);
+        const auto is_refused = [&]() -> awaitable<bool> {
+            const bool works = co_await with_new_connections();
+            co_return !works;
+        };
+        co_await eventually(is_refused, 10s, "the new certificate is shown");
+        CHECK(m.owns_lock());
+        replace(trusted, text_of(ids().other_ca.file) + text_of(ids().ca.file));
+        co_await eventually(with_new_connections, 10s, "the new authority is trusted");
+
+        // A key that is not that of the certificate keeps what was there before.
+        replace(own.key_file, text_of(ids().stranger.key_file));
+        const auto is_told = [&]() -> awaitable<bool> {
+            const bool works = co_await with_new_connections();
+            co_return works && told->last.find("is not the key of") != std::string::npos;
+        };
+        co_await eventually(is_told, 10s, "the observer is told");
+        CHECK_THAT(told->last, contains("what was read before is used"));
+        replace(own.key_file, text_of(ids().program.key_file));
+        const auto is_well = [&]() -> awaitable<bool> {
+            const bool works = co_await with_new_connections();
+            co_return works && told->last.empty();
+        };
+        co_await eventually(is_well, 10s, "all is well again");
+
+        CHECK(m.owns_lock());
+        const auto holder = co_await m.holder();
+        CHECK(holder);
         co_await m.unlock();
         co_await s.close();
     });

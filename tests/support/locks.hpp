@@ -82,4 +82,12 @@ inline void lose_answer(world& w, bool (*which)(const coetcd::detail::call_reque
     };
 }
 
+/// Lets time pass until a session is in that state, to the millisecond.
+inline void reach(world& w, const coetcd::session& s, coetcd::session_state wanted) {
+    for (int i = 0; s.state() != wanted && i != 60'000; ++i) {
+        w.env->pass(std::chrono::milliseconds(1));
+    }
+    REQUIRE(s.state() == wanted);
+}
+
 } // namespace support

@@ -80,7 +80,7 @@ TEST_CASE("force_unlock() of a waiter ends its wait", "[admin]") {
     w.env->pass(500ms);
     const auto queue = w.await(a.waiters());
     REQUIRE(queue.size() == 1);
-    CHECK(w.await(coetcd::force_unlock(client, "m", queue[0].create_revision)));
+    CHECK(w.await(coetcd::force_unlock(client, "m", queue[0].fencing_token)));
     w.env->pass(20ms);
     CHECK(waiting.code() == errc::lock_lost);
     CHECK(a.owns_lock());

@@ -46,12 +46,17 @@ TEST_CASE("what fails again and again is logged once, and at its end how often",
     log.on_request({"txn", "http://a:1", 0, 1ms, {}});
     log.on_connection({connection_report::failed, "http://b:1", 1ms, errc::tls_failed, "old"});
     log.on_connection({connection_report::opened, "http://b:1", 1ms, {}});
+    log.on_connection({connection_report::opened, "http://c:1", 1ms, {}, "ca_file: is empty"});
+    log.on_connection({connection_report::opened, "http://c:1", 1ms, {}, "ca_file: is empty"});
+    log.on_connection({connection_report::opened, "http://c:1", 1ms, {}});
     log.on_request({"txn", "http://b:1", 0, 1ms, {}});
     const std::string timed_out = coetcd::error_code(errc::timed_out).message();
     const std::string tls_failed = coetcd::error_code(errc::tls_failed).message();
     CHECK(w.lines == all{"http://a:1: txn: " + timed_out,
                          "http://a:1: well again, after 3 failures",
                          "http://b:1: no connection: " + tls_failed + ": old",
+                         "http://c:1, TLS: ca_file: is empty",
+                         "http://c:1, TLS: well again, after 2 failures",
                          "http://b:1: well again, after 1 failure"});
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/locks.hpp"
 #include "support/race.hpp"
 #include "support/world.hpp"
 
@@ -24,6 +25,7 @@ using coetcd::session_state;
 using coetcd::detail::call_request;
 using coetcd::detail::rpc;
 using support::background;
+using support::reach;
 using support::scripted_env;
 using support::world;
 
@@ -655,14 +657,6 @@ TEST_CASE("a waiter for a loss is told of the session's end", "[session]") {
 }
 
 namespace {
-
-/// Lets time pass until the session is in that state, to the millisecond.
-void reach(world& w, const coetcd::session& s, session_state wanted) {
-    for (int i = 0; s.state() != wanted && i != 60'000; ++i) {
-        w.env->pass(1ms);
-    }
-    REQUIRE(s.state() == wanted);
-}
 
 /// What an error says after "session: " or the like.
 std::string reason_in(const std::string& text) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/locks.hpp"
 #include "support/race.hpp"
 #include "support/world.hpp"
 
@@ -31,6 +32,7 @@ using coetcd::detail::call_request;
 using coetcd::detail::reply;
 using coetcd::detail::rpc;
 using support::background;
+using support::reach;
 using support::scripted_env;
 using support::world;
 using shared_session = std::shared_ptr<const coetcd::session>;
@@ -78,14 +80,6 @@ std::size_t grants(const world& w) {
         std::count_if(w.env->calls.begin(), w.env->calls.end(), [](const call_request& r) {
             return r.what == rpc::lease_grant;
         }));
-}
-
-/// Lets time pass until a session is in that state, to the millisecond.
-void reach(world& w, const coetcd::session& s, session_state wanted) {
-    for (int i = 0; s.state() != wanted && i != 60'000; ++i) {
-        w.env->pass(1ms);
-    }
-    REQUIRE(s.state() == wanted);
 }
 
 asio::awaitable<void> until_suspect(const session_keeper& keeper) {

@@ -12,9 +12,45 @@
 #include <coetcd/impl/shared_mutex.hpp>
 #include <coetcd/keeper_locks.hpp>
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace coetcd::detail {
 
-/// @param take See `in_session`.
+/// How each kind is taken in a session: see `in_session`.
+struct take_shared {
+    boost::asio::awaitable<std::optional<held_lock>>
+    operator()(const session& in, std::chrono::nanoseconds patience) const {
+        shared_mutex m(in, name, options);
+        return how == sharing::writes ? m.scoped_lock_for(patience)
+                                      : m.scoped_lock_shared_for(patience);
+    }
+    std::string name;
+    sharing how;
+    shared_mutex_options options;
+};
+struct take_all {
+    boost::asio::awaitable<std::optional<held_locks>>
+    operator()(const session& in, std::chrono::nanoseconds patience) const {
+        multi_lock m(in, parts, options);
+        return m.scoped_lock_for(patience);
+    }
+    std::vector<lock_part> parts;
+    multi_lock_options options;
+};
+struct take_permits {
+    boost::asio::awaitable<std::optional<permit>>
+    operator()(const session& in, std::chrono::nanoseconds patience) const {
+        return semaphore(in, name).acquire_for(n, patience);
+    }
+    std::string name;
+    std::int64_t n;
+};
+
 template<class Held, class Take>
 boost::asio::awaitable<std::optional<Held>>
 within(const session_keeper& keeper, std::chrono::nanoseconds patience, Take take) {
@@ -31,12 +67,7 @@ lock_shared_in(const session_keeper& keeper,
                std::chrono::nanoseconds patience) {
     logic::require_name(name);
     (void)checked(as_lock_options(options));
-    auto take = [name = std::move(name), how, options](const session& in,
-                                                       std::chrono::nanoseconds left) {
-        shared_mutex m(in, name, options);
-        return how == sharing::writes ? m.scoped_lock_for(left) : m.scoped_lock_shared_for(left);
-    };
-    return within<held_lock>(keeper, patience, std::move(take));
+    return within<held_lock>(keeper, patience, take_shared{std::move(name), how, options});
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_locks>>
@@ -46,12 +77,7 @@ lock_all_in(const session_keeper& keeper,
             std::chrono::nanoseconds patience) {
     (void)wanted_by(logic::each_once(parts));
     (void)checked(as_lock_options(options));
-    auto take = [parts = std::move(parts), options](const session& in,
-                                                    std::chrono::nanoseconds left) {
-        multi_lock m(in, parts, options);
-        return m.scoped_lock_for(left);
-    };
-    return within<held_locks>(keeper, patience, std::move(take));
+    return within<held_locks>(keeper, patience, take_all{std::move(parts), options});
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<permit>>
@@ -61,10 +87,7 @@ acquire_in(const session_keeper& keeper,
            std::chrono::nanoseconds patience) {
     logic::require_name(name);
     require_weight(n);
-    auto take = [name = std::move(name), n](const session& in, std::chrono::nanoseconds left) {
-        return semaphore(in, name).acquire_for(n, left);
-    };
-    return within<permit>(keeper, patience, std::move(take));
+    return within<permit>(keeper, patience, take_permits{std::move(name), n});
 }
 
 } // namespace coetcd::detail

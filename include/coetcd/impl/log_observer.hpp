@@ -69,6 +69,9 @@ COETCD_DECL void log_observer::on_request(const request_report& r) {
 }
 
 COETCD_DECL void log_observer::on_connection(const connection_report& r) {
+    if (r.what == connection_report::opened) {
+        failed_or_not(printable(r.endpoint) + ", TLS", printable(r.text));
+    }
     if (r.what == connection_report::failed) {
         const std::string more = r.text.empty() ? "" : ": " + printable(r.text);
         failed_or_not(printable(r.endpoint), "no connection: " + r.reason.message() + more);

@@ -131,41 +131,4 @@ private:
     std::string doubt_; // about the server's certificate
 };
 
-/// Secure connections with one set of options.
-class layer final : public tls_context {
-public:
-    /// @param context The authorities to trust, and our certificate.
-    /// @param server_name The host to expect instead of the endpoint's.
-    layer(ssl::context context, std::optional<std::string> server_name)
-        : context_(std::move(context))
-        , server_name_(std::move(server_name)) {}
-
-    asio::awaitable<net::connect_result> secure(asio::ip::tcp::socket socket,
-                                                logic::endpoint to,
-                                                net::limits most,
-                                                time_point deadline) const override {
-        net::connect_result result;
-        const asio::any_io_executor executor = socket.get_executor();
-        tls_stream unsure(std::move(socket), context_);
-        std::string host = plain_name(server_name_.value_or(to.host));
-        auto fresh = std::make_unique<secure_connection>(std::move(unsure), most, std::move(host));
-        net::watchdog limit(executor, deadline, [&c = *fresh] { c.close(); });
-        explanation e = co_await fresh->handshake();
-        if (limit.fired()) {
-            result.ec = errc::timed_out;
-        } else if (e.ec) {
-            result.ec = e.ec;
-            result.text = std::move(e.text);
-        } else {
-            result.connected = std::move(fresh);
-        }
-        co_return result;
-    }
-
-private:
-    // Asio wants it mutable to make streams of it; OpenSSL then only counts references, and locks.
-    mutable ssl::context context_;
-    const std::optional<std::string> server_name_;
-};
-
 } // namespace coetcd::detail::tls

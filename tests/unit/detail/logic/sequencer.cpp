@@ -8,8 +8,10 @@
 
 #include "support/catch.hpp"
 
-using namespace coetcd;
 using namespace coetcd::detail::logic;
+using coetcd::compare;
+using coetcd::erase_request;
+using coetcd::txn;
 
 namespace {
 
