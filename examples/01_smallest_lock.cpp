@@ -22,7 +22,7 @@ awaitable<void> ship_once(std::string url) {
         co_return answer.succeeded; // false: shipped before, or too late; nothing was written
     };
     const bool shipped = co_await coetcd::with_lock(mutex, std::move(ship)); // waits its turn
-    std::cout << (shipped ? "order 42 is shipped\n" : "order 42 was shipped before\n");
+    std::cout << (shipped ? "order 42 is shipped\n" : "shipped before, or we are too late\n");
     co_await session.close();
 }
 

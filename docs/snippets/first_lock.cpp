@@ -37,10 +37,11 @@ asio::awaitable<void> first_lock_with_lock(coetcd::client client) {
 
 asio::awaitable<bool> first_lock_guarded(coetcd::client client, coetcd::mutex& mutex) {
     auto body = [client](const coetcd::held_lock& held) -> asio::awaitable<bool> {
-        coetcd::txn note =
-            coetcd::txn().when(held.is_owner()).then(coetcd::op::put("shipped/42", "by us"));
+        coetcd::txn note = coetcd::txn()
+                               .when(held.is_owner(), coetcd::compare::version("shipped/42") == 0)
+                               .then(coetcd::op::put("shipped/42", "by us"));
         const coetcd::txn_response answer = co_await client.txn(std::move(note));
-        co_return answer.succeeded; // false: the lock was not ours any more, nothing was written
+        co_return answer.succeeded; // false: shipped before, or too late; nothing was written
     };
     const bool shipped = co_await coetcd::with_lock(mutex, std::move(body));
     co_return shipped;

@@ -45,7 +45,7 @@ asio::awaitable<void> session_options_shown(coetcd::client client) {
 }
 
 asio::awaitable<void> session_in_danger(const coetcd::session& session) {
-    for (;;) { // until the session is lost, which throws
+    for (;;) { // until the session ends: then one of them throws
         const std::chrono::nanoseconds left = co_await session.wait_suspect();
         std::cout << "renewals fail; " << left / 1s << " s left\n";
         co_await session.wait_active();

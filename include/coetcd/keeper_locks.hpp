@@ -41,7 +41,8 @@ acquire_in(const session_keeper& keeper,
            std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
 } // namespace detail
 
-/// Under a `shared_mutex` of that name, held to write.
+/// Runs `body` while a session of `keeper` holds the `shared_mutex` of that name to write. As
+/// `with_lock` of a `session_keeper` for a lost session, time limits, errors and cancellation.
 /// @throws std::invalid_argument as the constructor of `shared_mutex`.
 template<class Body>
 auto with_lock_exclusive(const session_keeper& keeper,
@@ -68,7 +69,7 @@ auto with_lock_exclusive_for(const session_keeper& keeper,
         keeper.get_executor(), std::move(taking), &detail::ownership_of, std::move(body));
 }
 
-/// Under a `shared_mutex` of that name, held to read.
+/// The same, held to read.
 /// @throws std::invalid_argument as the constructor of `shared_mutex`.
 template<class Body>
 auto with_lock_shared(const session_keeper& keeper,
@@ -95,7 +96,7 @@ auto with_lock_shared_for(const session_keeper& keeper,
         keeper.get_executor(), std::move(taking), &detail::ownership_of, std::move(body));
 }
 
-/// Under several locks at once: `body()` or `body(const held_locks&)`.
+/// The same, under several locks at once: `body()` or `body(const held_locks&)`.
 /// @throws std::invalid_argument as the constructor of `multi_lock`.
 template<class Body>
 auto with_lock(const session_keeper& keeper,
@@ -121,8 +122,8 @@ auto with_lock_for(const session_keeper& keeper,
         keeper.get_executor(), std::move(taking), &detail::ownership_of_all, std::move(body));
 }
 
-/// With `n` permits of the semaphore of that name, whose limit is stored already: `body()` or
-/// `body(const permit&)`.
+/// The same, with `n` permits of the semaphore of that name: `body()` or `body(const permit&)`.
+/// @throws error with `errc::exceeds_limit` if no limit is stored, or it is less than `n`.
 /// @throws std::invalid_argument as the constructor of `semaphore`, or if `n` is not from 1 to
 ///   `semaphore::max_weight`.
 template<class Body>

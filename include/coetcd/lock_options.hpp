@@ -28,14 +28,15 @@ struct lock_options {
     /// The longest time that the lock is held, from when it is granted or resumed; empty: for as
     /// long as the session lives. Must be positive.
     ///
-    /// At its end `owns_lock`, which looks at the clock, is false, `with_lock` cancels its body,
-    /// and the lock is given back in the background with `errc::hold_expired`. If the process is
+    /// At its end `owns_lock`, which looks at the clock, is false, `with_lock` cancels its body and
+    /// throws `errc::hold_expired`, and the lock is given back in the background. If the process is
     /// stuck or cut off then, the lock ends with the lease. So the next holder has it after
     /// `max_hold`, or in that case at most a ttl later.
     std::optional<std::chrono::milliseconds> max_hold{};
 
-    /// How long the session keeps the lock after it was given back, in case it wants it again; each
-    /// use begins that time anew. Empty: not at all. Must be positive. Not together with `delay`.
+    /// How long the session keeps the lock after it was given back, so that its next holder needs
+    /// no request; each use restarts that time. Empty: not at all. Must be positive. Not together
+    /// with `delay`.
     ///
     /// Meanwhile the session's next holder has the lock at once, without a request. As soon as
     /// anybody else queues for the lock, or asks for it, it goes: at once, or when the holder has

@@ -22,9 +22,9 @@ struct log_options {
     std::chrono::nanoseconds slow_wait = std::chrono::nanoseconds::max();
 };
 
-/// An observer that writes a log: a line for each fault and its end, for each session, and for each
-/// lock that is lost. What fails again and again has a line the first time, and one at its end that
-/// says how often it failed.
+/// An observer that writes a log: a line for each session, for each lock that is lost, and for each
+/// wait that fails. An endpoint or a session that keeps failing has one line at the first failure,
+/// and one with the number of failures when it recovers; at most 100 are followed at a time.
 ///
 ///     options.observer = std::make_shared<coetcd::log_observer>(
 ///         [](std::string_view line) { std::clog << "etcd: " << line << '\n'; });

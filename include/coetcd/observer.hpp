@@ -93,8 +93,8 @@ struct lock_wait_report {
     std::string_view name;
     std::chrono::nanoseconds waited;
     bool acquired;
-    /// Clear but not acquired: it was not handed over in time, or was not ours. It is
-    /// `operation_aborted` if the call was cancelled.
+    /// Clear but not acquired: others had it until the time limit, or there was nothing to resume.
+    /// It is `operation_aborted` if the call was cancelled.
     error_code failure;
     std::string_view kind{};
 };
@@ -141,9 +141,9 @@ struct lock_hold_report {
     lease_id lease{0};
 };
 
-/// The lock of a `with_lock`, or of its kin, was lost, and its body still runs after
+/// The lock of a `with_lock`, or of a similar function, was lost, and its body still runs after
 /// `client_options::overrun`: it ignores its cancellation, or computes. It may do what the next
-/// owner does, too, unless its writes are guarded. Told once for each body.
+/// owner does, too, unless its writes are guarded. Reported once for each body.
 struct overrun_report {
     std::string_view name;
     std::chrono::nanoseconds overrun; ///< Since the body was told.
@@ -161,8 +161,8 @@ struct watch_stream_report {
 
 /// Receives a client's events, for logs and metrics: see `client_options::observer`.
 ///
-/// All functions are called on the client's executor, in the midst of the library's work: they must
-/// not throw, block, or use the client; they may post work to an executor. One observer may serve
+/// All functions are called on the client's executor, from inside the library: they must not throw,
+/// block, or use the client; they may post work to an executor. One observer may serve
 /// several clients; if these run on several threads, all of the threads call it.
 ///
 /// They are called for as long as the client's work in the background goes on. That work goes on

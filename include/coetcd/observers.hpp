@@ -15,7 +15,7 @@ namespace coetcd {
 ///     options.observer = std::make_shared<coetcd::observers>(log, metrics);
 ///
 /// @par Thread safety
-/// That of the observers.
+/// As safe as the least safe observer in it.
 class observers final : public observer {
 public:
     /// Those that are null are left out.

@@ -27,10 +27,10 @@ class claim_impl;
 /// It is in the queue of the `mutex` of that name, and so excludes that mutex, Go's
 /// `concurrency.Mutex` and `etcdctl lock` for as long as it lasts.
 ///
-/// etcd ends it between the end of `hold` and a second later; each new leader of etcd starts that
-/// time anew, so there is no upper bound. Destroying the object gives the claim back in the
-/// background, unless `keep` was called. Each claim leaves a dead key in etcd's index until
-/// compaction.
+/// etcd ends it between the end of `hold`, or of its minimum if that is longer, and a second later;
+/// each new leader of etcd starts that time anew, so there is no upper bound. Destroying the object
+/// gives the claim back in the background, unless `keep` was called. Each claim leaves a dead key
+/// in etcd's index until compaction.
 ///
 /// @par Thread safety
 /// As `client`.

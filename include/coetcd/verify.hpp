@@ -19,14 +19,14 @@ namespace coetcd {
 ///
 /// The client's etcd user must be allowed to read and write the lock's keys.
 ///
-/// @returns False also if the text is not a sequencer, or is one of another lock.
+/// @returns False also if `which` is not a sequencer, or is one of another lock.
 /// @throws error as `client`.
 /// @par Cancellation
 /// `terminal`.
 boost::asio::awaitable<bool>
 verify(const client& by, std::string_view name, const sequencer& which);
 
-/// The same for any lock. Where the text comes from a caller that may hold a lock of its own, use
+/// The same for any lock. A caller can pass a sequencer of some other lock: if that matters, use
 /// `verify`.
 boost::asio::awaitable<bool> verify_of_any_lock(const client& by, const sequencer& which);
 
