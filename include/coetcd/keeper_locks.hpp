@@ -22,11 +22,10 @@
 namespace coetcd {
 
 namespace detail {
-enum class sharing { writes, reads };
 boost::asio::awaitable<std::optional<held_lock>>
 lock_shared_in(const session_keeper& keeper,
                std::string name,
-               sharing how,
+               lock_mode how,
                const shared_mutex_options& options,
                std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
 boost::asio::awaitable<std::optional<held_locks>>
@@ -49,7 +48,7 @@ auto with_lock_exclusive(const session_keeper& keeper,
                          std::string name,
                          Body body,
                          shared_mutex_options options = {}) {
-    auto taking = detail::lock_shared_in(keeper, std::move(name), detail::sharing::writes, options);
+    auto taking = detail::lock_shared_in(keeper, std::move(name), lock_mode::exclusive, options);
     return detail::run_guarded(keeper.get_executor(),
                                detail::the_one(std::move(taking)),
                                &detail::ownership_of,
@@ -64,7 +63,7 @@ auto with_lock_exclusive_for(const session_keeper& keeper,
                              Body body,
                              shared_mutex_options options = {}) {
     auto taking =
-        detail::lock_shared_in(keeper, std::move(name), detail::sharing::writes, options, patience);
+        detail::lock_shared_in(keeper, std::move(name), lock_mode::exclusive, options, patience);
     return detail::run_guarded_if(
         keeper.get_executor(), std::move(taking), &detail::ownership_of, std::move(body));
 }
@@ -76,7 +75,7 @@ auto with_lock_shared(const session_keeper& keeper,
                       std::string name,
                       Body body,
                       shared_mutex_options options = {}) {
-    auto taking = detail::lock_shared_in(keeper, std::move(name), detail::sharing::reads, options);
+    auto taking = detail::lock_shared_in(keeper, std::move(name), lock_mode::shared, options);
     return detail::run_guarded(keeper.get_executor(),
                                detail::the_one(std::move(taking)),
                                &detail::ownership_of,
@@ -91,7 +90,7 @@ auto with_lock_shared_for(const session_keeper& keeper,
                           Body body,
                           shared_mutex_options options = {}) {
     auto taking =
-        detail::lock_shared_in(keeper, std::move(name), detail::sharing::reads, options, patience);
+        detail::lock_shared_in(keeper, std::move(name), lock_mode::shared, options, patience);
     return detail::run_guarded_if(
         keeper.get_executor(), std::move(taking), &detail::ownership_of, std::move(body));
 }

@@ -24,7 +24,7 @@ struct log_options {
 
 /// An observer that writes a log: a line for each session, for each lock that is lost, and for each
 /// wait that fails. An endpoint or a session that keeps failing has one line at the first failure,
-/// and one with the number of failures when it recovers; at most 100 are followed at a time.
+/// and one with the number of failures when it recovers; at most 100 are remembered.
 ///
 ///     options.observer = std::make_shared<coetcd::log_observer>(
 ///         [](std::string_view line) { std::clog << "etcd: " << line << '\n'; });

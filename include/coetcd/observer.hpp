@@ -61,8 +61,8 @@ struct renewal_report {
     /// nearer it was to being lost. Normally it is more than half of the ttl; with a ttl of 1 s,
     /// about 0.4 s.
     std::chrono::nanoseconds margin;
-    /// Clear: it was renewed, or is known to be gone, or its session was ended meanwhile by this
-    /// program. A renewal has failed, too, if etcd does not let the user look at what is held.
+    /// Clear: it was renewed, or is known to be gone. A renewal has failed, too, if etcd does not
+    /// let the user look at what is held. Nothing is reported once the session has ended.
     error_code outcome;
 };
 
@@ -103,9 +103,10 @@ struct lock_wait_report {
 enum class lock_end : int {
     given_back,     ///< By its holder.
     session_closed, ///< Its own program has closed or orphaned the session.
-    session_lost,   ///< A `session_report` says why.
-    key_deleted,    ///< By `force_unlock`, or by hand.
-    hold_expired,   ///< `lock_options::max_hold` was over.
+    // These are losses.
+    session_lost, ///< A `session_report` says why.
+    key_deleted,  ///< By `force_unlock` or by hand, or somebody who came earlier has it after all.
+    hold_expired, ///< `lock_options::max_hold` was over.
 };
 
 /// The name of the enumerator; "unknown" for any other value.
@@ -159,7 +160,8 @@ struct watch_stream_report {
     std::size_t watches; ///< How many it carries; at its end, how many the next one resumes.
 };
 
-/// Receives a client's events, for logs and metrics: see `client_options::observer`.
+/// Receives a client's events, for logs and metrics: see `client_options::observer`. What has begun
+/// is followed by its end, unless the executor is destroyed before.
 ///
 /// All functions are called on the client's executor, from inside the library: they must not throw,
 /// block, or use the client; they may post work to an executor. One observer may serve

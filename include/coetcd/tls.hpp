@@ -20,7 +20,8 @@ namespace coetcd {
 /// times and sizes, at most once a second, and reads them again if they have; connections that
 /// exist go on as they are. If the new files are unusable, the old ones stay in use, and the
 /// observer is told: see `connection_report::text`. Put new files in place by renaming them. A file
-/// may be a pipe; then all files are read once. One of more than 16 MiB is refused.
+/// may be a pipe; then all files are read once. One of more than 16 MiB is refused. Files are read
+/// on the client's executor: where they may block, as on a network, give the texts instead.
 ///
 /// @throws std::invalid_argument naming the field and the file, if one cannot be used.
 std::shared_ptr<const tls_context> make_tls(tls_options options = {});

@@ -32,8 +32,9 @@ public:
     std::optional<std::string> key; ///< The text itself.
     /// Decrypts the key.
     std::optional<std::string> passphrase;
-    /// Called for the passphrase when it is needed and `passphrase` is not set. Its result is wiped
-    /// after use.
+    /// Called for the passphrase when it is needed and `passphrase` is not set: by `make_tls`, and
+    /// on a client's executor when the file of the key has changed. It must not block there. Its
+    /// result is wiped after use.
     std::function<std::string()> ask_passphrase;
 
     /// The name or address that the certificate of every server must have, instead of the one in

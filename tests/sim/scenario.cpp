@@ -408,7 +408,7 @@ outcome run(const plan& p) {
     }
     for (const auto& a : actors) {
         if (more && !a->counts_match()) {
-            w.fail("the observer was not told once of each end of a lock");
+            w.fail("the observer was not told once of each beginning and end, in order");
         }
     }
 

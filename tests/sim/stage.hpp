@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "sim/common.hpp"
 #include "sim/referee.hpp"
@@ -25,20 +26,34 @@ class reporter final : public coetcd::observer {
 public:
     explicit reporter(referee& to)
         : to_(to) {}
+    void on_session_open(const coetcd::session_open_report& r) override { open_.insert(r.lease); }
     void on_renewal(const coetcd::renewal_report& r) override {
+        in_order = in_order && open_.contains(r.lease);
         to_.renewed(r.lease, bool(r.outcome), r.latency);
     }
     void on_session_end(const coetcd::session_report& r) override {
+        const auto opened = open_.find(r.lease);
+        in_order = in_order && opened != open_.end();
+        if (opened != open_.end()) {
+            open_.erase(opened);
+        }
         to_.session_ended(r.lease, r.reason);
     }
-    void on_lock_wait(const coetcd::lock_wait_report& r) override { taken += r.acquired ? 1U : 0U; }
+    void on_lock_wait_begin(const coetcd::lock_wait_begin_report&) override { ++waits; }
+    void on_lock_wait(const coetcd::lock_wait_report& r) override {
+        --waits;
+        taken += r.acquired ? 1U : 0U;
+    }
     void on_lock_hold(const coetcd::lock_hold_report&) override { ++given_back; }
 
     std::uint64_t taken = 0;
     std::uint64_t given_back = 0;
+    std::int64_t waits = 0; ///< That have begun, and have not ended.
+    bool in_order = true; ///< Nothing was told of a session before its beginning or after its end.
 
 private:
     referee& to_;
+    std::multiset<coetcd::lease_id> open_;
 };
 
 /// An operation that runs by itself and can be cancelled.

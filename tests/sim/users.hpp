@@ -108,7 +108,12 @@ public:
     /// Ends the session and the client; what is left behind is to be nothing.
     void close(bool orderly);
     bool closed() const { return !client_ && watches_ == 0 && mourners_ == 0; }
-    bool counts_match() const { return report_->taken == report_->given_back || p_->has_crashed(); }
+    /// Whether the observer was told of each beginning and of each end.
+    bool counts_match() const {
+        const reporter& told = *report_;
+        const bool match = told.taken == told.given_back && told.waits == 0 && told.in_order;
+        return match || p_->has_crashed();
+    }
     process& in() { return *p_; }
     bool has_live_session(lease_id id) const;
 

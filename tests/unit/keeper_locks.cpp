@@ -252,3 +252,31 @@ TEST_CASE("permits of a semaphore that has no limit are refused", "[keeper_locks
     CHECK(j.begun == 0);
     CHECK_FALSE(k.w.etcd->keys.contains("n.limit"));
 }
+
+TEST_CASE("readers run beside each other, and a writer beside nobody", "[keeper_locks]") {
+    kept k;
+    job reads(k.w), writes(k.w);
+    auto one = k.w.start(coetcd::with_lock_shared(k.keeper, "n", [&] { return reads.run(); }));
+    auto two =
+        k.w.start(coetcd::with_lock_shared_for(k.keeper, "n", 1s, [&] { return reads.run(); }));
+    k.w.env->pass(50ms);
+    CHECK(reads.begun == 2);
+    auto none = k.w.start(
+        coetcd::with_lock_exclusive_for(k.keeper, "n", 100ms, [&] { return writes.run(); }));
+    auto then = k.w.start(coetcd::with_lock_exclusive(k.keeper, "n", [&] { return writes.run(); }));
+    k.w.env->pass(200ms);
+    CHECK(none.get() == std::nullopt);
+    CHECK(writes.begun == 0);
+    reads.end.notify_all();
+    k.w.env->pass(50ms);
+    CHECK(one.get() == 42);
+    CHECK(two.get() == std::optional<int>(42));
+    CHECK(writes.begun == 1);
+    auto late =
+        k.w.start(coetcd::with_lock_shared_for(k.keeper, "n", 100ms, [&] { return reads.run(); }));
+    k.w.env->pass(200ms);
+    CHECK(late.get() == std::nullopt);
+    writes.end.notify_all();
+    k.w.env->pass(50ms);
+    CHECK(then.get() == 42);
+}

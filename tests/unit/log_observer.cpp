@@ -2,6 +2,7 @@
 #include <coetcd/log_observer.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
+#include <coetcd/session_keeper.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -140,7 +141,46 @@ TEST_CASE("sec.limits: what fails is remembered for so many endpoints only", "[l
     for (int i = 0; i != 5000; ++i) {
         w.log->on_request({"txn", "http://10.0.0.1:" + std::to_string(i), 0, 1ms, errc::timed_out});
     }
-    CHECK(w.lines.size() == 100);
+    CHECK(w.lines.size() == 5000); // a new fault is always told
+    w.lines.clear();
+    for (int i = 0; i != 5000; ++i) {
+        w.log->on_request({"txn", "http://10.0.0.1:" + std::to_string(i), 0, 1ms, {}});
+    }
+    CHECK(w.lines.size() == 100); // those that were remembered
+}
+
+TEST_CASE("a renewal that ends after its session leaves nothing behind", "[log]") {
+    support::world etcd;
+    written w;
+    coetcd::client_options options;
+    options.observer = w.log;
+    {
+        const coetcd::client client = etcd.client(options);
+        const coetcd::session_keeper keeper(client, coetcd::session_keeper_options(2s));
+        etcd.env->renews = false;
+        etcd.env->pass(60s);
+    }
+    etcd.env->pass(10s);
+    std::string last;
+    int ends = 0;
+    for (const std::string& line : w.lines) {
+        if (const auto at = line.find(": ended"); at != line.npos) {
+            last = line.substr(0, at);
+            ++ends;
+        } else {
+            CHECK((last.empty() || !line.starts_with(last))); // no word of one that has ended
+        }
+    }
+    CHECK(ends > 5);
+}
+
+TEST_CASE("a lock that ends with its session was not given back", "[log]") {
+    coetcd::log_options which;
+    which.every_lock = true;
+    written w(which);
+    w.log->on_lock_hold({"m", 1s, false, false, lock_end::session_closed, "mutex", 7, 1});
+    CHECK(w.lines == all{"mutex \"m\": ended, session_closed, after 1000 ms; token 7, session "
+                         "0000000000000001"});
 }
 
 TEST_CASE("a client reports to a log", "[log]") {

@@ -26,11 +26,11 @@ struct take_shared {
     boost::asio::awaitable<std::optional<held_lock>>
     operator()(const session& in, std::chrono::nanoseconds patience) const {
         shared_mutex m(in, name, options);
-        return how == sharing::writes ? m.scoped_lock_for(patience)
-                                      : m.scoped_lock_shared_for(patience);
+        return how == lock_mode::exclusive ? m.scoped_lock_for(patience)
+                                           : m.scoped_lock_shared_for(patience);
     }
     std::string name;
-    sharing how;
+    lock_mode how;
     shared_mutex_options options;
 };
 struct take_all {
@@ -62,7 +62,7 @@ within(const session_keeper& keeper, std::chrono::nanoseconds patience, Take tak
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_shared_in(const session_keeper& keeper,
                std::string name,
-               sharing how,
+               lock_mode how,
                const shared_mutex_options& options,
                std::chrono::nanoseconds patience) {
     logic::require_name(name);

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace coetcd {
@@ -46,7 +47,10 @@ COETCD_DECL void log_observer::failed_or_not(const std::string& what, const std:
     const std::lock_guard alone(access_);
     const auto found = failing_.find(what);
     if (found == failing_.end()) {
-        if (!failure.empty() && failing_.size() < most_failing) {
+        if (!failure.empty()) {
+            if (failing_.size() == most_failing) { // some may never be heard of again
+                failing_.erase(failing_.begin());
+            }
             failing_.emplace(what, 1);
             sink_(what + ": " + failure);
         }
@@ -60,15 +64,16 @@ COETCD_DECL void log_observer::failed_or_not(const std::string& what, const std:
     }
 }
 
-COETCD_DECL void log_observer::on_request(const request_report& r) {
+COETCD_DECL void log_observer::on_request(const request_report& r) try {
     if (r.outcome == boost::asio::error::operation_aborted) {
         return; // by its caller
     }
     const std::string what = printable(r.endpoint);
     failed_or_not(what, r.outcome ? std::string(r.rpc) + ": " + r.outcome.message() : "");
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_connection(const connection_report& r) {
+COETCD_DECL void log_observer::on_connection(const connection_report& r) try {
     if (r.what == connection_report::opened) {
         failed_or_not(printable(r.endpoint) + ", TLS", printable(r.text));
     }
@@ -76,29 +81,33 @@ COETCD_DECL void log_observer::on_connection(const connection_report& r) {
         const std::string more = r.text.empty() ? "" : ": " + printable(r.text);
         failed_or_not(printable(r.endpoint), "no connection: " + r.reason.message() + more);
     }
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_renewal(const renewal_report& r) {
+COETCD_DECL void log_observer::on_renewal(const renewal_report& r) try {
     using namespace detail::log;
     const std::string left = ", with " + ms(r.margin) + " left";
     failed_or_not(session_text(r.lease),
                   r.outcome ? "a renewal failed" + left + ": " + r.outcome.message() : "");
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_session_open(const session_open_report& r) {
+COETCD_DECL void log_observer::on_session_open(const session_open_report& r) try {
     const std::lock_guard alone(access_);
     sink_(detail::log::session_text(r.lease) + ": opened, with a ttl of " +
           std::to_string(r.ttl.count()) + " s");
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_session_end(const session_report& r) {
+COETCD_DECL void log_observer::on_session_end(const session_report& r) try {
     const std::string what = detail::log::session_text(r.lease);
     const std::lock_guard alone(access_);
     failing_.erase(what);
     sink_(what + ": ended: " + describe(r.reason));
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_lock_wait(const lock_wait_report& r) {
+COETCD_DECL void log_observer::on_lock_wait(const lock_wait_report& r) try {
     using namespace detail::log;
     const bool is_cancelled = r.failure == boost::asio::error::operation_aborted;
     const bool is_fault = r.failure && !is_cancelled;
@@ -108,24 +117,28 @@ COETCD_DECL void log_observer::on_lock_wait(const lock_wait_report& r) {
         const std::lock_guard alone(access_);
         sink_(lock_text(r.kind, r.name) + outcome + " after " + ms(r.waited) + why);
     }
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_lock_hold(const lock_hold_report& r) {
+COETCD_DECL void log_observer::on_lock_hold(const lock_hold_report& r) try {
     using namespace detail::log;
     if (r.lost || which_.every_lock) {
-        const std::string what = r.lost ? std::string(": LOST, ") + to_string(r.reason) + ","
-                                        : std::string(": given back");
+        const bool is_given_back = r.reason == lock_end::given_back;
+        const std::string how = r.lost ? ": LOST, " : ": ended, ";
+        const std::string what = is_given_back ? ": given back" : how + to_string(r.reason) + ",";
         const std::lock_guard alone(access_);
         sink_(lock_text(r.kind, r.name) + what + " after " + ms(r.held) +
               which_one(r.token, r.lease));
     }
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void log_observer::on_overrun(const overrun_report& r) {
+COETCD_DECL void log_observer::on_overrun(const overrun_report& r) try {
     using namespace detail::log;
     const std::lock_guard alone(access_);
     sink_(lock_text(r.kind, r.name) + ": its body still runs " + ms(r.overrun) + " after the loss" +
           which_one(r.token, r.lease));
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
 } // namespace coetcd

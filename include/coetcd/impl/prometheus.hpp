@@ -11,6 +11,7 @@
 #include <chrono>
 #include <iterator>
 #include <locale>
+#include <new>
 #include <sstream>
 #include <utility>
 
@@ -109,16 +110,17 @@ COETCD_DECL prometheus_observer::histogram& prometheus_observer::times(std::stri
     return times_[std::string(name)][std::move(labels)];
 }
 
-COETCD_DECL void prometheus_observer::on_request(const request_report& r) {
+COETCD_DECL void prometheus_observer::on_request(const request_report& r) try {
     using detail::prometheus::label;
     const std::lock_guard alone(access_);
     const std::string labels = label("rpc", r.rpc) + ',' + endpoint_label(r.endpoint) + ',' +
                                label("outcome", r.outcome ? "failure" : "success");
     times("coetcd_request_seconds", labels).add(r.latency);
     counter("coetcd_request_retries_total") += r.attempt > 0 ? 1 : 0;
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) {
+COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) try {
     const std::lock_guard alone(access_);
     const std::string labels = endpoint_label(r.endpoint);
     if (r.what == connection_report::failed) {
@@ -126,32 +128,37 @@ COETCD_DECL void prometheus_observer::on_connection(const connection_report& r) 
     } else {
         gauge("coetcd_connections", labels) += r.what == connection_report::opened ? 1 : -1;
     }
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_renewal(const renewal_report& r) {
+COETCD_DECL void prometheus_observer::on_renewal(const renewal_report& r) try {
     const std::lock_guard alone(access_);
     gauge("coetcd_renewal_margin_seconds") = detail::prometheus::seconds(r.margin);
     counter("coetcd_renewals_failed_total") += r.outcome ? 1 : 0;
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_session_open(const session_open_report&) {
+COETCD_DECL void prometheus_observer::on_session_open(const session_open_report&) try {
     const std::lock_guard alone(access_);
     ++gauge("coetcd_sessions");
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_session_end(const session_report& r) {
+COETCD_DECL void prometheus_observer::on_session_end(const session_report& r) try {
     const std::lock_guard alone(access_);
     --gauge("coetcd_sessions");
     ++counter("coetcd_sessions_ended_total",
               detail::prometheus::label("reason", to_string(r.reason)));
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_lock_wait_begin(const lock_wait_begin_report& r) {
+COETCD_DECL void prometheus_observer::on_lock_wait_begin(const lock_wait_begin_report& r) try {
     const std::lock_guard alone(access_);
     ++gauge("coetcd_lock_waiters", detail::prometheus::label("kind", r.kind));
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
+COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) try {
     using detail::prometheus::label;
     const char* outcome = r.acquired ? "acquired" : "not_acquired";
     if (r.failure) {
@@ -162,9 +169,10 @@ COETCD_DECL void prometheus_observer::on_lock_wait(const lock_wait_report& r) {
     --gauge("coetcd_lock_waiters", label("kind", r.kind));
     gauge("coetcd_locks_held", label("kind", r.kind)) += r.acquired ? 1 : 0;
     times("coetcd_lock_wait_seconds", label("outcome", outcome)).add(r.waited);
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
+COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) try {
     using detail::prometheus::label;
     const std::lock_guard alone(access_);
     --gauge("coetcd_locks_held", label("kind", r.kind));
@@ -173,16 +181,19 @@ COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) {
         ++counter("coetcd_locks_lost_total", label("reason", to_string(r.reason)));
     }
     counter("coetcd_locks_at_home_total") += r.at_home ? 1 : 0;
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_overrun(const overrun_report&) {
+COETCD_DECL void prometheus_observer::on_overrun(const overrun_report&) try {
     const std::lock_guard alone(access_);
     ++counter("coetcd_overruns_total");
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
-COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) {
+COETCD_DECL void prometheus_observer::on_watch_stream(const watch_stream_report& r) try {
     const std::lock_guard alone(access_);
     gauge("coetcd_watch_streams", endpoint_label(r.endpoint)) += r.opened ? 1 : -1;
+} catch (const std::bad_alloc&) { // an observer must not throw
 }
 
 COETCD_DECL std::string prometheus_observer::text() const {

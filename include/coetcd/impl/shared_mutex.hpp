@@ -17,11 +17,8 @@ namespace coetcd {
 COETCD_DECL
 shared_mutex::shared_mutex(const session& owner, std::string name, shared_mutex_options options) {
     detail::logic::require_name(name);
-    lock_options all;
-    all.max_hold = options.max_hold;
-    all.watch_while_held = options.watch_while_held;
-    impl_ =
-        std::make_shared<detail::shared_holds>(detail::access::impl(owner), std::move(name), all);
+    impl_ = std::make_shared<detail::shared_holds>(
+        detail::access::impl(owner), std::move(name), detail::as_lock_options(options));
 }
 
 COETCD_DECL shared_mutex& shared_mutex::operator=(shared_mutex&& other) noexcept {

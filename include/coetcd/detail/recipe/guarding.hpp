@@ -40,11 +40,12 @@ public:
         , ended_(world) {}
 
     void on_loss() override {
+        const auto self = shared_from_this(); // the body may end of it, and let go of it
         cancel();
         try {
             const auto most = held->overrun_to_report();
             if (most && !std::exchange(watches_overrun_, true)) {
-                spawn(world, watch_overrun(shared_from_this(), *most));
+                spawn(world, watch_overrun(self, *most));
             }
         } catch (const std::bad_alloc&) { // no report, then
         }

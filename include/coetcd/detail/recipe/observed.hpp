@@ -43,6 +43,9 @@ observe(std::shared_ptr<session_impl> s,
         to.on_lock_wait({name, s->world.now() - began, false, code_of_failure(), how.word});
         throw;
     }
+    if (taken) {
+        taken->tell_end();
+    }
     to.on_lock_wait({name, s->world.now() - began, taken != nullptr, {}, how.word});
     co_return taken;
 }

@@ -116,12 +116,13 @@ public:
         holds_ = true;
         not_after = time_point::max(); // the waiter's deadline no longer counts
         granted_at_ = session->world.now();
-        is_reported_ = false;
         session->look_after(*this);
         if (entering.rule().admits()) {
             entering.leave_line();
         }
     }
+    /// Has the observer told of the end of the hold, since it is about to hear of its beginning.
+    void tell_end() { is_reported_ = false; }
     bool held() const override {
         return holds_ && session->world.now() < held_until_.load() && session->alive();
     }

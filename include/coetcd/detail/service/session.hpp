@@ -266,11 +266,11 @@ private:
     /// Tells of the end, once; if a lack of memory cuts this short, the next call continues.
     void tell_loss() {
         if (!std::exchange(told_, true)) {
+            watches.close();
+            owner->hub->release(); // waiters have watches of their own
             if (const auto& observer = owner->options.observer) {
                 observer->on_session_end({lease_, reason_});
             }
-            watches.close();
-            owner->hub->release(); // waiters have watches of their own
         }
         changed_.notify_all();
         turned_.notify_all();
@@ -371,7 +371,7 @@ inline asio::awaitable<bool> session_impl::try_renew(std::shared_ptr<session_imp
         a.ec = self->refused_look_.ec;
         a.text = "what it holds cannot be looked at: " + self->refused_look_.text;
     }
-    if (const auto& observer = self->owner->options.observer) {
+    if (const auto& observer = self->owner->options.observer; observer && !self->told_) {
         const time_point now = self->world.now();
         // A lease that we have ended need not be renewed.
         const error_code outcome = self->is_ended_by_us() ? error_code() : a.ec;
@@ -470,6 +470,9 @@ inline asio::awaitable<void> session_impl::keep_alive(std::shared_ptr<session_im
         }
     };
     const keeping until_the_end{*self};
+    if (const auto& observer = self->owner->options.observer) {
+        observer->on_session_open({self->lease_, self->ttl()});
+    }
     constexpr std::chrono::milliseconds moment(100);
     for (bool over = false; !over;) {
         try {

@@ -22,9 +22,6 @@ inline void session_impl::begin(const std::shared_ptr<session_impl>& self,
                                 std::size_t most_retained) {
     self->most_retained = most_retained;
     spawn(self->world, keep_alive(self));
-    if (const auto& observer = self->owner->options.observer) {
-        observer->on_session_open({self->lease(), self->ttl()});
-    }
 }
 
 inline asio::awaitable<std::shared_ptr<session_impl>>

@@ -25,7 +25,7 @@ class layer final : public tls_context {
 public:
     /// @param server_name The host to expect instead of the endpoint's.
     layer(tls_options o, std::optional<std::string> server_name)
-        : context_(std::move(o))
+        : context_(std::move(o), net::boot_clock::now())
         , server_name_(std::move(server_name)) {}
 
     asio::awaitable<net::connect_result> secure(asio::ip::tcp::socket socket,
@@ -34,7 +34,7 @@ public:
                                                 time_point deadline) const override {
         net::connect_result result;
         const asio::any_io_executor executor = socket.get_executor();
-        const renewed_context::found using_files = context_.now();
+        const renewed_context::found using_files = context_.find(net::boot_clock::now());
         result.text = using_files.trouble;
         tls_stream unsure(std::move(socket), *using_files.context); // which counts references
         std::string host = plain_name(server_name_.value_or(to.host));

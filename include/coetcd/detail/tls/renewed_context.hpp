@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/env.hpp>
 #include <coetcd/detail/tls/context.hpp>
 #include <coetcd/tls_options.hpp>
 
@@ -68,7 +69,8 @@ inline bool are_files(const tls_options& o) {
 class renewed_context {
 public:
     /// @throws std::invalid_argument as `make_context`.
-    explicit renewed_context(tls_options o) {
+    renewed_context(tls_options o, time_point now)
+        : looked_(now) {
         const bool has_files = are_files(o);
         std::string stamp = has_files ? stamp_of(o) : std::string();
         context_ = std::make_shared<ssl::context>(make_context(o));
@@ -83,11 +85,10 @@ public:
         std::string trouble; ///< Why files that have changed cannot be used. Empty if they can.
     };
     /// Looks at the files, at most once a second.
-    found now() {
+    found find(time_point now) {
         const std::lock_guard alone(access_);
-        const auto time = std::chrono::steady_clock::now();
-        if (options_ && time - looked_ >= std::chrono::seconds(1)) {
-            looked_ = time;
+        if (options_ && now - looked_ >= std::chrono::seconds(1)) {
+            looked_ = now;
             look();
         }
         return {context_, trouble_};
@@ -119,7 +120,7 @@ private:
     std::optional<tls_options> options_; // if there are files
     std::string stamp_;                  // of what `context_` is made of
     std::string trouble_;
-    std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+    time_point looked_;
 };
 
 } // namespace coetcd::detail::tls
