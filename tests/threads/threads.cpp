@@ -498,7 +498,8 @@ TEST_CASE("One Prometheus observer serves the clients of all threads", "[threads
                 observer->on_renewal({1, 1ms, 500ms, coetcd::errc::timed_out});
                 observer->on_session_end({1, coetcd::session_end::expired});
                 observer->on_lock_wait({"m", 1ms, false, {}});
-                observer->on_lock_hold({"m", 1ms, true});
+                observer->on_lock_hold({"m", 1ms, true, false, coetcd::lock_end::key_deleted});
+                observer->on_overrun({"m", 1s, "mutex", 1, 1});
                 observer->on_watch_stream({"http://a:1", true, 1});
             }
             asio::io_context context(1);
@@ -522,7 +523,9 @@ TEST_CASE("One Prometheus observer serves the clients of all threads", "[threads
         return contains('\n' + metric + ' ' + std::to_string(value) + '\n');
     };
     CHECK_THAT(text, line("coetcd_lock_hold_seconds_count", threads * (reports + rounds)));
-    CHECK_THAT(text, line("coetcd_locks_lost_total", threads * reports));
+    const std::string lost = "coetcd_locks_lost_total{reason=\"key_deleted\"}";
+    CHECK_THAT(text, line(lost, threads * reports));
+    CHECK_THAT(text, line("coetcd_overruns_total", threads * reports));
     CHECK_THAT(text, line("coetcd_renewals_failed_total", threads * reports));
     CHECK_THAT(text, line("coetcd_connections{endpoint=\"http://a:1\"}", threads * reports));
     CHECK_THAT(text, line("coetcd_watch_streams{endpoint=\"http://a:1\"}", threads * reports));
