@@ -25,12 +25,11 @@ class session_keeper;
 
 namespace detail {
 class session_keeper_impl;
-boost::asio::awaitable<held_lock>
-lock_in(const session_keeper& keeper, std::string name, const lock_options& options);
-boost::asio::awaitable<std::optional<held_lock>> lock_in(const session_keeper& keeper,
-                                                         std::string name,
-                                                         const lock_options& options,
-                                                         std::chrono::nanoseconds patience);
+boost::asio::awaitable<std::optional<held_lock>>
+lock_in(const session_keeper& keeper,
+        std::string name,
+        const lock_options& options,
+        std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
 } // namespace detail
 
 /// Options of a `session_keeper`: those of each of its sessions, and how it replaces them.
@@ -180,7 +179,7 @@ auto with_lock(const session_keeper& keeper,
                Body body,
                lock_options options = {}) {
     return detail::run_guarded(keeper.get_executor(),
-                               detail::lock_in(keeper, std::move(name), options),
+                               detail::the_one(detail::lock_in(keeper, std::move(name), options)),
                                &detail::ownership_of,
                                std::move(body));
 }

@@ -51,14 +51,6 @@ struct take_permits {
     std::int64_t n;
 };
 
-template<class Held, class Take>
-boost::asio::awaitable<std::optional<Held>>
-within(const session_keeper& keeper, std::chrono::nanoseconds patience, Take take) {
-    const auto& impl = access::impl(keeper);
-    const time_point deadline = after(impl->world.now(), patience);
-    return in_session<Held>(impl, std::move(take), deadline);
-}
-
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_shared_in(const session_keeper& keeper,
                std::string name,

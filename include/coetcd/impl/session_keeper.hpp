@@ -19,34 +19,33 @@ namespace coetcd {
 
 namespace detail {
 
-/// As `lock_in`, until a deadline; empty if others have the lock then.
-inline boost::asio::awaitable<std::optional<held_lock>> lock_in_until(const session_keeper& keeper,
-                                                                      std::string name,
-                                                                      lock_options options,
-                                                                      time_point deadline) {
-    logic::require_name(name);
-    options = checked(options);
-    auto take = [name = std::move(name), options](const session& in,
-                                                  std::chrono::nanoseconds patience) {
-        mutex m(in, name, options);
-        return m.scoped_lock_for(patience);
-    };
-    return in_session<held_lock>(access::impl(keeper), std::move(take), deadline);
+/// Takes something in whichever session there is, within `patience`.
+/// @param take See `in_session`.
+template<class Held, class Take>
+boost::asio::awaitable<std::optional<Held>>
+within(const session_keeper& keeper, std::chrono::nanoseconds patience, Take take) {
+    const auto& impl = access::impl(keeper);
+    const time_point deadline = after(impl->world.now(), patience);
+    return in_session<Held>(impl, std::move(take), deadline);
 }
 
-COETCD_DECL boost::asio::awaitable<held_lock>
-lock_in(const session_keeper& keeper, std::string name, const lock_options& options) {
-    return the_one(lock_in_until(keeper, std::move(name), options, time_point::max()));
-}
+struct take_mutex {
+    boost::asio::awaitable<std::optional<held_lock>>
+    operator()(const session& in, std::chrono::nanoseconds patience) const {
+        mutex m(in, name, options);
+        return m.scoped_lock_for(patience);
+    }
+    std::string name;
+    lock_options options;
+};
 
 COETCD_DECL boost::asio::awaitable<std::optional<held_lock>>
 lock_in(const session_keeper& keeper,
         std::string name,
         const lock_options& options,
         std::chrono::nanoseconds patience) {
-    const auto& impl = access::impl(keeper);
-    const time_point deadline = after(impl->world.now(), patience);
-    return impl->owner->home(lock_in_until(keeper, std::move(name), options, deadline));
+    logic::require_name(name);
+    return within<held_lock>(keeper, patience, take_mutex{std::move(name), checked(options)});
 }
 
 inline session_keeper_options checked(session_keeper_options o) {
