@@ -355,14 +355,14 @@ keys_of_permits(const std::string& name, const std::string& key, std::int64_t pe
 std::string in_the_way(const std::string& name, const std::string& key) {
     const std::string_view line = std::string_view(key).substr(name.size());
     const bool is_permit = line.starts_with("/hold/") && line.size() > 8 && line[8] == '/';
-    std::string whoever = "wants it alone";
+    std::string whoever = "wants the lock alone";
     if (line.starts_with("/write/")) {
         whoever = "wants no permits";
     } else if (is_permit || line.starts_with("/wait/")) {
-        whoever = "wants it alone, or permits,";
+        whoever = "wants the lock alone, or permits,";
     }
-    return printed(key) + ": is nobody's place here; whoever came later and " + whoever +
-           " waits for that key";
+    return printed(key) + ": is nobody's place here; a later waiter that " + whoever +
+           " waits until that key is deleted";
 }
 
 bool is_candidate(const std::string& name, const std::string& key, coetcd::lease_id lease) {
