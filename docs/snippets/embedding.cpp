@@ -107,7 +107,9 @@ public:
             r.reason == coetcd::session_end::closed || r.reason == coetcd::session_end::orphaned;
         sessions_lost += meant ? 0 : 1;
     }
-    void on_lock_hold(const coetcd::lock_hold_report& r) override { locks_lost += r.lost ? 1 : 0; }
+    void on_lock_hold(const coetcd::lock_hold_report& r) override {
+        locks_lost += r.lost() ? 1 : 0;
+    }
 
     std::atomic<long> renewals_failed{0}, sessions_lost{0}, locks_lost{0};
 };

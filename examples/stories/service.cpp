@@ -43,7 +43,9 @@ public:
     void on_lock_wait(const coetcd::lock_wait_report& r) override {
         ++(r.acquired ? locks : locks_missed);
     }
-    void on_lock_hold(const coetcd::lock_hold_report& r) override { locks_lost += r.lost ? 1 : 0; }
+    void on_lock_hold(const coetcd::lock_hold_report& r) override {
+        locks_lost += r.lost() ? 1 : 0;
+    }
 
     std::string text() const {
         std::ostringstream out;

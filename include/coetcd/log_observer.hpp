@@ -24,7 +24,8 @@ struct log_options {
 
 /// An observer that writes a log: a line for each session, for each lock that is lost, and for each
 /// wait that fails. An endpoint or a session that keeps failing has one line at the first failure,
-/// and one with the number of failures when it recovers; at most 100 are remembered.
+/// and one with the number of failures when it recovers; at most 100 endpoints are
+/// remembered. What etcd refuses for good is no failure of an endpoint.
 ///
 ///     options.observer = std::make_shared<coetcd::log_observer>(
 ///         [](std::string_view line) { std::clog << "etcd: " << line << '\n'; });
@@ -50,15 +51,17 @@ public:
     void on_overrun(const overrun_report& r) override;
 
 private:
+    using failures = std::map<std::string, unsigned long>; // how many, in a row
     /// @param failure Empty: it succeeded.
-    void failed_or_not(const std::string& what, const std::string& failure);
+    void failed_or_not(failures& all, const std::string& what, const std::string& failure);
 
-    static constexpr std::size_t most_failing = 100;
+    static constexpr std::size_t most_endpoints = 100; // a cluster can list new ones without end
 
     std::mutex access_;
     const std::function<void(std::string_view line)> sink_;
     const log_options which_;
-    std::map<std::string, unsigned long> failing_; // how often, in a row
+    failures endpoints_;
+    failures sessions_; // that live
 };
 
 } // namespace coetcd

@@ -103,8 +103,7 @@ struct lock_wait_report {
 enum class lock_end : int {
     given_back,     ///< By its holder.
     session_closed, ///< Its own program has closed or orphaned the session.
-    // These are losses.
-    session_lost, ///< A `session_report` says why.
+    session_lost,   ///< A `session_report` says why.
     key_deleted,  ///< By `force_unlock` or by hand, or somebody who came earlier has it after all.
     hold_expired, ///< `lock_options::max_hold` was over.
 };
@@ -130,16 +129,19 @@ inline const char* to_string(lock_end reason) noexcept {
 struct lock_hold_report {
     std::string_view name;
     std::chrono::nanoseconds held;
-    /// True if its holder did not give it back: the session was lost, the key was deleted, or
-    /// `max_hold` was over. A session that its own program closes or orphans is not lost.
-    bool lost;
+    lock_end reason;
     /// The session had retained the lock: it was granted without a request.
     bool at_home{false};
-    lock_end reason{lock_end::given_back};
     std::string_view kind{};
     // As `coetcd who` shows them.
     std::int64_t token{0};
     lease_id lease{0};
+
+    /// True if its holder did not give it back: the session was lost, the key was deleted, or
+    /// `max_hold` was over. A session that its own program closes or orphans is not lost.
+    bool lost() const noexcept {
+        return reason != lock_end::given_back && reason != lock_end::session_closed;
+    }
 };
 
 /// The lock of a `with_lock`, or of a similar function, was lost, and its body still runs after

@@ -498,7 +498,7 @@ TEST_CASE("One Prometheus observer serves the clients of all threads", "[threads
                 observer->on_renewal({1, 1ms, 500ms, coetcd::errc::timed_out});
                 observer->on_session_end({1, coetcd::session_end::expired});
                 observer->on_lock_wait({"m", 1ms, false, {}});
-                observer->on_lock_hold({"m", 1ms, true, false, coetcd::lock_end::key_deleted});
+                observer->on_lock_hold({"m", 1ms, coetcd::lock_end::key_deleted});
                 observer->on_overrun({"m", 1s, "mutex", 1, 1});
                 observer->on_watch_stream({"http://a:1", true, 1});
             }

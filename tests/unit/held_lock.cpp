@@ -312,7 +312,7 @@ TEST_CASE("the first reason for a loss counts", "[held_lock]") {
 TEST_CASE("unlock() in the first instruction after max_hold says that it came too late",
           "[held_lock][max_hold]") {
     struct : coetcd::observer {
-        void on_lock_hold(const coetcd::lock_hold_report& r) override { lost.push_back(r.lost); }
+        void on_lock_hold(const coetcd::lock_hold_report& r) override { lost.push_back(r.lost()); }
         std::vector<bool> lost;
     } log;
     world w;

@@ -2,6 +2,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/keeper_locks.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/timed_claim.hpp>
 
 #include <chrono>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -102,6 +104,12 @@ std::vector<way> all_ways() {
          permits},
     };
 }
+
+// So that a call may spell them in braces, also with g++ 12.
+static_assert(std::is_trivially_destructible_v<coetcd::lock_options>);
+static_assert(std::is_trivially_destructible_v<coetcd::shared_mutex_options>);
+static_assert(std::is_trivially_destructible_v<coetcd::multi_lock_options>);
+static_assert(std::is_trivially_destructible_v<coetcd::claim_times>);
 
 struct kept {
     kept()

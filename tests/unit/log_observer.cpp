@@ -61,6 +61,29 @@ TEST_CASE("what fails again and again is logged once, and at its end how often",
                          "http://b:1: well again, after 1 failure"});
 }
 
+TEST_CASE("what etcd refuses for good is no fault of its endpoint", "[log]") {
+    written w;
+    w.log->on_request({"put", "http://a:1", 0, 1ms, coetcd::server_errc::permission_denied});
+    CHECK(w.lines.empty());
+    w.log->on_request({"put", "http://a:1", 0, 1ms, coetcd::server_errc::unavailable});
+    CHECK(w.lines.size() == 1);
+    w.log->on_request({"put", "http://a:1", 0, 1ms, coetcd::server_errc::permission_denied});
+    REQUIRE(w.lines.size() == 2); // it answers
+    CHECK_THAT(w.lines[1], contains("well again"));
+    w.log->on_request({"put", "http://a:1", 0, 1ms, coetcd::server_errc::resource_exhausted});
+    CHECK(w.lines.size() == 3); // it has no space, or is behind
+}
+
+TEST_CASE("each of many sessions has one line for all its failures", "[log]") {
+    written w;
+    for (int round = 0; round != 3; ++round) {
+        for (coetcd::lease_id each = 1; each != 1001; ++each) {
+            w.log->on_renewal({each, 1ms, 5s, errc::timed_out});
+        }
+    }
+    CHECK(w.lines.size() == 1000);
+}
+
 TEST_CASE("sessions are logged with their lease", "[log]") {
     written w;
     coetcd::log_observer& log = *w.log;
@@ -88,13 +111,13 @@ TEST_CASE("locks that are lost are logged, and others if that is wanted", "[log]
     which.every_lock = every;
     written w(which);
     coetcd::log_observer& log = *w.log;
-    const auto end = [&log](lock_end reason, bool lost) {
-        log.on_lock_hold({"orders/42", 1500ms, lost, false, reason, "mutex", 77, 0x1234});
+    const auto end = [&log](lock_end reason) {
+        log.on_lock_hold({"orders/42", 1500ms, reason, false, "mutex", 77, 0x1234});
     };
     log.on_lock_wait({"orders/42", 1ms, true, {}, "mutex"});
     log.on_lock_wait({"orders/42", 1ms, false, {}, "mutex"});
     log.on_lock_wait({"orders/42", 1ms, false, boost::asio::error::operation_aborted, "mutex"});
-    end(lock_end::given_back, false);
+    end(lock_end::given_back);
     all expected;
     if (every) {
         expected = {"mutex \"orders/42\": got after 1 ms",
@@ -107,7 +130,7 @@ TEST_CASE("locks that are lost are logged, and others if that is wanted", "[log]
     w.lines.clear();
     log.on_lock_wait({"orders/42", 2s, true, {}, "mutex"});
     log.on_lock_wait({"orders/42", 1ms, false, errc::session_lost, "mutex"});
-    end(lock_end::key_deleted, true);
+    end(lock_end::key_deleted);
     log.on_overrun({"orders/42", 1s, "mutex", 77, 0x1234});
     CHECK(w.lines ==
           all{"mutex \"orders/42\": got after 2000 ms",
@@ -128,7 +151,7 @@ TEST_CASE("sec.terminal: a line of the log is fit for a terminal", "[log][securi
     log.on_request({"txn", hostile, 0, 1ms, errc::timed_out});
     log.on_connection({connection_report::failed, "http://a:1", 1ms, errc::timed_out, hostile});
     log.on_lock_wait({hostile, 1ms, true, {}, "mutex"});
-    log.on_lock_hold({hostile, 1ms, true, false, lock_end::key_deleted, "mutex", 1, 1});
+    log.on_lock_hold({hostile, 1ms, lock_end::key_deleted, false, "mutex", 1, 1});
     log.on_overrun({hostile, 1ms, "mutex", 1, 1});
     REQUIRE(w.lines.size() == 5);
     for (const std::string& line : w.lines) {
@@ -178,7 +201,7 @@ TEST_CASE("a lock that ends with its session was not given back", "[log]") {
     coetcd::log_options which;
     which.every_lock = true;
     written w(which);
-    w.log->on_lock_hold({"m", 1s, false, false, lock_end::session_closed, "mutex", 7, 1});
+    w.log->on_lock_hold({"m", 1s, lock_end::session_closed, false, "mutex", 7, 1});
     CHECK(w.lines == all{"mutex \"m\": ended, session_closed, after 1000 ms; token 7, session "
                          "0000000000000001"});
 }

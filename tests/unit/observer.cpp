@@ -6,6 +6,7 @@
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
 #include <coetcd/observers.hpp>
+#include <coetcd/prometheus.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/shared_mutex.hpp>
@@ -83,8 +84,13 @@ public:
             {std::string(r.name), r.waited, r.acquired, r.failure, std::string(r.kind)});
     }
     void on_lock_hold(const coetcd::lock_hold_report& r) override {
-        holds.push_back(
-            {std::string(r.name), r.held, r.lost, r.reason, std::string(r.kind), r.token, r.lease});
+        holds.push_back({std::string(r.name),
+                         r.held,
+                         r.lost(),
+                         r.reason,
+                         std::string(r.kind),
+                         r.token,
+                         r.lease});
     }
     void on_overrun(const coetcd::overrun_report& r) override {
         overruns.push_back({std::string(r.name), r.overrun, r.token});
@@ -417,7 +423,18 @@ TEST_CASE("an observer is told how the ownership of a lock has ended, and which 
 TEST_CASE("an observer is told of what kind a lock is, and when a call begins to wait for it",
           "[observer]") {
     observed w;
+    const auto metrics = std::make_shared<coetcd::prometheus_observer>();
+    w.options.observer = std::make_shared<coetcd::observers>(w.seen, metrics);
+    const auto series = [&metrics] {
+        const std::string text = metrics->text();
+        std::size_t found = 0;
+        for (auto at = text.find("kind="); at != text.npos; at = text.find("kind=", at + 1)) {
+            ++found;
+        }
+        return found;
+    };
     const coetcd::session s = w.open();
+    const auto before = series();
     REQUIRE(w.seen->opened.size() == 1);
     CHECK(w.seen->opened[0].lease == s.lease());
     CHECK(w.seen->opened[0].ttl == 6s);
@@ -459,6 +476,7 @@ TEST_CASE("an observer is told of what kind a lock is, and when a call begins to
     REQUIRE(w.seen->holds.size() == 1);
     CHECK(w.seen->waits[0].kind + " " + w.seen->waits[0].name == w.seen->begun[0]);
     CHECK(w.seen->holds[0].kind == w.seen->waits[0].kind);
+    CHECK(series() == before); // the metrics know this kind
 }
 
 TEST_CASE("an observer is told of a body that runs on after the loss of its lock, once",

@@ -17,10 +17,8 @@ using support::contains;
 namespace {
 
 coetcd::lock_hold_report held_for(std::chrono::nanoseconds time, bool lost = false) {
-    coetcd::lock_hold_report r{"m", time, lost};
-    r.reason = lost ? coetcd::lock_end::key_deleted : coetcd::lock_end::given_back;
-    r.kind = "mutex";
-    return r;
+    using coetcd::lock_end;
+    return {"m", time, lost ? lock_end::key_deleted : lock_end::given_back, false, "mutex"};
 }
 
 } // namespace
@@ -76,7 +74,7 @@ TEST_CASE("times are counted in buckets, each with those below it", "[prometheus
     CHECK_THAT(text, contains("# TYPE coetcd_locks_lost_total counter\n"));
     CHECK_THAT(text, contains("coetcd_locks_lost_total{reason=\"key_deleted\"} 1\n"));
     CHECK_THAT(text, contains("\ncoetcd_locks_at_home_total 0\n"));
-    o.on_lock_hold({"m", 1ms, false, true, coetcd::lock_end::given_back, "mutex"});
+    o.on_lock_hold({"m", 1ms, coetcd::lock_end::given_back, true, "mutex"});
     CHECK_THAT(o.text(), contains("\ncoetcd_locks_at_home_total 1\n"));
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/wire/status.hpp>
+#include <coetcd/error.hpp>
 #include <coetcd/log_observer.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/session_options.hpp>
@@ -36,6 +39,15 @@ inline std::string which_one(std::int64_t token, lease_id lease) {
     return "; token " + std::to_string(token) + ", " + session_text(lease);
 }
 
+/// Whether the endpoint is well, and has refused a call. One without space or time is not well.
+inline bool is_refusal(const error_code& outcome) {
+    if (outcome.category() != server_category() || outcome == server_errc::resource_exhausted) {
+        return false;
+    }
+    const wire::status said{static_cast<server_errc>(outcome.value()), {}};
+    return !logic::judge(said).transient;
+}
+
 } // namespace detail::log
 
 COETCD_DECL log_observer::log_observer(std::function<void(std::string_view line)> sink,
@@ -43,22 +55,23 @@ COETCD_DECL log_observer::log_observer(std::function<void(std::string_view line)
     : sink_(std::move(sink))
     , which_(which) {}
 
-COETCD_DECL void log_observer::failed_or_not(const std::string& what, const std::string& failure) {
+COETCD_DECL void
+log_observer::failed_or_not(failures& all, const std::string& what, const std::string& failure) {
     const std::lock_guard alone(access_);
-    const auto found = failing_.find(what);
-    if (found == failing_.end()) {
+    const auto found = all.find(what);
+    if (found == all.end()) {
         if (!failure.empty()) {
-            if (failing_.size() == most_failing) { // some may never be heard of again
-                failing_.erase(failing_.begin());
+            if (&all == &endpoints_ && all.size() == most_endpoints) {
+                all.erase(all.begin()); // it may never be heard of again
             }
-            failing_.emplace(what, 1);
+            all.emplace(what, 1);
             sink_(what + ": " + failure);
         }
     } else if (!failure.empty()) {
         ++found->second;
     } else {
         const unsigned long times = found->second;
-        failing_.erase(found);
+        all.erase(found);
         sink_(what + ": well again, after " + std::to_string(times) +
               (times == 1 ? " failure" : " failures"));
     }
@@ -68,18 +81,21 @@ COETCD_DECL void log_observer::on_request(const request_report& r) try {
     if (r.outcome == boost::asio::error::operation_aborted) {
         return; // by its caller
     }
-    const std::string what = printable(r.endpoint);
-    failed_or_not(what, r.outcome ? std::string(r.rpc) + ": " + r.outcome.message() : "");
+    const bool has_failed = r.outcome && !detail::log::is_refusal(r.outcome);
+    failed_or_not(endpoints_,
+                  printable(r.endpoint),
+                  has_failed ? std::string(r.rpc) + ": " + r.outcome.message() : "");
 } catch (const std::bad_alloc&) { // an observer must not throw
 }
 
 COETCD_DECL void log_observer::on_connection(const connection_report& r) try {
     if (r.what == connection_report::opened) {
-        failed_or_not(printable(r.endpoint) + ", TLS", printable(r.text));
+        failed_or_not(endpoints_, printable(r.endpoint) + ", TLS", printable(r.text));
     }
     if (r.what == connection_report::failed) {
         const std::string more = r.text.empty() ? "" : ": " + printable(r.text);
-        failed_or_not(printable(r.endpoint), "no connection: " + r.reason.message() + more);
+        failed_or_not(
+            endpoints_, printable(r.endpoint), "no connection: " + r.reason.message() + more);
     }
 } catch (const std::bad_alloc&) { // an observer must not throw
 }
@@ -87,7 +103,8 @@ COETCD_DECL void log_observer::on_connection(const connection_report& r) try {
 COETCD_DECL void log_observer::on_renewal(const renewal_report& r) try {
     using namespace detail::log;
     const std::string left = ", with " + ms(r.margin) + " left";
-    failed_or_not(session_text(r.lease),
+    failed_or_not(sessions_,
+                  session_text(r.lease),
                   r.outcome ? "a renewal failed" + left + ": " + r.outcome.message() : "");
 } catch (const std::bad_alloc&) { // an observer must not throw
 }
@@ -102,7 +119,7 @@ COETCD_DECL void log_observer::on_session_open(const session_open_report& r) try
 COETCD_DECL void log_observer::on_session_end(const session_report& r) try {
     const std::string what = detail::log::session_text(r.lease);
     const std::lock_guard alone(access_);
-    failing_.erase(what);
+    sessions_.erase(what);
     sink_(what + ": ended: " + describe(r.reason));
 } catch (const std::bad_alloc&) { // an observer must not throw
 }
@@ -122,9 +139,9 @@ COETCD_DECL void log_observer::on_lock_wait(const lock_wait_report& r) try {
 
 COETCD_DECL void log_observer::on_lock_hold(const lock_hold_report& r) try {
     using namespace detail::log;
-    if (r.lost || which_.every_lock) {
+    if (r.lost() || which_.every_lock) {
         const bool is_given_back = r.reason == lock_end::given_back;
-        const std::string how = r.lost ? ": LOST, " : ": ended, ";
+        const std::string how = r.lost() ? ": LOST, " : ": ended, ";
         const std::string what = is_given_back ? ": given back" : how + to_string(r.reason) + ",";
         const std::lock_guard alone(access_);
         sink_(lock_text(r.kind, r.name) + what + " after " + ms(r.held) +

@@ -177,7 +177,7 @@ COETCD_DECL void prometheus_observer::on_lock_hold(const lock_hold_report& r) tr
     const std::lock_guard alone(access_);
     --gauge("coetcd_locks_held", label("kind", r.kind));
     times("coetcd_lock_hold_seconds").add(r.held);
-    if (r.lost) {
+    if (r.lost()) {
         ++counter("coetcd_locks_lost_total", label("reason", to_string(r.reason)));
     }
     counter("coetcd_locks_at_home_total") += r.at_home ? 1 : 0;

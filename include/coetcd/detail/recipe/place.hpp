@@ -121,8 +121,6 @@ public:
             entering.leave_line();
         }
     }
-    /// Has the observer told of the end of the hold, since it is about to hear of its beginning.
-    void tell_end() { is_reported_ = false; }
     bool held() const override {
         return holds_ && session->world.now() < held_until_.load() && session->alive();
     }
@@ -140,6 +138,8 @@ public:
     /// Granted, and neither lost nor given back. Call it at home.
     bool is_kept() const { return is_granted() && !is_lost(); }
     bool is_lost() const { return lost_by_.has_value(); }
+    /// Call it when the observer is told that the place was granted: it is told of the end, too.
+    void tell_end() { is_reported_ = false; }
     /// Gives it back, since its time is over.
     void on_expired();
     /// Somebody who was there before us has it after all.
@@ -390,12 +390,10 @@ inline lock_end place::end_of_hold() const {
 inline void place::report_end() {
     const auto& observer = session->owner->options.observer;
     if (!std::exchange(is_reported_, true) && observer) {
-        const lock_end reason = end_of_hold();
         observer->on_lock_hold({name(),
                                 session->world.now() - granted_at_,
-                                reason > lock_end::session_closed,
+                                end_of_hold(),
                                 entering.has_retained(),
-                                reason,
                                 how.word,
                                 create_revision(),
                                 session->lease()});
