@@ -275,11 +275,11 @@ TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
     const std::string name = unique_name("tool");
     auto& etcd = shared_etcd();
     const std::pair<std::string, std::string> strays[] = {
-        {"/photo", "wants it alone waits"},
+        {"/photo", "wants the lock alone waits"},
         {"/write/photo", "wants no permits waits"},
-        {"/hold/photo", "wants it alone waits"},
-        {"/hold/00/photo", "wants it alone, or permits, waits"},
-        {"/wait/photo", "wants it alone, or permits, waits"},
+        {"/hold/photo", "wants the lock alone waits"},
+        {"/hold/00/photo", "wants the lock alone, or permits, waits"},
+        {"/wait/photo", "wants the lock alone, or permits, waits"},
     };
     for (const auto& [below, who_waits] : strays) {
         const std::string key = name + below;
