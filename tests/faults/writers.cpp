@@ -6,6 +6,8 @@
 #include <functional>
 #include <iostream>
 #include <signal.h>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "support/catch.hpp"
@@ -45,6 +47,18 @@ std::size_t held_by(const writers& all) {
         sum += w->held;
     }
     return sum;
+}
+
+std::string said_by(const writers& all) {
+    std::string text;
+    for (const auto& w : all) {
+        const auto since =
+            std::chrono::duration_cast<std::chrono::seconds>(clock::now() - w->held_at);
+        text += "; " + std::to_string(w->held) + " turns, the last " +
+                std::to_string(since.count()) + " s ago";
+        text += w->trouble.empty() ? "" : ", and " + w->trouble;
+    }
+    return text;
 }
 
 } // namespace
@@ -176,7 +190,11 @@ awaitable<void> overtake(writers& all) {
     auto overtaken = [&]() -> awaitable<bool> {
         co_return held_by(all) - victim.held > others + 2;
     };
-    co_await eventually(overtaken, 40s, "another one gets the lock of one that stands still");
+    try {
+        co_await eventually(overtaken, 40s, "another one gets the lock of one that stands still");
+    } catch (const std::runtime_error& e) {
+        throw std::runtime_error(e.what() + said_by(all));
+    }
     victim.signal(SIGCONT);
 }
 
