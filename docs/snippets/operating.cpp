@@ -29,6 +29,10 @@ std::string read_password() {
     return line;
 }
 
+std::string read_token() {
+    return read_password();
+}
+
 } // namespace
 
 asio::awaitable<void> operating_user(std::string url) {
@@ -46,6 +50,13 @@ coetcd::client operating_cluster(asio::any_io_executor executor) {
     options.member_refresh = 60s; // also members that are added later
     coetcd::client client(executor, cluster, options);
     return client;
+}
+
+void operating_token(asio::any_io_executor executor, const std::string& url) {
+    coetcd::client_options options;
+    options.token = [] { return read_token(); };
+    coetcd::client client(executor, url, options);
+    client.set_endpoints({"http://10.0.0.4:2379", "http://10.0.0.5:2379"});
 }
 
 asio::awaitable<void> operating_status(asio::any_io_executor executor,

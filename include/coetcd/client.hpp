@@ -76,6 +76,18 @@ public:
     /// through sessions opened with it, and their locks; `session::close` has its own.
     client with_timeout(std::chrono::milliseconds timeout) const;
 
+    /// Replaces the endpoints, for all handles of this client, its sessions and watches: for
+    /// members that move. Takes effect at once on the client's executor, and from elsewhere as soon
+    /// as that gets to it. No I/O.
+    ///
+    /// Requests under way go on. Later ones go to the new endpoints; what was learned by
+    /// `member_refresh` is forgotten and asked again. Connections to endpoints that are no longer
+    /// named are closed when they are idle. A stream of watches stays where it is until it ends,
+    /// and resumes at a new endpoint. They must be endpoints of the same cluster: see
+    /// `errc::wrong_cluster`.
+    /// @throws std::invalid_argument as the constructor; nothing has changed then.
+    void set_endpoints(endpoints cluster) const;
+
     /// Reads one key. One round trip.
     /// @returns Nothing if it does not exist.
     boost::asio::awaitable<std::optional<key_value>> get(std::string key) const;

@@ -69,9 +69,15 @@ public:
 
     /// The user to log in. No effect where etcd's authentication is off.
     std::optional<coetcd::credentials> credentials;
+    /// Gives the token that requests carry, in place of `credentials`: for an etcd whose tokens
+    /// come from elsewhere (`--auth-token jwt`). It is called on the client's executor when the
+    /// first request needs one, and again when etcd has refused the last one; at most each 5 s if
+    /// etcd refuses all of them. It must not block: fetch the next token in the background. If it
+    /// throws, or what it returns cannot be a token, calls fail with `errc::login_failed`.
+    std::function<std::string()> token;
     /// Allows password and token to be sent to another host in the clear: over http, where anybody
-    /// in between can read them. Otherwise `credentials` with such an endpoint are an error, even
-    /// if only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
+    /// in between can read them. Otherwise `credentials` or `token` with such an endpoint are an
+    /// error, even if only the lookup of `localhost` shows that it is one (`errc::tls_failed`).
     bool insecure_plain_text_credentials = false;
     /// How often to ask the cluster for its members, and use the endpoints that they advertise
     /// besides those named; empty to use only those named. At most 64 of them; learners are
@@ -80,9 +86,9 @@ public:
     /// serve the gateway and can be reached from here.
     std::optional<std::chrono::seconds> member_refresh{};
     /// Allows members that were learned, not named, to name further members, to which password and
-    /// token then go. Otherwise a client with `credentials` takes lists only from the endpoints
-    /// that were named, so that no list can lead it away from them. Set it if all of those may be
-    /// replaced while the client runs.
+    /// token then go. Otherwise a client with `credentials` or `token` takes lists only from the
+    /// endpoints that were named, so that no list can lead it away from them. Set it if all of
+    /// those may be replaced while the client runs.
     bool trust_learned_members = false;
     /// Total time for a call, including retries; for `watch`, until it is established. It does not
     /// limit waits for others, such as `mutex::lock` and `watcher::next`. Must be positive.

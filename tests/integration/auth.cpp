@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/wire/auth.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/session.hpp>
 
@@ -273,6 +277,47 @@ TEST_CASE("A server that comes back without its tokens gets new ones", "[auth]")
         co_await in_thread([&] { server.etcd.restart(); });
         (void)co_await app.put("app/w", "x");
         (void)co_await w.next();
+        CHECK(m.owns_lock());
+        co_await m.unlock();
+    });
+}
+
+TEST_CASE("A token that comes from elsewhere serves as a login does, and is asked for again",
+          "[auth]") {
+    auth_server server;
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client nobody(executor, server.etcd.url());
+        const auto by = coetcd::detail::access::impl(nobody);
+        std::string token;
+        const auto log_in = [&]() -> awaitable<void> {
+            const coetcd::detail::wire::authenticate_request request(
+                "app", coetcd::detail::secret(std::string(app_password)));
+            auto asking = coetcd::detail::ask(by, request, by->within(10s));
+            const auto said = co_await std::move(asking);
+            token = said.token;
+        };
+        co_await log_in();
+        int asked = 0;
+        client_options options;
+        options.token = [&] {
+            ++asked;
+            return token;
+        };
+        const client app(executor, server.etcd.url(), options);
+        const session s = co_await open_session(app, 30s);
+        coetcd::mutex m(s, "app/lock");
+        co_await m.lock();
+        coetcd::watcher w = co_await app.watch("app/w");
+        const auto refused = co_await ending_of(app.put("other", "x"));
+        CHECK(refused.code == server_errc::permission_denied);
+        CHECK(asked == 1);
+
+        co_await in_thread([&] { server.etcd.restart(); }); // which forgets its tokens
+        co_await log_in();
+        (void)co_await app.put("app/w", "x");
+        (void)co_await w.next();
+        CHECK(asked > 1);
         CHECK(m.owns_lock());
         co_await m.unlock();
     });

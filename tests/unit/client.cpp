@@ -477,3 +477,164 @@ TEST_CASE("sec.token.password: a password is asked for when it is needed, and go
     (void)w.await(client.get("k"));
     CHECK(asked == 1);
 }
+
+TEST_CASE("sec.token.callback: a token of the user's own is asked for when it is needed, and goes "
+          "with each request",
+          "[client][auth]") {
+    world w;
+    int asked = 0;
+    coetcd::client_options o;
+    o.insecure_plain_text_credentials = true;
+    o.token = [&] { return "canary." + std::to_string(++asked); };
+    std::string valid = "canary.1";
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        CHECK(q.what != rpc::authenticate);
+        CHECK(q.body.find("canary") == q.body.npos);
+        if (q.token == valid) {
+            serve(q, r);
+        } else {
+            r.status = 401;
+            r.body = R"({"code":16,"message":"etcdserver: invalid auth token"})";
+        }
+    };
+    const coetcd::client client = w.client(o);
+    CHECK(asked == 0);
+    (void)w.await(client.put("k", "v"));
+    (void)w.await(client.get("k"));
+    CHECK(asked == 1);
+    valid = "canary.2";                  // the first one is valid no longer
+    (void)w.await(client.put("k", "w")); // etcd has done nothing when it refuses a token
+    CHECK(asked == 2);
+
+    valid = "none that we know of";
+    auto refused = w.start(client.get("k"));
+    w.env->pass(6s);
+    try {
+        (void)refused.get();
+        FAIL("it was answered");
+    } catch (const coetcd::error& e) {
+        CHECK(e.code() == server_errc::unauthenticated);
+        CHECK(std::string(e.what()).find("canary") == std::string::npos);
+    }
+    CHECK(asked >= 3);
+    CHECK(asked < 20); // with pauses that grow
+}
+
+TEST_CASE("sec.token.broken: a callback that gives no token fails the calls, and says why",
+          "[client][auth]") {
+    const std::pair<std::function<std::string()>, const char*> rows[] = {
+        {[]() -> std::string { throw std::runtime_error("canary"); }, "threw an exception"},
+        {[] { return std::string(); }, "gave no token"},
+        {[] { return std::string("canary 1"); }, "gave no token"},
+        {[] { return std::string("canary\r\nX: y"); }, "gave no token"},
+        {[] { return std::string(5000, 'c'); }, "gave no token"},
+    };
+    for (const auto& [token, why] : rows) {
+        world w;
+        coetcd::client_options o;
+        o.insecure_plain_text_credentials = true;
+        o.token = token;
+        const coetcd::client client = w.client(o);
+        auto reading = w.start(client.get("k"));
+        w.env->pass(10s);
+        try {
+            (void)reading.get();
+            FAIL("it was sent");
+        } catch (const coetcd::error& e) {
+            CHECK(e.code() == errc::login_failed);
+            CHECK_THAT(std::string(e.what()), support::contains(why));
+            CHECK(std::string(e.what()).find("canary") == std::string::npos);
+        }
+        CHECK(w.env->calls.empty());
+    }
+}
+
+TEST_CASE("a token is kept from the clear, and from other credentials", "[client][auth]") {
+    world w;
+    coetcd::client_options o;
+    o.token = [] { return std::string("t"); };
+    CHECK_THROWS_AS(w.client(o), std::invalid_argument); // http to another host
+    CHECK_NOTHROW(w.client("http://127.0.0.1:1", o));
+    o.insecure_plain_text_credentials = true;
+    CHECK_NOTHROW(w.client(o));
+    o.credentials = coetcd::credentials("root", "secret");
+    CHECK_THROWS_AS(w.client(o), std::invalid_argument);
+}
+
+TEST_CASE("endpoints are replaced, for everything that the client has", "[client][endpoints]") {
+    world w;
+    const coetcd::client client = w.client({"http://a", "http://b"});
+    const coetcd::session s = w.await(coetcd::session::open(client, 6s));
+    coetcd::mutex m(s, "m");
+    w.await(m.lock());
+    auto late = w.start(client.get("k")); // it is under way
+    client.with_timeout(1s).set_endpoints({"http://c", "http://d:1"});
+    REQUIRE(w.env->kept.size() == 1);
+    CHECK(w.env->kept[0].size() == 2);
+    w.env->pass(1s);
+    REQUIRE(late.ended());
+    w.env->calls.clear();
+    (void)w.await(client.put("k", "v"));
+    w.env->pass(30s);
+    CHECK(m.owns_lock());
+    CHECK(w.await(m.unlock()));
+    REQUIRE(w.env->calls.size() > 5); // renewals, too
+    for (const call_request& q : w.env->calls) {
+        CHECK((q.to.host == "c" || q.to.host == "d"));
+    }
+}
+
+TEST_CASE("what was learned is forgotten with the endpoints that told it", "[client][endpoints]") {
+    world w;
+    coetcd::client_options o;
+    o.member_refresh = 10s;
+    w.env->on_call = [serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (q.what == rpc::member_list) {
+            r.status = 200;
+            r.body =
+                R"({"header":{"cluster_id":"14841639068965178418"},"members":[{"clientURLs":["http://of-)" +
+                q.to.host + R"(:2379"]}]})";
+        } else {
+            serve(q, r);
+        }
+    };
+    const auto known = [&] {
+        std::string hosts;
+        for (const auto& each : w.env->kept.back()) {
+            hosts += each.host + " ";
+        }
+        return hosts;
+    };
+    const coetcd::client client = w.client("http://a", o);
+    w.env->pass(1s);
+    (void)w.await(client.get("k"));
+    w.env->pass(1s);
+    REQUIRE(known() == "a of-a ");
+    client.set_endpoints("http://b");
+    CHECK(known() == "b ");
+    w.env->pass(31s);
+    (void)w.await(client.get("k"));
+    w.env->pass(1s);
+    CHECK(known() == "b of-b ");
+}
+
+TEST_CASE("endpoints that cannot be right replace none", "[client][endpoints]") {
+    world w;
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("root", "secret");
+    o.insecure_plain_text_credentials = false;
+    grant_logins(w);
+    const coetcd::client client = w.client("http://127.0.0.1:1", o);
+    CHECK_THROWS_AS(client.set_endpoints(std::vector<std::string>()), std::invalid_argument);
+    CHECK_THROWS_AS(client.set_endpoints("ftp://a"), std::invalid_argument);
+    CHECK_THROWS_AS(client.set_endpoints({"http://127.0.0.1:2", "https://a"}),
+                    std::invalid_argument);
+    CHECK_THROWS_AS(client.set_endpoints("http://elsewhere"),
+                    std::invalid_argument); // in the clear
+    CHECK(w.env->kept.empty());
+    (void)w.await(client.put("k", "v"));
+    CHECK(w.env->calls.back().to.port == 1);
+    coetcd::client moved = client;
+    const coetcd::client taken = std::move(moved);
+    CHECK_THROWS_AS(moved.set_endpoints("http://127.0.0.1:2"), std::logic_error);
+}

@@ -3,6 +3,7 @@
 
 #include <coetcd/client.hpp>
 #include <coetcd/detail/access.hpp>
+#include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/config.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/lease.hpp>
@@ -37,6 +38,14 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
         throw std::invalid_argument("timeout: must be positive");
     }
     return {impl_, detail::bounded(timeout)};
+}
+
+COETCD_DECL void client::set_endpoints(endpoints cluster) const {
+    const std::shared_ptr<detail::client_impl>& impl = impl_.get();
+    auto change = [impl, named = detail::parse(cluster, impl->options)] {
+        impl->cluster_router->set_endpoints(named);
+    };
+    detail::at_home(*impl->world, std::move(change));
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<key_value>> client::get(std::string key) const {

@@ -32,7 +32,13 @@ inline std::string cluster_name(std::uint64_t id) {
 template<class TimePoint>
 class cluster_identity {
 public:
-    explicit cluster_identity(const std::vector<endpoint>& named) {
+    explicit cluster_identity(const std::vector<endpoint>& named) { name(named); }
+
+    /// Replaces the named endpoints. None of them has said anything yet.
+    void name(const std::vector<endpoint>& named) {
+        agreement_.reset();
+        others_ = false;
+        voices_.clear();
         for (const endpoint& e : named) {
             voices_.push_back({e, 0, false});
         }

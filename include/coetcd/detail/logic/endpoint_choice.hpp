@@ -121,6 +121,14 @@ public:
         }
     }
 
+    /// Replaces the endpoints that the user gave, and forgets those that were learned. What is
+    /// known of those that stay is kept.
+    /// @param named One or more.
+    void name(const std::vector<endpoint>& named) {
+        named_ = named;
+        learn({});
+    }
+
     /// Replaces the endpoints that were learned before with these, which are distinct. What is
     /// known of those that stay is kept. Named endpoints stay, whatever a list says.
     void learn(const std::vector<endpoint>& others) {
@@ -173,7 +181,7 @@ private:
         return static_cast<std::size_t>(&s - states_.data());
     }
 
-    const std::vector<endpoint> named_;
+    std::vector<endpoint> named_;
     std::vector<state> states_; // the named ones first
     std::size_t preferred_;
 };

@@ -20,6 +20,11 @@ struct member_rules {
     bool secrets_in_the_clear = false; ///< They may be sent over http to another host.
 };
 
+/// Whether plain http is wanted: the user named such an endpoint.
+inline bool any_plain(const std::vector<endpoint>& named) {
+    return std::any_of(named.begin(), named.end(), [](const endpoint& e) { return !e.tls; });
+}
+
 /// Whether a password or a token may be sent there.
 inline bool may_get_secrets(const endpoint& e, bool in_the_clear) {
     return e.tls || is_local(e) || in_the_clear;

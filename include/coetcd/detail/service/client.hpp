@@ -46,6 +46,11 @@ private:
     credentials who_;
 };
 
+/// Whether requests carry a password or a token.
+inline bool has_secrets(const client_options& o) {
+    return o.credentials || o.token;
+}
+
 /// The state that all handles of one client share with its sessions and watchers.
 class client_impl {
 public:
@@ -92,6 +97,7 @@ private:
         if (o.credentials) {
             r.login = password_source(*o.credentials);
         }
+        r.token = o.token;
         // A login keeps the event loop busy, and its last attempt does so even if nobody waits for
         // it any more, so it must be short. A call that still waits after it has another login
         // made.
@@ -102,11 +108,10 @@ private:
         r.member_refresh = o.member_refresh;
         r.observer = o.observer;
         r.rules.tls = o.tls != nullptr;
-        r.rules.plain = std::any_of(
-            cluster.begin(), cluster.end(), [](const logic::endpoint& e) { return !e.tls; });
-        r.rules.secrets = o.credentials.has_value();
+        r.rules.plain = logic::any_plain(cluster);
+        r.rules.secrets = has_secrets(o);
         r.rules.secrets_in_the_clear = o.insecure_plain_text_credentials;
-        r.lists_from_learned = !o.credentials || o.trust_learned_members;
+        r.lists_from_learned = !has_secrets(o) || o.trust_learned_members;
         return r;
     }
 };
@@ -220,11 +225,11 @@ inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client
                                         "(OpenSSL), and set client_options::tls to "
                                         "coetcd::make_tls()");
         }
-        if (o.credentials &&
+        if (has_secrets(o) &&
             !logic::may_get_secrets(parsed.back(), o.insecure_plain_text_credentials)) {
             throw std::invalid_argument(
                 "endpoints: \"" + parsed.back().text() +
-                "\" would carry the password in the clear; use https, or set "
+                "\" would carry the password or token in the clear; use https, or set "
                 "insecure_plain_text_credentials");
         }
     }
@@ -246,6 +251,9 @@ inline client_options checked(client_options o) {
     require(o.connect_timeout.count() > 0, "connect_timeout");
     require(o.max_answer > 0, "max_answer");
     require(o.connections > 0, "connections");
+    if (o.credentials && o.token) {
+        throw std::invalid_argument("token: is set beside credentials; set one of them");
+    }
     require(!o.member_refresh || o.member_refresh->count() > 0, "member_refresh");
     o.request_timeout = bounded(o.request_timeout);
     o.attempt_timeout = bounded(o.attempt_timeout);
@@ -264,7 +272,7 @@ inline std::shared_ptr<env> make_default_env(asio::any_io_executor executor,
     n.connections = o.connections;
     n.most.body = o.max_answer;
     n.tls = o.tls;
-    n.plain_stays_here = o.credentials && !o.insecure_plain_text_credentials;
+    n.plain_stays_here = has_secrets(o) && !o.insecure_plain_text_credentials;
     n.observer = o.observer;
     return std::make_shared<net::default_env>(std::move(executor), std::move(n));
 }

@@ -52,7 +52,7 @@ public:
         , options_(std::move(options))
         , choice_(endpoints, env_->random())
         , identity_(endpoints)
-        , login_(options_.login != nullptr)
+        , login_(options_.login || options_.token)
         , login_changed_(*env_)
         , next_look_(after(env_->now(), first_look)) {}
 
@@ -204,6 +204,15 @@ public:
     void failed(const logic::endpoint& where, const asio::ip::address& by, use with) {
         choice_.failed(where, env_->now(), with);
         rate(where, by, false);
+    }
+
+    /// Replaces the endpoints that the user named: see `client::set_endpoints`.
+    void set_endpoints(const std::vector<logic::endpoint>& endpoints) {
+        options_.rules.plain = logic::any_plain(endpoints);
+        choice_.name(endpoints);
+        identity_.name(endpoints);
+        next_refresh_ = time_point::min(); // what was learned is forgotten
+        env_->keep_only(choice_.all());
     }
 
     /// The cluster that this client belongs to; 0 before the first answer. May be called from
@@ -362,7 +371,10 @@ private:
     static asio::awaitable<void> log_in(std::unique_ptr<logging_in> until_told) {
         const std::shared_ptr<router> self = until_told->of;
         outcome<wire::authenticate_response>& granted = until_told->granted;
-        if (const std::optional<wire::authenticate_request> request = self->login_request()) {
+        if (self->options_.token) {
+            self->take_token(granted);
+        } else if (const std::optional<wire::authenticate_request> request =
+                       self->login_request()) {
             call_terms how = self->within(self->options_.login_timeout);
             const std::function<bool()> wanted = [&r = *self] { return r.awaiting_login_ != 0; };
             how.wanted = &wanted;
@@ -385,6 +397,22 @@ private:
                 !logic::is_transient(ec), ec, std::move(granted.text), now, env_->random());
         }
         login_changed_.notify_all();
+    }
+    /// Takes the user's own token.
+    void take_token(outcome<wire::authenticate_response>& granted) const {
+        granted.ec = errc::login_failed;
+        try {
+            granted.response.token = options_.token();
+        } catch (...) {
+            granted.text = "client_options::token threw an exception"; // which may hold a secret
+            return;
+        }
+        if (wire::is_token(granted.response.token)) {
+            granted.ec = {};
+        } else {
+            granted.text = "client_options::token gave no token: it is empty, longer than 4096 "
+                           "characters, or has some that cannot stand in a header";
+        }
     }
     /// @returns Nothing if there is no password to be had.
     std::optional<wire::authenticate_request> login_request() const {
@@ -438,7 +466,7 @@ private:
     members_by(std::weak_ptr<router> of, std::shared_ptr<env> world, logic::endpoint where);
 
     const std::shared_ptr<env> env_;
-    const router_options options_;
+    router_options options_;
     logic::endpoint_choice<time_point> choice_;
     logic::cluster_identity<time_point> identity_;
     std::atomic<std::uint64_t> cluster_ = 0; // `identity_.ours()`

@@ -27,6 +27,8 @@ struct authorization {
 struct router_options {
     /// Makes the request for a token; empty without a user.
     std::function<wire::authenticate_request()> login;
+    /// Gives the token itself; empty if etcd is asked for one, or none is needed.
+    std::function<std::string()> token;
     std::chrono::nanoseconds login_timeout = std::chrono::seconds(5);
     /// For the router's own requests.
     std::chrono::nanoseconds attempt_timeout = std::chrono::seconds(2);

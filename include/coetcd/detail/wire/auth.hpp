@@ -4,7 +4,10 @@
 #include <coetcd/detail/secret.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace coetcd::detail::wire {
@@ -17,6 +20,15 @@ struct authenticate_request {
     std::string name;
     secret password;
 };
+
+/// The longest token of a user: each request carries it in the header, whose size servers limit.
+inline constexpr std::size_t max_token = 4096;
+
+/// Whether it may be a token: it becomes a header.
+inline bool is_token(std::string_view text) {
+    return !text.empty() && text.size() <= max_token &&
+           std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
 
 struct authenticate_response {
     response_header header;

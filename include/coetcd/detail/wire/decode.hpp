@@ -31,9 +31,6 @@ namespace coetcd::detail::wire {
 template<class Response>
 using stream_message = std::variant<Response, status>;
 
-/// The longest token of a user: each request carries it in the header, whose size servers limit.
-inline constexpr std::size_t max_token = 4096;
-
 // Each function below reads one message; all throw `error` with `errc::protocol_error`. An absent
 // field has its default value.
 
@@ -195,10 +192,7 @@ inline void read(const json_value& body, watch_response& response) {
 inline void read(const json_value& body, authenticate_response& response) {
     read_header(body, response.header);
     response.token = read_text(body, "token");
-    const bool fits = std::all_of(response.token.begin(), response.token.end(), [](char c) {
-        return c > 0x20 && c < 0x7f; // it becomes a header
-    });
-    if (response.token.empty() || response.token.size() > max_token || !fits) {
+    if (!is_token(response.token)) {
         fail_field("token", "a token");
     }
 }

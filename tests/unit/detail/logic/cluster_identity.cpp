@@ -215,3 +215,19 @@ TEST_CASE("an endpoint strays until it speaks for ours, or another cluster is ou
     who.heard(at("a"), 7, start + 6s);
     CHECK(who.strayed_to(at("a")) == 7);
 }
+
+TEST_CASE(
+    "endpoints that are named later belong to the same cluster, until all have said otherwise",
+    "[logic][cluster]") {
+    identity id({at("a"), at("b")});
+    CHECK(id.heard(at("a"), 7, start) == speaker::ours);
+    CHECK(id.heard(at("b"), 8, start + 1s) == speaker::other);
+    id.name({at("c"), at("d")});
+    CHECK(id.ours() == 7);
+    CHECK(id.strayed_to(at("b")) == 0);
+    CHECK(id.heard(at("c"), 8, start + 2s) == speaker::other);
+    CHECK(id.heard(at("a"), 8, start + 3s) == speaker::other); // an answer to an earlier request
+    CHECK(id.heard(at("c"), 8, start + 9s) == speaker::other);
+    CHECK(id.heard(at("d"), 8, start + 9s) == speaker::successor);
+    CHECK(id.ours() == 8);
+}

@@ -322,3 +322,20 @@ TEST_CASE("an endpoint that was named stays, whatever is learned", "[logic][endp
     CHECK(c.all() == std::vector<endpoint>{at(0), at(1)});
     CHECK(c.pick(start) == 1);
 }
+
+TEST_CASE("the user names other endpoints, and what is known of those that stay is kept",
+          "[logic][endpoint_choice]") {
+    endpoint_choice<time_point> c(cluster(3), 2);
+    c.learn({at(7)});
+    CHECK(c.size() == 4);
+    c.failed(at(0), start, endpoint_use::call);
+    c.name({at(5), at(0), at(2)});
+    CHECK(c.all() == std::vector<endpoint>{at(5), at(0), at(2)});
+    CHECK(c.named() == c.all());
+    CHECK(c.pick(start) == at(2)); // still the preferred one
+    c.failed(at(2), start, endpoint_use::call);
+    CHECK(c.pick(start) == at(5));              // 0 is still shunned
+    c.failed(at(7), start, endpoint_use::call); // gone
+    c.name({at(9)});
+    CHECK(c.pick(start) == at(9));
+}
