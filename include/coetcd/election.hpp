@@ -118,6 +118,10 @@ public:
     /// @par Cancellation
     /// `terminal`, without effect on the term.
     boost::asio::awaitable<error_code> wait_lost() const;
+    /// See `held_lock::wait_suspect`.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+    /// See `held_lock::wait_active`.
+    boost::asio::awaitable<void> wait_active() const;
 
 private:
     friend class detail::access;

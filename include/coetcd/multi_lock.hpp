@@ -62,6 +62,10 @@ public:
 
     /// Waits until one of them is lost: see `held_lock::wait_lost`.
     boost::asio::awaitable<error_code> wait_lost() const;
+    /// See `held_lock::wait_suspect`.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+    /// See `held_lock::wait_active`.
+    boost::asio::awaitable<void> wait_active() const;
 
     /// Another handle to the same ownership: see `held_lock::share`.
     /// @throws error with `errc::not_owner` if they are not held.

@@ -84,6 +84,19 @@ public:
     /// `terminal`, without effect on the lock.
     boost::asio::awaitable<error_code> wait_lost() const;
 
+    /// Waits until the session of the lock is suspect: see `session::wait_suspect`. The body of a
+    /// `with_lock` can warn, or take on no more work. It is about the session: it goes on waiting
+    /// after the lock was given back.
+    /// @throws error as `session::wait_suspect`.
+    /// @par Cancellation
+    /// `terminal`, without effect on the lock.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+    /// Waits until the session of the lock is active again: see `session::wait_active`.
+    /// @throws error as `wait_suspect`.
+    /// @par Cancellation
+    /// `terminal`, without effect on the lock.
+    boost::asio::awaitable<void> wait_active() const;
+
     /// Waits until somebody asks for the lock, with `request_release`; at once if somebody already
     /// has. Two round trips at first: a look and a watch. The lock stays held: whether to give it
     /// back is up to you.

@@ -64,6 +64,10 @@ public:
     /// @par Cancellation
     /// `terminal`, without effect on the permits.
     boost::asio::awaitable<error_code> wait_lost() const;
+    /// See `held_lock::wait_suspect`.
+    boost::asio::awaitable<std::chrono::nanoseconds> wait_suspect() const;
+    /// See `held_lock::wait_active`.
+    boost::asio::awaitable<void> wait_active() const;
 
     /// The number of permits.
     std::int64_t weight() const { return weight_; }

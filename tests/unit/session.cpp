@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/election.hpp>
+#include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
+#include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
 
 #include <memory>
@@ -710,6 +713,55 @@ TEST_CASE("a session says when it is in danger, and when no longer", "[session][
         w.env->pass(20s);
         REQUIRE_FALSE(one.ended());
     }
+}
+
+TEST_CASE("what is held says that its session is in danger, and no longer", "[session][suspect]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session s = w.await(coetcd::session::open(client, {9s}));
+    coetcd::mutex m(s, "m");
+    coetcd::multi_lock several(s, {coetcd::exclusive("a"), coetcd::exclusive("b")});
+    coetcd::semaphore pool(s, "pool", 2);
+    coetcd::election e(s, "e");
+    const coetcd::held_lock one = w.await(m.scoped_lock());
+    const coetcd::held_locks all = w.await(several.scoped_lock());
+    const coetcd::permit permit = w.await(pool.acquire());
+    const coetcd::leadership term = w.await(e.campaign("me"));
+    std::vector<background<std::chrono::nanoseconds>> suspect;
+    suspect.push_back(w.start(one.wait_suspect()));
+    suspect.push_back(w.start(all.wait_suspect()));
+    suspect.push_back(w.start(permit.wait_suspect()));
+    suspect.push_back(w.start(term.wait_suspect()));
+    w.env->pass(20s);
+    w.env->renews = false;
+    reach(w, s, session_state::suspect);
+    std::vector<background<void>> active;
+    active.push_back(w.start(one.wait_active()));
+    active.push_back(w.start(all.wait_active()));
+    active.push_back(w.start(permit.wait_active()));
+    active.push_back(w.start(term.wait_active()));
+    for (auto& each : suspect) {
+        REQUIRE(each.ended());
+        CHECK(each.get() > 3s);
+    }
+    w.env->pass(1s);
+    for (auto& each : active) {
+        CHECK_FALSE(each.ended());
+    }
+    w.env->renews = true;
+    reach(w, s, session_state::active);
+    for (auto& each : active) {
+        CHECK(each.succeeded());
+    }
+    CHECK(one.owns_lock());
+    w.env->renews = false;
+    auto lost = w.start(term.wait_active());
+    reach(w, s, session_state::suspect);
+    lost = w.start(term.wait_active());
+    reach(w, s, session_state::lost);
+    w.env->pass(0s);
+    CHECK_THROWS_AS(lost.get(), coetcd::error);
+    CHECK_THROWS_AS((void)coetcd::held_lock().wait_suspect(), std::logic_error);
 }
 
 TEST_CASE("a wait for danger makes no request, and hurries no renewal", "[session][suspect]") {

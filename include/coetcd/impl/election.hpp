@@ -115,6 +115,17 @@ COETCD_DECL boost::asio::awaitable<error_code> leadership::wait_lost() const {
                            detail::place::wait_lost(impl_->held->shared_from_this()));
 }
 
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> leadership::wait_suspect() const {
+    return detail::go_home(get_executor(),
+                           detail::session_impl::wait_suspect(impl_->held->session));
+}
+
+COETCD_DECL boost::asio::awaitable<void> leadership::wait_active() const {
+    return detail::go_home(
+        get_executor(),
+        detail::session_impl::wait_for(impl_->held->session, session_state::active));
+}
+
 COETCD_DECL election::election(const session& owner, std::string name) {
     detail::logic::require_name(name);
     impl_ = std::make_shared<detail::election_impl>(detail::access::impl(owner), std::move(name));

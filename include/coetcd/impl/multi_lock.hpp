@@ -82,6 +82,14 @@ COETCD_DECL boost::asio::awaitable<error_code> held_locks::wait_lost() const {
     return all_.wait_lost();
 }
 
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> held_locks::wait_suspect() const {
+    return all_.wait_suspect();
+}
+
+COETCD_DECL boost::asio::awaitable<void> held_locks::wait_active() const {
+    return all_.wait_active();
+}
+
 COETCD_DECL held_locks held_locks::another() const {
     return held_locks(detail::access::another(all_));
 }

@@ -102,6 +102,15 @@ COETCD_DECL boost::asio::awaitable<error_code> held_lock::wait_lost() const {
     return detail::go_home(get_executor(), detail::place::wait_lost(held_->shared_from_this()));
 }
 
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> held_lock::wait_suspect() const {
+    return detail::go_home(get_executor(), detail::session_impl::wait_suspect(held_->session));
+}
+
+COETCD_DECL boost::asio::awaitable<void> held_lock::wait_active() const {
+    return detail::go_home(get_executor(),
+                           detail::session_impl::wait_for(held_->session, session_state::active));
+}
+
 COETCD_DECL boost::asio::awaitable<void> held_lock::release_requested() const {
     return detail::go_home(get_executor(),
                            detail::release_requests::wait(held_->shared_from_this()));

@@ -76,6 +76,15 @@ COETCD_DECL boost::asio::awaitable<error_code> permit::wait_lost() const {
     return detail::go_home(get_executor(), detail::place::wait_lost(held_->shared_from_this()));
 }
 
+COETCD_DECL boost::asio::awaitable<std::chrono::nanoseconds> permit::wait_suspect() const {
+    return detail::go_home(get_executor(), detail::session_impl::wait_suspect(held_->session));
+}
+
+COETCD_DECL boost::asio::awaitable<void> permit::wait_active() const {
+    return detail::go_home(get_executor(),
+                           detail::session_impl::wait_for(held_->session, session_state::active));
+}
+
 COETCD_DECL std::int64_t permit::token() const {
     return held_->create_revision();
 }
