@@ -208,14 +208,17 @@ class troubles final : public coetcd::observer {
 public:
     void on_connection(const coetcd::connection_report& r) override {
         std::set<std::string>& told = told_[std::string(r.endpoint)];
-        if (r.what == coetcd::connection_report::opened) {
-            told.clear();
-        } else if (r.what == coetcd::connection_report::failed) {
+        if (r.what == coetcd::connection_report::failed) {
             const std::string more = r.text.empty() ? "" : ": " + std::string(r.text);
             std::string why = in_flags(r.reason.message() + more);
             if (told.size() < most_told && told.insert(why).second) {
                 note(coetcd::printable(r.endpoint) + ": " + why);
             }
+        }
+    }
+    void on_request(const coetcd::request_report& r) override {
+        if (!r.outcome) {
+            told_.erase(std::string(r.endpoint));
         }
     }
 

@@ -835,6 +835,21 @@ TEST_CASE("-v tells why there is no secure connection", "[tool][secrets]") {
     CHECK(well.output.empty());
 }
 
+TEST_CASE("-v tells that a server wants a certificate", "[tool][secrets]") {
+    certificate_maker maker;
+    const certificate ours = maker.authority("ours");
+    etcd_server etcd({}, server_tls{maker.issued_by(ours, {}), ours.file});
+    // Two endpoints: the last failure of a call may be the other one's.
+    const auto r = run_all("lock n --command-timeout 2s --endpoints " + etcd.url() +
+                           ",https://127.0.0.1:1 --cacert " + ours.file + " -v -- true");
+    CHECK(r.exit_code == 69);
+    const std::string line = "coetcd: " + etcd.url() + ": no secure connection";
+    const std::size_t told = r.output.find(line);
+    REQUIRE(told != std::string::npos);
+    CHECK(r.output.find("--cert", told) < r.output.find('\n', told));
+    CHECK(r.output.find(line, told + 1) == std::string::npos); // once
+}
+
 TEST_CASE("A password file is for its owner alone", "[tool][secrets]") {
     const temporary_file file("coetcd-password");
     std::ofstream(file.path()) << "secret\n";

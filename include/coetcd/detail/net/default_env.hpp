@@ -274,6 +274,12 @@ inline asio::awaitable<reply> default_env::call(call_request request) {
     result = co_await used.exchange(std::move(text));
     result.departed = sent;
     result.addresses = used.addresses;
+    if (is_new && result.ec == errc::tls_failed && options_.observer) {
+        // Our part of a handshake is over before the server has looked at our certificate.
+        const std::string endpoint = request.to.text();
+        options_.observer->on_connection(
+            {connection_report::failed, endpoint, now() - sent, result.ec, result.text});
+    }
     if (limit.fired()) {
         result.ec = errc::timed_out;
         result.text.clear();
