@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <future>
 #include <iostream>
@@ -112,6 +113,26 @@ public:
     }
 
     std::atomic<long> renewals_failed{0}, sessions_lost{0}, locks_lost{0};
+};
+
+namespace {
+
+std::string begin_span(std::uint64_t id, std::string_view) {
+    return std::to_string(id);
+}
+void end_span(std::uint64_t, const coetcd::error_code&) {}
+
+} // namespace
+
+class embedding_tracer final : public coetcd::observer {
+public:
+    void on_request_begin(const coetcd::request_begin_report& r,
+                          coetcd::request_headers& more) override {
+        const std::string parent = begin_span(r.id, r.rpc); // your tracing library's
+        more.add("traceparent", parent);                    // for proxies
+        more.add("Grpc-Metadata-traceparent", parent);      // for etcd
+    }
+    void on_request(const coetcd::request_report& r) override { end_span(r.id, r.outcome); }
 };
 
 coetcd::client embedding_observed(asio::io_context& context,

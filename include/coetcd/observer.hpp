@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace coetcd {
@@ -15,6 +16,31 @@ enum class session_end : int;
 
 // What an observer receives. Texts are valid during the call only. None of them holds a value, a
 // password, a key, or what etcd gives for a login; names of locks and endpoints appear as they are.
+
+/// An attempt of a request begins. One `request_report` with the same `id` follows.
+struct request_begin_report {
+    std::string_view rpc;      ///< As in `request_report`.
+    std::string_view endpoint; ///< As in `request_report`.
+    unsigned attempt;          ///< As in `request_report`.
+    std::uint64_t id;          ///< Of this attempt, in this process; never 0.
+};
+
+/// Headers that an observer adds to one request, such as `traceparent`. A proxy sees them as they
+/// are; etcd sees those whose names begin with `Grpc-Metadata-`, without that.
+class request_headers {
+public:
+    /// @param name Letters, digits and `-`; not one that the client sets itself.
+    /// @param value Visible ASCII and spaces.
+    /// @returns False, and adds nothing, if it cannot be added: all of them together have at most
+    ///   4,096 characters.
+    bool add(std::string_view name, std::string_view value);
+
+    /// As they are sent: each with its name, and `\r\n` at its end.
+    const std::string& lines() const { return lines_; }
+
+private:
+    std::string lines_;
+};
 
 /// One attempt of one request. A call that is tried again makes several; one request may carry
 /// transactions of several locks, or renewals of several sessions.
@@ -26,6 +52,7 @@ struct request_report {
     error_code outcome;               ///< Clear: it succeeded.
     /// Before it was sent: for a connection that was free, or for a new one.
     std::chrono::nanoseconds waited{0};
+    std::uint64_t id{0}; ///< Of its `request_begin_report`.
 };
 
 /// A connection was made, could not be made, or has ended.
@@ -177,6 +204,7 @@ struct watch_stream_report {
 class observer {
 public:
     virtual ~observer() = default;
+    virtual void on_request_begin(const request_begin_report&, request_headers&) {}
     virtual void on_request(const request_report&) {}
     virtual void on_connection(const connection_report&) {}
     virtual void on_renewal(const renewal_report&) {}
@@ -190,3 +218,7 @@ public:
 };
 
 } // namespace coetcd
+
+#ifndef COETCD_SEPARATE_COMPILATION
+#include <coetcd/impl/observer.hpp>
+#endif

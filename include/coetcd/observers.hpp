@@ -24,6 +24,7 @@ public:
     explicit observers(std::shared_ptr<Observer>... all)
         : observers(std::vector<std::shared_ptr<observer>>{std::move(all)...}) {}
 
+    void on_request_begin(const request_begin_report& r, request_headers& more) override;
     void on_request(const request_report& r) override;
     void on_connection(const connection_report& r) override;
     void on_renewal(const renewal_report& r) override;

@@ -22,6 +22,7 @@
 #include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
+#include <coetcd/impl/observer.hpp>
 #include <coetcd/impl/observers.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/prometheus.hpp>

@@ -823,3 +823,62 @@ TEST_CASE("An observer is told of connections, also of one that fails, and of th
     });
     CHECK(seen->count[coetcd::connection_report::closed] == 1);
 }
+
+namespace {
+
+/// Takes spans over HTTP/2 without understanding them, until there are some bytes among them.
+awaitable<void> until_told(asio::ip::tcp::acceptor& at, std::string bytes) {
+    asio::ip::tcp::socket etcd = co_await at.async_accept(asio::use_awaitable);
+    const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+    const std::string accepts("\0\0\0\4\1\0\0\0\0", 9);
+    const std::string both = settings + accepts;
+    co_await asio::async_write(etcd, asio::buffer(both), asio::use_awaitable);
+    std::string all;
+    std::string part(4096, '\0');
+    while (all.find(bytes) == all.npos) {
+        const std::size_t n =
+            co_await etcd.async_read_some(asio::buffer(part), asio::use_awaitable);
+        all.append(part, 0, n);
+    }
+}
+
+class tracer final : public coetcd::observer {
+public:
+    void on_request_begin(const coetcd::request_begin_report&,
+                          coetcd::request_headers& more) override {
+        more.add("Grpc-Metadata-traceparent",
+                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    }
+};
+
+} // namespace
+
+TEST_CASE("etcd's spans belong to the trace that an observer names", "[client][observer]") {
+    const std::string help = run_process({etcd_program(), "--help"}).output;
+    const std::string flag = "enable-distributed-tracing";
+    const std::size_t found = help.find(flag);
+    if (found == help.npos) {
+        return; // before 3.5
+    }
+    const bool is_experiment = help.substr(0, found).ends_with("--experimental-");
+    const std::string named = is_experiment ? "--experimental-" : "--";
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        asio::ip::tcp::acceptor at(executor,
+                                   asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+        const std::string to = "127.0.0.1:" + std::to_string(at.local_endpoint().port());
+        std::optional<etcd_server> etcd;
+        co_await in_thread([&] {
+            etcd.emplace(strings{named + flag,
+                                 named + "distributed-tracing-address=" + to,
+                                 named + "distributed-tracing-sampling-rate=1000000"});
+        });
+        client_options o;
+        o.observer = std::make_shared<tracer>();
+        const client c(executor, etcd->url(), o);
+        const std::string id = "\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c";
+        task<void> told(executor, until_told(at, id));
+        (void)co_await c.put("traced", "x");
+        co_await told.result();
+    });
+}

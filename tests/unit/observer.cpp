@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -44,7 +45,18 @@ public:
         unsigned attempt;
         std::chrono::nanoseconds latency;
         error_code outcome;
+        std::uint64_t id;
     };
+    struct beginning {
+        std::string rpc, endpoint;
+        unsigned attempt;
+        std::uint64_t id;
+    };
+    void on_request_begin(const coetcd::request_begin_report& r,
+                          coetcd::request_headers& more) override {
+        beginnings.push_back({std::string(r.rpc), std::string(r.endpoint), r.attempt, r.id});
+        more.add(header, std::to_string(r.id));
+    }
     struct wait {
         std::string name;
         std::chrono::nanoseconds waited;
@@ -68,7 +80,7 @@ public:
     };
     void on_request(const coetcd::request_report& r) override {
         requests.push_back(
-            {std::string(r.rpc), std::string(r.endpoint), r.attempt, r.latency, r.outcome});
+            {std::string(r.rpc), std::string(r.endpoint), r.attempt, r.latency, r.outcome, r.id});
     }
     void on_watch_stream(const coetcd::watch_stream_report& r) override {
         streams.push_back({std::string(r.endpoint), r.opened, r.watches});
@@ -102,7 +114,9 @@ public:
         std::size_t watches;
     };
     std::vector<stream> streams;
+    std::vector<beginning> beginnings;
     std::vector<request> requests;
+    std::string header = "X-Id";
     std::vector<coetcd::renewal_report> renewals;
     std::vector<coetcd::session_open_report> opened;
     std::vector<coetcd::session_report> ends;
@@ -149,6 +163,78 @@ TEST_CASE("an observer is told of each attempt of a request", "[observer]") {
     CHECK(r[1].latency == 500ms);
     CHECK_FALSE(r[2].outcome);
     CHECK(r[2].latency == 2ms);
+}
+
+TEST_CASE("an observer is told of the beginning of each attempt, and may add headers to it",
+          "[observer]") {
+    observed w;
+    const coetcd::client c = w.client(w.options);
+    bool refused = false;
+    w.env->decide = [&](const call_request&) {
+        scripted_env::fate f;
+        f.refused = !std::exchange(refused, true);
+        return f;
+    };
+    (void)w.await(c.get("k"));
+    auto cancelled = w.start(c.put("k", "v"));
+    w.env->pass(1ms);
+    CHECK(w.seen->beginnings.size() == 3);
+    CHECK(w.seen->requests.size() == 2);
+    cancelled.cancel();
+    w.env->pass(1ms);
+    const auto& b = w.seen->beginnings;
+    const auto& r = w.seen->requests;
+    REQUIRE(b.size() == 3);
+    REQUIRE(r.size() == 3);
+    REQUIRE(w.env->calls.size() == 3);
+    for (unsigned i = 0; i != 3; ++i) {
+        CHECK(b[i].rpc == (i == 2 ? "put" : "range"));
+        CHECK(b[i].endpoint == "http://etcd:2379");
+        CHECK(b[i].attempt == (i == 1 ? 1U : 0U));
+        CHECK(b[i].id == r[i].id);
+        CHECK(w.env->calls[i].headers == "X-Id: " + std::to_string(b[i].id) + "\r\n");
+    }
+    CHECK(b[0].id != 0);
+    CHECK(b[0].id != b[1].id);
+    CHECK(b[1].id != b[2].id);
+    CHECK(r[2].outcome == boost::asio::error::operation_aborted);
+    CHECK(r[2].rpc == "put");
+}
+
+TEST_CASE("a header that could spoil a request is not added to it", "[observer]") {
+    const std::pair<const char*, bool> names[] = {
+        {"traceparent", true},
+        {"Grpc-Metadata-traceparent", true},
+        {"X-9", true},
+        {"", false},
+        {"a b", false},
+        {"a:", false},
+        {"a\r\nb", false},
+        {"host", false},
+        {"CONTENT-length", false},
+        {"Transfer-Encoding", false},
+        {"Authorization", false},
+        {"Grpc-Metadata-Authorization", false},
+        {"grpc-metadata-Token", false},
+        {"grpc-timeout", false},
+    };
+    for (const auto& [name, fits] : names) {
+        coetcd::request_headers h;
+        CHECK(h.add(name, "v") == fits);
+        CHECK(h.lines() == (fits ? std::string(name) + ": v\r\n" : ""));
+    }
+    coetcd::request_headers h;
+    CHECK(h.add("a", ""));
+    CHECK_FALSE(h.add("b", "1\r\nHost: x"));
+    CHECK_FALSE(h.add("b", std::string("1\0", 2)));
+    CHECK_FALSE(h.add("b", "\xc3\xa9"));
+    CHECK(h.add("b", "x y\tz"));
+    CHECK(h.lines() == "a: \r\nb: x y\tz\r\n");
+    coetcd::request_headers full;
+    CHECK(full.add("a", std::string(4096 - 5, 'x')));
+    CHECK_FALSE(full.add("b", ""));
+    CHECK_FALSE(coetcd::request_headers().add("a", std::string(4096 - 4, 'x')));
+    CHECK_FALSE(coetcd::request_headers().add("a", std::string(5000, 'x')));
 }
 
 TEST_CASE("an observer is told of renewals, and of how much time was left", "[observer]") {
@@ -547,6 +633,7 @@ TEST_CASE("an observer is told of a body that runs on after the loss of its lock
 TEST_CASE("several observers are told everything, each", "[observer]") {
     observed w;
     const auto other = std::make_shared<recorder>();
+    other->header = "X-Other";
     w.options.observer =
         std::make_shared<coetcd::observers>(w.seen, std::shared_ptr<recorder>(), other);
     {
@@ -571,6 +658,7 @@ TEST_CASE("several observers are told everything, each", "[observer]") {
     w.env->pass(1s);
     for (const auto& each : {w.seen, other}) {
         CHECK(each->requests.size() > 3);
+        CHECK(each->beginnings.size() == each->requests.size());
         CHECK(each->requests.size() == w.seen->requests.size());
         CHECK(each->streams.size() == 2);
         CHECK(each->renewals.size() == w.seen->renewals.size());
@@ -582,6 +670,9 @@ TEST_CASE("several observers are told everything, each", "[observer]") {
         CHECK(each->holds.size() == 1);
         CHECK(each->overruns.size() == 1);
     }
+    const std::string headers = w.env->calls.at(0).headers;
+    CHECK_THAT(headers, support::contains("X-Id: "));
+    CHECK_THAT(headers, support::contains("\r\nX-Other: "));
     struct connections final : coetcd::observer {
         void on_connection(const coetcd::connection_report&) override { ++count; }
         int count = 0;

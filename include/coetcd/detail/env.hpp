@@ -77,6 +77,7 @@ struct call_request {
     connection_kind way = connection_kind::shared;
     sending how = sending::duplex; ///< For a stream.
     std::string token;             ///< The user's; empty for none. Not to be logged.
+    std::string headers;           ///< More of them, each with the end of its line.
 };
 
 /// How a call, or the reading of one message of a stream, ended.

@@ -10,6 +10,12 @@ COETCD_DECL observers::observers(std::vector<std::shared_ptr<observer>> all)
     std::erase(all_, nullptr);
 }
 
+COETCD_DECL void observers::on_request_begin(const request_begin_report& r, request_headers& more) {
+    for (const auto& each : all_) {
+        each->on_request_begin(r, more);
+    }
+}
+
 COETCD_DECL void observers::on_request(const request_report& r) {
     for (const std::shared_ptr<observer>& each : all_) {
         each->on_request(r);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/env.hpp>
+#include <coetcd/detail/wire/headers.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +12,6 @@
 #include <string_view>
 
 namespace coetcd::detail::net {
-
-/// Whether `text` may stand in a header: visible ASCII, space and tab. No CR, no LF, no zero.
-inline bool is_header_value(std::string_view text) {
-    return std::all_of(
-        text.begin(), text.end(), [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\t'; });
-}
 
 /// The value of a `Grpc-Timeout` header: a little less than what is left, so that the server gives
 /// up first and says so.
@@ -54,14 +49,15 @@ inline std::string http_request(const call_request& request,
                                 framing how,
                                 std::optional<std::chrono::nanoseconds> time_left) {
     const std::string host = request.to.authority();
-    if (!is_header_value(host)) {
+    if (!wire::is_header_value(host)) {
         throw std::invalid_argument("endpoints: a host name with control characters");
     }
-    if (!is_header_value(request.token)) {
+    if (!wire::is_header_value(request.token)) {
         throw std::invalid_argument("credentials: a token with control characters");
     }
     std::string out; // large enough at once: a secret must not stay behind in a smaller one
-    out.reserve(512 + host.size() + request.token.size() + request.body.size());
+    out.reserve(512 + host.size() + request.token.size() + request.headers.size() +
+                request.body.size());
     out.append("POST ").append(path(request.what)).append(" HTTP/1.1\r\nHost: ").append(host);
     // Without Accept, etcd takes a request over TLS for one of its own gRPC clients.
     out.append("\r\nAccept: application/json\r\nContent-Type: application/json\r\n"
@@ -73,6 +69,7 @@ inline std::string http_request(const call_request& request,
     if (!request.token.empty()) {
         out.append("Authorization: ").append(request.token).append("\r\n");
     }
+    out.append(request.headers);
     if (time_left) {
         out.append("Grpc-Timeout: ").append(grpc_timeout(*time_left)).append("\r\n");
     }

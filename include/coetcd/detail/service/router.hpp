@@ -13,6 +13,7 @@
 #include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/secret.hpp>
+#include <coetcd/detail/service/attempt_told.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/router_options.hpp>
 #include <coetcd/detail/wire/auth.hpp>
@@ -100,6 +101,7 @@ public:
             if (tries.made() == 0 && !login_.failure()) { // a failed login tells more
                 tell(what, how, errc::timed_out, "no answer yet, on " + where.text());
             }
+            attempt_told told(*env_, options_.observer, what, where, tries.made(), request.headers);
             const reply r = co_await env_->call(std::move(request));
             if (r.ec == asio::error::operation_aborted) {
                 throw_aborted();
@@ -108,7 +110,7 @@ public:
             const logic::attempt_end end =
                 assess(where, r, what, decode, how.may_be_large, movable);
             const time_point departed = r.departed.value_or(now);
-            report(what, where, tries.made(), departed - now, departed, end.code);
+            told.end(departed - now, departed, end.code);
             const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
             next = tries.ended(end, where.text(), choice_.size(), places);
             learn_from(end, where, r.by, who.number);
@@ -248,22 +250,6 @@ private:
         ~counted() { --of; }
         std::size_t& of;
     };
-
-    void report(rpc what,
-                const logic::endpoint& where,
-                std::size_t attempt,
-                std::chrono::nanoseconds waited,
-                time_point sent,
-                const error_code& outcome) const {
-        if (options_.observer) {
-            options_.observer->on_request({name(what),
-                                           where.text(),
-                                           static_cast<unsigned>(attempt),
-                                           env_->now() - sent,
-                                           outcome,
-                                           waited});
-        }
-    }
 
     /// Tells what keeps a request from its end, for a caller that has to give up before.
     void tell(rpc what, const call_terms& how, const error_code& ec, const std::string& why) {

@@ -51,6 +51,13 @@ TEST_CASE("a request goes out in one piece", "[net][http_request]") {
     CHECK(empty.ends_with("\r\n\r\n"));
 }
 
+TEST_CASE("headers of an observer go with a request", "[net][http_request]") {
+    call_request r = to("http://etcd:2379", rpc::put, "{}");
+    r.headers = "traceparent: 00-1\r\n";
+    CHECK_THAT(http_request(r, framing::whole, 2s),
+               support::contains("\r\ntraceparent: 00-1\r\nGrpc-Timeout: 1900m\r\n"));
+}
+
 TEST_CASE("a member is asked how it is, also one without a leader", "[net][http_request]") {
     const std::string text = http_request(to("h:1", rpc::status, "{}"), framing::whole, 2s);
     CHECK_THAT(text, support::contains("POST /v3/maintenance/status HTTP/1.1\r\n"));
@@ -102,7 +109,7 @@ TEST_CASE("sec.header_injection: no byte of a host can end the header",
         const char byte = static_cast<char>(c);
         const bool fits = (c >= 0x20 && c < 0x7f) || c == '\t';
         CAPTURE(c);
-        CHECK(is_header_value("a"s + byte + "b") == fits);
+        CHECK(coetcd::detail::wire::is_header_value("a"s + byte + "b") == fits);
         if (fits || byte == '%') {
             CHECK_NOTHROW(with_host("a"s + byte));
         } else {
@@ -112,7 +119,7 @@ TEST_CASE("sec.header_injection: no byte of a host can end the header",
     CHECK_THROWS_AS(with_host("h\r\nX-Injected: 1"), std::invalid_argument);
     CHECK_THROWS_AS(with_host("h\n"), std::invalid_argument);
     CHECK_THROWS_AS(with_host("h\0"s), std::invalid_argument);
-    CHECK(is_header_value(""));
+    CHECK(coetcd::detail::wire::is_header_value(""));
 }
 
 TEST_CASE("etcd is to give up a little before us", "[net][http_request]") {
