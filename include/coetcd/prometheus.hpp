@@ -37,7 +37,7 @@ namespace coetcd {
 /// | `coetcd_overruns_total` | counter | |
 /// | `coetcd_watch_streams` | gauge | `endpoint` |
 ///
-/// An `outcome` is `success` or `failure`; for the wait for a lock it is `acquired`,
+/// An `outcome` is `success`, `cancelled` or `failure`; for the wait for a lock it is `acquired`,
 /// `not_acquired`, `cancelled` or `failure`. A `kind` is `mutex`, `shared_mutex`, `multi_lock`,
 /// `semaphore` or `election`: this process leads if `coetcd_locks_held{kind="election"}` is not 0.
 /// A `reason` is the name of an enumerator, of `session_end` or of `lock_end`.

@@ -88,6 +88,7 @@ TEST_CASE("each report has its metrics", "[prometheus]") {
     prometheus_observer o;
     o.on_request({"txn", "http://a\"\\\n:1", 0, 2ms, {}});
     o.on_request({"txn", "http://b:1", 1, 2ms, errc::timed_out});
+    o.on_request({"put", "http://b:1", 0, 2ms, boost::asio::error::operation_aborted});
     o.on_connection({connection_report::opened, "http://a:1", 1ms, {}});
     o.on_connection({connection_report::opened, "http://a:1", 1ms, {}});
     o.on_connection({connection_report::closed, "http://a:1", 1s, {}});
@@ -112,6 +113,8 @@ TEST_CASE("each report has its metrics", "[prometheus]") {
              "outcome=\"success\"} 1\n",
              "coetcd_request_seconds_bucket{rpc=\"txn\",endpoint=\"http://b:1\","
              "outcome=\"failure\",le=\"0.0025\"} 1\n",
+             "coetcd_request_seconds_count{rpc=\"put\",endpoint=\"http://b:1\","
+             "outcome=\"cancelled\"} 1\n",
              "coetcd_request_retries_total 1\n",
              "# TYPE coetcd_connections gauge\ncoetcd_connections{endpoint=\"http://a:1\"} 1\n",
              "coetcd_connections_failed_total{endpoint=\"http://b:1\"} 1\n",

@@ -112,9 +112,11 @@ COETCD_DECL prometheus_observer::histogram& prometheus_observer::times(std::stri
 
 COETCD_DECL void prometheus_observer::on_request(const request_report& r) try {
     using detail::prometheus::label;
+    const bool is_cancelled = r.outcome == boost::asio::error::operation_aborted;
+    const char* outcome = !r.outcome ? "success" : is_cancelled ? "cancelled" : "failure";
     const std::lock_guard alone(access_);
-    const std::string labels = label("rpc", r.rpc) + ',' + endpoint_label(r.endpoint) + ',' +
-                               label("outcome", r.outcome ? "failure" : "success");
+    const std::string labels =
+        label("rpc", r.rpc) + ',' + endpoint_label(r.endpoint) + ',' + label("outcome", outcome);
     times("coetcd_request_seconds", labels).add(r.latency);
     counter("coetcd_request_retries_total") += r.attempt > 0 ? 1 : 0;
 } catch (const std::bad_alloc&) { // an observer must not throw
