@@ -38,6 +38,7 @@ enum class errc {
     hold_expired,        ///< `lock_options::max_hold` has passed: the lock was given back.
     exceeds_limit,       ///< More was asked for than the semaphore's limit, or it has none.
     wrong_cluster,       ///< An endpoint leads to another cluster; nothing was changed in ours.
+    corrupt_snapshot,    ///< A snapshot is not what etcd has sent; it was not kept.
 };
 
 /// Failures that etcd reports: its gRPC codes.

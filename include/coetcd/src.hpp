@@ -9,8 +9,10 @@
 #endif
 
 #include <coetcd/impl/admin.hpp>
+#include <coetcd/impl/auth.hpp>
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
+#include <coetcd/impl/cluster.hpp>
 #include <coetcd/impl/counter.hpp>
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/error.hpp>
@@ -20,6 +22,7 @@
 #include <coetcd/impl/guarded.hpp>
 #include <coetcd/impl/keeper_locks.hpp>
 #include <coetcd/impl/log_observer.hpp>
+#include <coetcd/impl/maintenance.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/observer.hpp>

@@ -290,6 +290,8 @@ std::optional<std::string> meaning(rpc what, unsigned status, const std::string&
             return read(wire::member_list_response());
         case rpc::status:
             return read(coetcd::member_status());
+        default: // they are not among `all_calls`
+            break;
         }
     } catch (const error& e) {
         if (e.code() != errc::protocol_error) {

@@ -7,7 +7,7 @@
 
 namespace coetcd::detail {
 
-/// etcd's calls, as far as the library makes them.
+/// etcd's calls.
 enum class rpc {
     range,
     put,
@@ -23,6 +23,32 @@ enum class rpc {
     authenticate,
     member_list,
     status,
+    auth_status,
+    auth_enable,
+    auth_disable,
+    user_add,
+    user_delete,
+    user_get,
+    user_list,
+    user_change_password,
+    user_grant_role,
+    user_revoke_role,
+    role_add,
+    role_delete,
+    role_get,
+    role_list,
+    role_grant_permission,
+    role_revoke_permission,
+    member_add,
+    member_remove,
+    member_update,
+    member_promote,
+    alarm,
+    defragment,
+    hash_kv,
+    move_leader,
+    downgrade,
+    snapshot,
 };
 
 /// What a request does to the store, and so whether it may be repeated when its answer is lost.
@@ -39,7 +65,7 @@ struct rpc_traits {
     impact usual;          ///< The caller may know better about a single request.
 };
 
-inline constexpr std::array<rpc_traits, 14> rpcs{{
+inline constexpr std::array<rpc_traits, 40> rpcs{{
     {rpc::range, "range", "/v3/kv/range", impact::none},
     {rpc::put, "put", "/v3/kv/put", impact::once},
     {rpc::delete_range, "delete_range", "/v3/kv/deleterange", impact::once},
@@ -54,6 +80,32 @@ inline constexpr std::array<rpc_traits, 14> rpcs{{
     {rpc::authenticate, "authenticate", "/v3/auth/authenticate", impact::none},
     {rpc::member_list, "member_list", "/v3/cluster/member/list", impact::none},
     {rpc::status, "status", "/v3/maintenance/status", impact::none},
+    {rpc::auth_status, "auth_status", "/v3/auth/status", impact::none},
+    {rpc::auth_enable, "auth_enable", "/v3/auth/enable", impact::once},
+    {rpc::auth_disable, "auth_disable", "/v3/auth/disable", impact::once},
+    {rpc::user_add, "user_add", "/v3/auth/user/add", impact::once},
+    {rpc::user_delete, "user_delete", "/v3/auth/user/delete", impact::once},
+    {rpc::user_get, "user_get", "/v3/auth/user/get", impact::none},
+    {rpc::user_list, "user_list", "/v3/auth/user/list", impact::none},
+    {rpc::user_change_password, "user_change_password", "/v3/auth/user/changepw", impact::once},
+    {rpc::user_grant_role, "user_grant_role", "/v3/auth/user/grant", impact::once},
+    {rpc::user_revoke_role, "user_revoke_role", "/v3/auth/user/revoke", impact::once},
+    {rpc::role_add, "role_add", "/v3/auth/role/add", impact::once},
+    {rpc::role_delete, "role_delete", "/v3/auth/role/delete", impact::once},
+    {rpc::role_get, "role_get", "/v3/auth/role/get", impact::none},
+    {rpc::role_list, "role_list", "/v3/auth/role/list", impact::none},
+    {rpc::role_grant_permission, "role_grant_permission", "/v3/auth/role/grant", impact::once},
+    {rpc::role_revoke_permission, "role_revoke_permission", "/v3/auth/role/revoke", impact::once},
+    {rpc::member_add, "member_add", "/v3/cluster/member/add", impact::once},
+    {rpc::member_remove, "member_remove", "/v3/cluster/member/remove", impact::once},
+    {rpc::member_update, "member_update", "/v3/cluster/member/update", impact::once},
+    {rpc::member_promote, "member_promote", "/v3/cluster/member/promote", impact::once},
+    {rpc::alarm, "alarm", "/v3/maintenance/alarm", impact::once},
+    {rpc::defragment, "defragment", "/v3/maintenance/defragment", impact::once},
+    {rpc::hash_kv, "hash_kv", "/v3/maintenance/hashkv", impact::none},
+    {rpc::move_leader, "move_leader", "/v3/maintenance/transfer-leadership", impact::once},
+    {rpc::downgrade, "downgrade", "/v3/maintenance/downgrade", impact::once},
+    {rpc::snapshot, "snapshot", "/v3/maintenance/snapshot", impact::none},
 }};
 
 constexpr const rpc_traits& traits(rpc what) {
@@ -75,6 +127,18 @@ constexpr std::string_view name(rpc what) {
 }
 constexpr std::string_view path(rpc what) {
     return traits(what).path;
+}
+
+/// Whether a member without a leader is to refuse it at once. If not, the call is about that member
+/// alone.
+constexpr bool wants_leader(rpc what) {
+    return what != rpc::status && what != rpc::defragment && what != rpc::hash_kv &&
+           what != rpc::snapshot;
+}
+
+/// Whether the gateway of etcd 3.4 does not have it: it says that there is no such page.
+constexpr bool is_since_3_5(rpc what) {
+    return what == rpc::auth_status || what == rpc::hash_kv || what == rpc::downgrade;
 }
 
 } // namespace coetcd::detail

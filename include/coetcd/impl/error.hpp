@@ -66,6 +66,8 @@ struct coetcd_category_impl final : boost::system::error_category {
         case errc::wrong_cluster:
             return "an endpoint leads to another etcd cluster; nothing was changed in this "
                    "client's; check the endpoints";
+        case errc::corrupt_snapshot:
+            return "the snapshot is not what etcd has sent, and was not kept; take another one";
         }
         return "unknown coetcd error";
     }
@@ -188,6 +190,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "hold_expired";
     case errc::wrong_cluster:
         return "wrong_cluster";
+    case errc::corrupt_snapshot:
+        return "corrupt_snapshot";
     }
     return "unknown";
 }

@@ -108,7 +108,7 @@ inline verdict judge(const wire::status& s) {
         return elsewhere(effect::none);
     case server_errc::failed_precondition:
         // Learners serve nearly nothing; another member will.
-        return has("learner") ? elsewhere(effect::none) : for_good(effect::none);
+        return has("supported for learner") ? elsewhere(effect::none) : for_good(effect::none);
     case server_errc::resource_exhausted:
         if (has("too many requests")) { // this member is behind; others need not be
             return elsewhere(effect::none);
@@ -118,7 +118,9 @@ inline verdict judge(const wire::status& s) {
         return for_good(has("space exceeded") || has("larger than max") ? effect::settled
                                                                         : effect::none);
     case server_errc::unavailable:
-        if (has("learner") || has("not capable")) { // before 3.6
+        // Learners, and members before 3.6; and a member that is not connected to all others lets
+        // none be added or removed.
+        if (has("learner") || has("not capable") || has("unhealthy cluster")) {
             return elsewhere(effect::none);
         }
         // "no leader" is said before a request is proposed; with any other text it may still
@@ -127,8 +129,12 @@ inline verdict judge(const wire::status& s) {
     case server_errc::data_loss:
         // The CORRUPT alarm: no member changes anything until it is disarmed.
         return elsewhere(has("corrupt cluster") ? effect::none : effect::unresolved);
-    case server_errc::canceled:
     case server_errc::unknown:
+        if (has("not enough started members")) { // to remove one of them: it is not even proposed
+            return for_good(effect::none);
+        }
+        break;
+    case server_errc::canceled:
     case server_errc::deadline_exceeded:
     case server_errc::aborted:
     case server_errc::internal:

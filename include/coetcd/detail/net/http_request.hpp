@@ -62,7 +62,7 @@ inline std::string http_request(const call_request& request,
     // Without Accept, etcd takes a request over TLS for one of its own gRPC clients.
     out.append("\r\nAccept: application/json\r\nContent-Type: application/json\r\n"
                "User-Agent: coetcd\r\n");
-    if (request.what != rpc::status) {
+    if (wants_leader(request.what)) {
         // A member that has no leader says so at once, instead of after seven seconds.
         out.append("Grpc-Metadata-hasleader: true\r\n");
     }

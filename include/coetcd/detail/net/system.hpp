@@ -26,7 +26,7 @@
 #endif
 #endif
 
-/// What systems call by different names. No other file includes system headers.
+/// What systems call by different names. No other file but new_file.hpp includes system headers.
 namespace coetcd::detail::net::system {
 
 using asio::ip::tcp;

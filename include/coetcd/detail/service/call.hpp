@@ -30,6 +30,8 @@ struct call_terms {
     std::optional<impact> known{}; ///< Of this very request; if empty, the usual one.
     bool can_be_split = false;     ///< See `logic::attempts`.
     bool may_be_large = false;     ///< The true answer may be over the limit.
+    /// Where alone it may be made; null for any endpoint. Must outlive the call.
+    const logic::endpoint* only = nullptr;
     /// Whether anybody still wants it; null if that is certain. Must outlive the call.
     const std::function<bool()>* wanted = nullptr;
 
@@ -43,6 +45,11 @@ struct call_terms {
     call_terms as(impact what) const {
         call_terms result = *this;
         result.known = what;
+        return result;
+    }
+    call_terms at(const logic::endpoint& where) const {
+        call_terms result = *this;
+        result.only = &where;
         return result;
     }
 };
@@ -77,7 +84,7 @@ struct decoded {
         : cluster(header.cluster_id) {}
     decoded(wire::status failed)
         : failure(std::move(failed)) {}
-    std::uint64_t cluster = 0;
+    std::uint64_t cluster = 0; ///< 0: it does not say.
     std::optional<wire::status> failure;
 };
 

@@ -215,23 +215,28 @@ inline void require_key(const std::string& key) {
     }
 }
 
+/// Reads an endpoint that a user has named.
+inline logic::endpoint parse(const std::string& url, const client_options& o) {
+    logic::endpoint parsed = logic::parse_endpoint(url);
+    if (parsed.tls && !o.tls) {
+        throw std::invalid_argument("endpoints: \"" + parsed.text() +
+                                    "\" needs TLS: include <coetcd/tls.hpp>, link coetcd::tls "
+                                    "(OpenSSL), and set client_options::tls to "
+                                    "coetcd::make_tls()");
+    }
+    if (has_secrets(o) && !logic::may_get_secrets(parsed, o.insecure_plain_text_credentials)) {
+        throw std::invalid_argument(
+            "endpoints: \"" + parsed.text() +
+            "\" would carry the password or token in the clear; use https, or set "
+            "insecure_plain_text_credentials");
+    }
+    return parsed;
+}
+
 inline std::vector<logic::endpoint> parse(const endpoints& cluster, const client_options& o) {
     std::vector<logic::endpoint> parsed;
     for (const std::string& url : cluster.urls()) {
-        parsed.push_back(logic::parse_endpoint(url));
-        if (parsed.back().tls && !o.tls) {
-            throw std::invalid_argument("endpoints: \"" + parsed.back().text() +
-                                        "\" needs TLS: include <coetcd/tls.hpp>, link coetcd::tls "
-                                        "(OpenSSL), and set client_options::tls to "
-                                        "coetcd::make_tls()");
-        }
-        if (has_secrets(o) &&
-            !logic::may_get_secrets(parsed.back(), o.insecure_plain_text_credentials)) {
-            throw std::invalid_argument(
-                "endpoints: \"" + parsed.back().text() +
-                "\" would carry the password or token in the clear; use https, or set "
-                "insecure_plain_text_credentials");
-        }
+        parsed.push_back(parse(url, o));
     }
     if (parsed.empty()) {
         throw std::invalid_argument("endpoints: there are none; expected http://host:port");

@@ -89,7 +89,8 @@ public:
             if (next == step::give_up) {
                 break;
             }
-            const logic::endpoint where = choice_.pick(now, doubted);
+            const logic::endpoint where = how.only ? *how.only : choice_.pick(now, doubted);
+            const std::size_t endpoints = how.only ? 1 : choice_.size();
             const time_point until = tries.repeatable()
                                          ? std::min(how.deadline, after(now, how.attempt_timeout))
                                          : how.deadline;
@@ -111,8 +112,8 @@ public:
                 assess(where, r, what, decode, how.may_be_large, movable);
             const time_point departed = r.departed.value_or(now);
             told.end(departed - now, departed, end.code);
-            const std::size_t places = choice_.size() * std::max<std::size_t>(r.addresses, 1);
-            next = tries.ended(end, where.text(), choice_.size(), places);
+            const std::size_t places = endpoints * std::max<std::size_t>(r.addresses, 1);
+            next = tries.ended(end, where.text(), endpoints, places);
             learn_from(end, where, r.by, who.number);
             if (end.code) {
                 tell(what, how, tries.code(), tries.text());
@@ -197,6 +198,7 @@ public:
     void accepted(std::uint64_t token_number) { login_.accepted(token_number); }
 
     logic::endpoint pick() const { return choice_.pick(env_->now()); }
+    std::vector<logic::endpoint> endpoints() const { return choice_.all(); }
     /// @param by See `reply`.
     void succeeded(const logic::endpoint& where, const asio::ip::address& by, use with) {
         if (choice_.succeeded(where, with)) {
@@ -308,7 +310,9 @@ private:
             try {
                 decoded made = decode(r.body);
                 bad = std::move(made.failure);
-                std::optional<std::string> no = bad ? std::nullopt : rejects(where, made.cluster);
+                const bool names_none = bad || made.cluster == 0;
+                std::optional<std::string> no =
+                    names_none ? std::nullopt : rejects(where, made.cluster);
                 if (no) {
                     return {errc::wrong_cluster, *std::move(no), logic::judge_other_cluster()};
                 }
@@ -317,6 +321,9 @@ private:
             }
         } else {
             bad = wire::decode_status(r.status, r.body);
+            if (is_since_3_5(what) && bad->code == server_errc::unimplemented) {
+                bad->foreign = false; // an older etcd says so
+            }
         }
         if (!bad) {
             return {};

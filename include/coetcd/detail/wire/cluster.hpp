@@ -3,6 +3,7 @@
 
 #include <coetcd/kv.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace coetcd::detail::wire {
 struct member {
     std::vector<std::string> client_urls; ///< None: it has not been started yet.
     bool is_learner = false;
+    std::uint64_t id = 0;
+    std::string name; ///< Empty: it has not been started yet.
+    std::vector<std::string> peer_urls;
 };
 
 /// Asks for the members of the cluster, by a linearizable read.

@@ -197,14 +197,23 @@ inline void read(const json_value& body, authenticate_response& response) {
     }
 }
 
+inline void read(const json_value& body, member& m) {
+    m.id = read_uint64(body, "ID");
+    m.name = read_text(body, "name");
+    m.is_learner = read_bool(body, "isLearner");
+    for (const auto& url : read_array(body, "peerURLs")) {
+        m.peer_urls.push_back(to_text(url, "peerURLs"));
+    }
+    for (const auto& url : read_array(body, "clientURLs")) {
+        m.client_urls.push_back(to_text(url, "clientURLs"));
+    }
+}
+
 inline void read(const json_value& body, member_list_response& response) {
     read_header(body, response.header);
     for (const auto& item : read_array(body, "members")) {
         member& m = response.members.emplace_back();
-        m.is_learner = read_bool(item, "isLearner");
-        for (const auto& url : read_array(item, "clientURLs")) {
-            m.client_urls.push_back(to_text(url, "clientURLs"));
-        }
+        read(item, m);
     }
 }
 
@@ -237,6 +246,20 @@ Response read_answer(const json_value& body) {
 template<class Response>
 Response decode(std::string_view body) {
     return read_answer<Response>(parse(body).root());
+}
+
+/// Reads an answer that may lack the header. Only what it does not have tells that it is etcd's.
+template<class Response>
+Response decode_bare(std::string_view body) {
+    const auto message = parse(body);
+    Response response;
+    read(message.root(), response); // it is an object
+    for (const json_value& value : json_items(message.root())) {
+        if (value.name != "header" && value.name != Response::field) {
+            fail_protocol("it has a field that etcd's answer does not have");
+        }
+    }
+    return response;
 }
 
 /// Reads one message of a stream. A failure is a value here, in every form that etcd gives it.
@@ -278,6 +301,8 @@ template<class Request>
 stream_message<response_of<Request>> decode_answer(std::string_view body) {
     if constexpr (request_traits<Request>::form == answer_form::stream) {
         return decode_stream<response_of<Request>>(body);
+    } else if constexpr (request_traits<Request>::form == answer_form::bare) {
+        return decode_bare<response_of<Request>>(body);
     } else {
         return decode<response_of<Request>>(body);
     }

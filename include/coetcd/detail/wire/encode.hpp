@@ -60,6 +60,14 @@ public:
             out_.append(digits, end);
         }
     }
+    void natural(std::string_view name, std::uint64_t value) {
+        if (value != 0) {
+            char digits[20];
+            const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+            start(name);
+            out_.append(digits, end);
+        }
+    }
     void flag(std::string_view name, bool value) {
         if (value) {
             start(name);

@@ -45,8 +45,9 @@ struct lease_leases_request {};
 
 /// How the gateway writes an answer.
 enum class answer_form {
-    whole, ///< As a message.
-    stream ///< As a stream, with one message for each in the body of the request.
+    whole,  ///< As a message.
+    stream, ///< As a stream, with one message for each in the body of the request.
+    bare    ///< As a message that may lack the header, and so not name the cluster.
 };
 
 template<rpc What, class Response, answer_form Form = answer_form::whole>
