@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,30 +39,30 @@ public:
     /// How many bytes it will have; 0 before the first ones.
     std::uint64_t total() const { return total_; }
 
-    /// Once the stream has ended: how far it came, if that is not to its end.
-    std::optional<std::string> broke_off() const {
-        if (received_ >= total_ && received_ != 0) {
-            return std::nullopt;
-        }
-        return "it broke off after " + std::to_string(received_) + " of " + std::to_string(total_) +
-               " bytes";
-    }
-
-    /// Once all has been added.
-    /// @returns What is wrong with it; nothing if it is as etcd sent it.
-    std::optional<std::string> problem() {
-        if (received_ % 512 != sha256::digest_size) {
-            return "it has " + std::to_string(received_) +
-                   " bytes, which is no database with a hash";
-        }
+    enum class ending {
+        whole,
+        broke_off, ///< There is more of it.
+        corrupt,   ///< It is not what etcd has sent.
+    };
+    /// Once the stream has ended. The hash decides; what etcd has announced only explains.
+    ending finish() {
         digest_ = database_.finish();
-        if (digest_ != tail_) {
-            return "the SHA-256 of its " + std::to_string(received_) + " bytes is wrong";
+        if (has_size() && digest_ == tail_) {
+            return ending::whole;
         }
-        return std::nullopt;
+        return received_ < total_ || received_ == 0 ? ending::broke_off : ending::corrupt;
+    }
+    /// What is wrong with it.
+    std::string text(ending how) const {
+        const std::string bytes = std::to_string(received_);
+        if (how == ending::broke_off) {
+            return "it broke off after " + bytes + " of " + std::to_string(total_) + " bytes";
+        }
+        return has_size() ? "the SHA-256 of its " + bytes + " bytes is wrong"
+                          : "it has " + bytes + " bytes, which is no database with a hash";
     }
 
-    /// The hash, in hexadecimal digits, once there is no problem.
+    /// The hash, in hexadecimal digits, once it has ended.
     std::string digest() const {
         constexpr std::string_view digits = "0123456789abcdef";
         std::string text;
@@ -75,6 +74,8 @@ public:
     }
 
 private:
+    bool has_size() const { return received_ % 512 == sha256::digest_size; }
+
     sha256 database_;
     std::string tail_;
     std::string digest_;

@@ -210,11 +210,11 @@ take_snapshot(std::shared_ptr<client_impl> by, call_terms how, snapshot_order or
         ++logins;
         by->cluster_router->rejected(who.number);
     }
-    if (const std::optional<std::string> where = check.broke_off()) {
-        throw snapshot_failed(errc::unavailable, *where, order.from);
-    }
-    if (const std::optional<std::string> problem = check.problem()) {
-        throw snapshot_failed(errc::corrupt_snapshot, *problem, order.from);
+    using ending = logic::snapshot_check::ending;
+    const ending end = check.finish();
+    if (end != ending::whole) {
+        const errc why = end == ending::broke_off ? errc::unavailable : errc::corrupt_snapshot;
+        throw snapshot_failed(why, check.text(end), order.from);
     }
     file.commit();
     taken.size = check.received();

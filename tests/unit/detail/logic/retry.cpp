@@ -73,6 +73,17 @@ TEST_CASE("each error of etcd means what it did and whether to try again", "[log
         {server_errc::failed_precondition, "etcdserver: rpc not supported for learner", others_may},
         {server_errc::unavailable, "etcdserver: rpc not supported for learner", others_may},
         {server_errc::unavailable, "etcdserver: not capable", others_may},
+        // members that are changed
+        {server_errc::unavailable, "etcdserver: unhealthy cluster", others_may},
+        {server_errc::failed_precondition,
+         "etcdserver: can only promote a learner member which is in sync with leader",
+         final_none},
+        {server_errc::failed_precondition,
+         "etcdserver: too many learner members in cluster",
+         final_none},
+        {server_errc::unknown,
+         "etcdserver: re-configuration failed due to not enough started members",
+         final_none},
         {server_errc::unavailable, "etcdserver: no leader", others_may},
         // It may still commit.
         {server_errc::unavailable, "etcdserver: leader changed", unclear},
