@@ -137,8 +137,8 @@ public:
     /// @param progress Called after each message, on the client's executor. What it throws ends the
     ///   call. It must not be empty if it is given.
     /// @throws error with `errc::unavailable` if it breaks off; `errc::timed_out` if etcd sends
-    ///   nothing for the client's time limit, twice that at the most; `errc::corrupt_snapshot` if it
-    ///   is not what etcd has sent; a code of the system if the file cannot be written.
+    ///   nothing for the client's time limit, twice that at the most; `errc::corrupt_snapshot` if
+    ///   it is not what etcd has sent; a code of the system if the file cannot be written.
     boost::asio::awaitable<snapshot_info>
     snapshot(std::string endpoint,
              std::filesystem::path file,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // A client with a password and a token, and servers that do to it what they can.
+#include <coetcd/auth.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/observer.hpp>
@@ -26,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -438,6 +440,46 @@ TEST_CASE("sec.wiped: a password stays in no memory that is given back", "[secur
     looking = false;
     CHECK(logins > 5);
     CHECK(left_behind == 0);
+}
+
+TEST_CASE("sec.wiped: a password for another user stays in no memory that is given back",
+          "[security]") {
+    left_behind = 0;
+    int asked = 0;
+    const std::string exists = with_length(
+        "400 Bad Request", R"({"code":9,"message":"etcdserver: user name already exists"})");
+    std::vector<std::string> words;
+    run_test([&]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const server s(executor, [&](const request&) {
+            plan p;
+            ++asked;
+            p.answer = asked % 4 == 0 ? std::string_view(exists) : std::string_view(good);
+            p.closes = asked % 3 == 0;
+            p.holds = asked % 5 == 0;
+            return p;
+        });
+        const auto heard = std::make_shared<listener>();
+        client_options o;
+        o.observer = heard;
+        const client c = client(executor, s.url(), o).with_timeout(100ms);
+        looking = true;
+        for (int i = 0; i != 15; ++i) {
+            const ending added =
+                co_await ending_of(coetcd::auth(c).add_user("user", std::string(password)));
+            const ending changed =
+                co_await ending_of(coetcd::auth(c).change_password("user", std::string(password)));
+            words.push_back(added.text);
+            words.push_back(changed.text);
+        }
+        (void)coetcd::auth(c).add_user("user", std::string(password)); // nobody awaits it
+        CHECK_THROWS_AS(coetcd::auth(c).add_user("", std::string(password)), std::invalid_argument);
+        looking = false;
+        words.insert(words.end(), heard->words.begin(), heard->words.end());
+    });
+    CHECK(asked > 20);
+    CHECK(left_behind == 0);
+    check_words(words);
 }
 
 #ifdef COETCD_SECURITY_TLS
