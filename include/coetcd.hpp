@@ -2,8 +2,8 @@
 #pragma once
 
 // What most programs use. These have headers of their own, which are not included here:
-// <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
-// <coetcd/testing.hpp>, <coetcd/tls.hpp>.
+// <coetcd/auth.hpp>, <coetcd/cluster.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>,
+// <coetcd/maintenance.hpp>, <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

