@@ -222,7 +222,8 @@ TEST_CASE("A cluster of one lists, updates and refuses members", "[cluster]") {
         CHECK(unknown.code == server_errc::not_found);
 
         // A learner that is never started does no harm.
-        const auto added = co_await all.add_learner({"http://127.0.0.1:1"});
+        const strings_of_admin nowhere{"http://127.0.0.1:1"};
+        const auto added = co_await all.add_learner(nowhere);
         CHECK(added.id != me.id);
         CHECK(added.is_learner);
         CHECK_FALSE(added.is_started());
