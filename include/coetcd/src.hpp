@@ -41,3 +41,4 @@
 #include <coetcd/impl/value.hpp>
 #include <coetcd/impl/verify.hpp>
 #include <coetcd/impl/watch.hpp>
+#include <coetcd/impl/work_queue.hpp>
