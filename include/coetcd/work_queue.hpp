@@ -217,9 +217,10 @@ public:
     /// @throws error As `take`; also as `client`, if no endpoint answers in time.
     boost::asio::awaitable<std::optional<job>> try_take();
 
-    /// As `take`, for at most `patience`; if that is not positive, as `try_take`.
-    /// @returns Nothing if there was none by then.
-    /// @throws error Also with `errc::timed_out` if etcd has not answered by then.
+    /// As `take`, for at most `patience`; if that is not positive, as `try_take`. The answer to a
+    /// request that may have taken an item is waited for beyond that.
+    /// @returns Nothing if there was none by then, or others were faster.
+    /// @throws error Also with `errc::timed_out` if etcd has answered nothing by then.
     boost::asio::awaitable<std::optional<job>> take_for(std::chrono::nanoseconds patience);
 
     /// As `take_for`, until a time on any clock.

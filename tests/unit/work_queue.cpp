@@ -683,22 +683,27 @@ TEST_CASE("an answer that is not etcd's ends in a documented way", "[work_queue]
     workers all;
     world& w = all.w;
     all.enqueue("x");
-    w.env->on_call = [&](const call_request& r, coetcd::detail::reply& to) {
+    const auto serve = w.env->on_call;
+    const bool is_json = GENERATE(true, false);
+    w.env->on_call = [serve, is_json](const call_request& r, coetcd::detail::reply& to) {
+        serve(r, to);
         if (is_claim(r)) {
-            to.status = 200;
-            to.body = R"({"header":{"revision":"9"},"succeeded":true,"responses":[]})";
+            to.body = is_json ? R"({"header":{"revision":"9"},"succeeded":true})" : "<html>";
         }
     };
     auto trying = w.start(all.a.try_take());
     w.env->pass(60s);
     REQUIRE(trying.ended());
-    CHECK(trying.code() != coetcd::error_code());
-    w.env->on_call = nullptr;
+    CHECK(trying.code() == errc::timed_out);
+    CHECK(all.busy() == 1);
+    w.env->on_call = serve;
     w.env->pass(60s);
     CHECK(all.items() == 1);
+    CHECK(all.ready() == 1); // put back as soon as that was possible
     std::optional<job> x = w.await(all.b.try_take());
     REQUIRE(x);
     CHECK(x->value() == "x");
+    CHECK(x->attempt() == 2);
 }
 
 TEST_CASE("arguments that cannot be are refused by a work queue", "[work_queue]") {

@@ -65,18 +65,17 @@ public:
         }
         co_return job;
     }
-    /// @returns Null if the deadline came first.
+    /// @returns Null if the deadline came first, and etcd has answered something before.
     static asio::awaitable<taken> take(std::shared_ptr<work_queue_impl> self, time_point deadline) {
-        self->session().require_alive(self->about->title);
-        auto taking = take_if_any(self, std::nullopt, deadline, most_races);
-        taken job = co_await std::move(taking);
-        if (!job) {
-            auto waiting = wait_in_line(self, deadline);
-            job = co_await std::move(waiting);
-        } else if (self->next_reap_ == time_point::min()) {
-            self->schedule_reap();
-        } else if (self->is_reap_due()) {
-            spawn(self->session().world, reap_in_background(self));
+        const std::uint64_t answers = self->answers_;
+        taken job;
+        try {
+            auto taking = take_or_wait(self, deadline);
+            job = co_await std::move(taking);
+        } catch (const error& e) {
+            if (e.code() != errc::timed_out || self->answers_ == answers) {
+                throw;
+            }
         }
         co_return job;
     }
@@ -155,14 +154,31 @@ private:
         how.wanted = &alive_;
         return how.as(impact::none);
     }
-    /// @throws error if a read failed.
-    void check(const answer& a) const {
+    /// @throws error if a request failed.
+    void check(const answer& a) {
         session().require_alive(about->title);
+        answers_ += a.ec ? 0 : 1;
         if (a.ec) {
             throw error(a.ec,
                         about->title + ": " + a.text +
                             logic::if_denied(a.ec, wire::printable(about->name)));
         }
+    }
+
+    static asio::awaitable<taken> take_or_wait(std::shared_ptr<work_queue_impl> self,
+                                               time_point deadline) {
+        self->session().require_alive(self->about->title);
+        auto taking = take_if_any(self, std::nullopt, deadline, most_races);
+        taken job = co_await std::move(taking);
+        if (!job) {
+            auto waiting = wait_in_line(self, deadline);
+            job = co_await std::move(waiting);
+        } else if (self->next_reap_ == time_point::min()) {
+            self->schedule_reap();
+        } else if (self->is_reap_due()) {
+            spawn(self->session().world, reap_in_background(self));
+        }
+        co_return job;
     }
 
     /// Appends items, if the conditions of `with` hold, and carries it out.
@@ -229,7 +245,7 @@ private:
             if (!first) {
                 break;
             }
-            auto claiming = self->claim(std::move(*first), deadline);
+            auto claiming = self->claim(std::move(*first));
             taken job = co_await std::move(claiming);
             if (job->at() != job_impl::stage::missed) {
                 self->next_ = job->next;
@@ -253,8 +269,10 @@ private:
             }
         }
     };
-    asio::awaitable<taken> claim(logic::work::item what, time_point deadline) {
+    /// Waits for the answer beyond the deadline of a call: an attempt that was begun counts.
+    asio::awaitable<taken> claim(logic::work::item what) {
         env& world = session().world;
+        const time_point deadline = about->within().deadline;
         auto made =
             make_at_home<job_impl>(session().owner->world, about, std::move(what), most_attempts_);
         claiming now{std::move(made)};
@@ -271,6 +289,7 @@ private:
             session().require_alive(about->title);
             std::rethrow_exception(now.job->failure);
         }
+        ++answers_;
         now.is_wanted = true;
         co_return now.job;
     }
@@ -394,6 +413,7 @@ private:
     notifier free_;
     std::optional<logic::work::item> next_; // the first item, as we were told last
     std::int64_t newest_ = 0;               // a revision after which we have appended nothing
+    std::uint64_t answers_ = 0;             // that we have had
     time_point next_reap_ = time_point::min();
     const std::string line_name_;
 };
