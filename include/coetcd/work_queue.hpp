@@ -95,8 +95,8 @@ public:
     /// As `ack`.
     boost::asio::awaitable<bool> ack(txn with);
 
-    /// The attempt has failed: the item is ready again, at its old place in the order, for whoever
-    /// comes first; after the last attempt it is dead. One round trip.
+    /// The attempt has failed: the item is ready again, before all that were never taken, for
+    /// whoever comes first; after the last attempt it is dead. One round trip.
     /// @returns False if it was no longer ours.
     /// @throws error As `ack`.
     /// @par Cancellation
@@ -140,7 +140,7 @@ struct dead_item {
 /// etcd happen exactly once.
 ///
 /// Items are taken in order: one whose `enqueue` was over before that of another began is before
-/// it, and one that is tried again keeps its place.
+/// it. One that is tried again comes before all that were never taken.
 ///
 /// When the session of a consumer ends, its items are ready again as soon as some consumer looks:
 /// at once if one waits in `take`, otherwise within half the session's time to live, at most 10 s,
@@ -148,7 +148,7 @@ struct dead_item {
 ///
 /// All keys in etcd that begin with `<name>/` or `<name>.` belong to it; do not use the name for
 /// anything else. A user needs to read and write all keys from `<name>.` up to, but not including,
-/// `<name>0`. Items have no lease: they outlive all sessions, at `<name>/ready/`,
+/// `<name>0`. Items have no lease: they outlive all sessions, at `<name>/ready/`, `<name>/again/`,
 /// `<name>/run/busy/` or `<name>.dead/`. All other keys go with the lease of their session.
 ///
 /// It may be destroyed at any moment. Calls under way complete, and jobs stay as they are.

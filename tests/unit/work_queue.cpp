@@ -51,7 +51,9 @@ struct workers {
     }
     void enqueue(const char* value) { w.await(producer.enqueue(std::string(value))); }
 
-    std::size_t ready() const { return w.etcd->under("w/ready/").size(); }
+    std::size_t ready() const {
+        return w.etcd->under("w/ready/").size() + w.etcd->under("w/again/").size();
+    }
     std::size_t busy() const { return w.etcd->under("w/run/busy/").size(); }
     std::size_t claims() const { return w.etcd->under("w/run/claim/").size(); }
     std::size_t dead() const { return w.etcd->under("w.dead/").size(); }
@@ -246,7 +248,7 @@ TEST_CASE("an item is after those that are being worked on", "[work_queue]") {
     CHECK(w.await(first.ack()));
 }
 
-TEST_CASE("a job that is retried is the first again, until it is dead", "[work_queue]") {
+TEST_CASE("a job that is retried is the first, until it is dead", "[work_queue]") {
     coetcd::work_options options;
     options.max_attempts = 3;
     workers all(options);

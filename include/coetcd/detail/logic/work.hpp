@@ -20,14 +20,21 @@
 
 /// Queues of jobs: the keys, the transactions, and what their answers mean.
 ///
-/// An item is at one of three places: ready, busy or dead. Its key there ends in
+/// An item is at one of four places: ready, ready again, busy or dead. Its key there ends in
 /// `<order>.<attempt>`. Each attempt has keys of its own, which are never put again: a request of
 /// an earlier attempt that comes late finds nothing that it could change. While an item is busy, a
 /// *claim*, a key with the lease of its consumer, says whose it is.
+///
+/// What was taken before and is ready again comes before what never was. It has a place of its own
+/// so that no request has to look at all that is ready: etcd walks over each key of a range that is
+/// there, or was since the last compaction, whatever the limit.
 namespace coetcd::detail::logic::work {
 
 inline std::string ready_keys(const std::string& name) {
     return name + "/ready/";
+}
+inline std::string again_keys(const std::string& name) {
+    return name + "/again/";
 }
 inline std::string busy_keys(const std::string& name) {
     return name + "/run/busy/";
@@ -67,13 +74,17 @@ struct item {
     std::string id;
     std::string value;
     std::int64_t create_revision = 0; ///< Of its key there.
+    bool again = false;               ///< It is ready, and was taken before.
 };
 
-inline item to_item(const std::string& prefix, const key_value& kv) {
+inline item to_item(const std::string& prefix, const key_value& kv, bool again = false) {
     if (!kv.key.starts_with(prefix)) {
         throw error(errc::protocol_error, "range: the answer has a key that was not asked for");
     }
-    return {kv.key.substr(prefix.size()), kv.value, answers::require_revision(kv.create_revision)};
+    return {kv.key.substr(prefix.size()),
+            kv.value,
+            answers::require_revision(kv.create_revision),
+            again};
 }
 
 /// Appends items.
@@ -94,39 +105,82 @@ inline txn append(const std::string& name,
     return t;
 }
 
-/// Reads the first item that is ready.
-inline range_request ask_first(const std::string& name) {
+inline std::string key_of(const std::string& name, const item& ready) {
+    return (ready.again ? again_keys(name) : ready_keys(name)) + ready.id;
+}
+
+/// Where to look for the first item that is ready.
+struct scope {
+    key_range range;
+    bool complete = true; ///< If nothing is there, nothing is ready.
+};
+inline scope everything(const std::string& name) {
+    return {key_range::prefix(ready_keys(name)), true};
+}
+/// Only what follows an item soon.
+inline scope after_item(const std::string& name, const item& what) {
+    constexpr std::uint64_t revisions = 128;
+    constexpr std::size_t digits = 16;
+    std::uint64_t revision = 0;
+    const char* const end = what.id.data() + std::min(what.id.size(), digits);
+    const auto [stop, failure] = std::from_chars(what.id.data(), end, revision, 16);
+    if (what.again || failure != std::errc() || stop != what.id.data() + digits) {
+        return everything(name);
+    }
+    const std::string last = sortable(revision + revisions);
+    return {key_range(ready_keys(name) + what.id, ready_keys(name) + last), false};
+}
+
+/// Reads the first item that is ready again, and the first of the others.
+inline std::vector<op> ask_first(const std::string& name, const scope& of) {
     range_options one;
     one.limit = 1;
-    return {key_range::prefix(ready_keys(name)), one};
+    return {op::range(key_range::prefix(again_keys(name)), one), op::range(of.range, one)};
 }
-inline std::optional<item> first_in(const std::string& name, const range_response& read) {
+/// @param at The index of the first answer.
+inline std::optional<item>
+first_in(const std::string& name, const txn_response& read, std::size_t at) {
     std::optional<item> first;
-    if (!read.kvs.empty()) {
-        first = to_item(ready_keys(name), read.kvs.front());
+    const range_response& again = answers::range_at(read, at);
+    const range_response& others = answers::range_at(read, at + 1);
+    if (!again.kvs.empty()) {
+        first = to_item(again_keys(name), again.kvs.front(), true);
+    } else if (!others.kvs.empty()) {
+        first = to_item(ready_keys(name), others.kvs.front());
     }
     return first;
 }
 
-/// Takes an item that is ready, if it is the first. In either case, reads which one is the first
-/// then.
+/// Takes an item that is ready, unless one is before it that was taken before. In either case,
+/// reads which one is the first then.
 inline txn
 claim(const std::string& name, const item& what, lease_id lease, const std::string& label) {
-    const std::string key = ready_keys(name) + what.id;
+    const std::string key = key_of(name, what);
+    const key_range before =
+        what.again ? key_range(again_keys(name), key) : key_range::prefix(again_keys(name));
+    const scope next = after_item(name, what);
     put_options with_lease;
     with_lease.lease = lease;
     return txn()
         .when(compare::create_revision(key) == what.create_revision,
-              compare::create_revision(key_range(ready_keys(name), key)) == 0)
+              compare::create_revision(before) == 0)
         .then(op::erase(key),
               op::put(busy_keys(name) + what.id, what.value),
               op::put(claim_keys(name) + what.id, label, with_lease),
-              op(ask_first(name)))
-        .otherwise(op(ask_first(name)));
+              ask_first(name, next))
+        .otherwise(ask_first(name, next));
 }
 /// Which item is the first, as the answer tells.
-inline std::optional<item> first_after(const std::string& name, const txn_response& claimed) {
-    return first_in(name, answers::range_at(claimed, claimed.succeeded ? 3 : 0));
+struct next_item {
+    std::optional<item> first;
+    bool is_known = false; ///< If there is none, nothing is ready.
+};
+inline next_item
+after_claim(const std::string& name, const item& what, const txn_response& claimed) {
+    next_item next;
+    next.first = first_in(name, claimed, claimed.succeeded ? 3 : 0);
+    next.is_known = next.first || after_item(name, what).complete;
+    return next;
 }
 
 /// Where an item goes whose attempt has failed.
@@ -136,7 +190,7 @@ inline op put_back(const std::string& name, const item& what, int most_attempts)
         return op::put(dead_keys(name) + what.id, what.value);
     }
     ++id.attempt;
-    return op::put(ready_keys(name) + id.text(), what.value);
+    return op::put(again_keys(name) + id.text(), what.value);
 }
 inline op put_to_dead(const std::string& name, const item& what) {
     return op::put(dead_keys(name) + what.id, what.value);
@@ -172,18 +226,18 @@ inline void require_effect(const txn& with) {
 
 /// Reads the first item, and what is busy with whom.
 inline txn look(const std::string& name) {
-    return txn().then(op(ask_first(name)),
+    return txn().then(ask_first(name, everything(name)),
                       op::range(key_range::prefix(busy_keys(name)), transactions::keys_only()),
                       op::range(key_range::prefix(claim_keys(name)), transactions::keys_only()));
 }
 /// Items that are busy without a claim: without their values.
 inline std::vector<item> orphans_in(const std::string& name, const txn_response& looked) {
     std::set<std::string> claimed;
-    for (const key_value& kv : answers::range_at(looked, 2).kvs) {
+    for (const key_value& kv : answers::range_at(looked, 3).kvs) {
         claimed.insert(to_item(claim_keys(name), kv).id);
     }
     std::vector<item> orphans;
-    for (const key_value& kv : answers::range_at(looked, 1).kvs) {
+    for (const key_value& kv : answers::range_at(looked, 2).kvs) {
         item busy = to_item(busy_keys(name), kv);
         if (!claimed.contains(busy.id)) {
             orphans.push_back(std::move(busy));
@@ -192,7 +246,7 @@ inline std::vector<item> orphans_in(const std::string& name, const txn_response&
     return orphans;
 }
 inline bool shows_work(const std::string& name, const txn_response& looked) {
-    return !answers::range_at(looked, 0).kvs.empty() || !orphans_in(name, looked).empty();
+    return first_in(name, looked, 0).has_value() || !orphans_in(name, looked).empty();
 }
 
 /// Puts an orphan back. Sent twice, it changes nothing the second time.
@@ -215,6 +269,7 @@ class signs {
 public:
     explicit signs(const std::string& name)
         : ready_(ready_keys(name))
+        , again_(again_keys(name))
         , busy_(busy_keys(name))
         , claims_(claim_keys(name)) {}
 
@@ -228,7 +283,9 @@ public:
         }
         bool any = false;
         for (const event& e : events) {
-            const bool appended = e.type == event_type::put && e.kv.key.starts_with(ready_);
+            const bool again = e.kv.key.starts_with(again_);
+            const bool appended =
+                e.type == event_type::put && (again || e.kv.key.starts_with(ready_));
             // The end of an attempt erases both keys at once.
             const bool orphaned =
                 e.type == event_type::erase && e.kv.key.starts_with(claims_) &&
@@ -237,8 +294,11 @@ public:
                 any = true;
                 newest_ = std::max(newest_, e.kv.mod_revision);
             }
-            if (appended && (!first_ || e.kv.key < ready_ + first_->id)) {
-                first_ = to_item(ready_, e.kv);
+            if (appended) {
+                item one = to_item(again ? again_ : ready_, e.kv, again);
+                if (!first_ || std::pair(!again, one.id) < std::pair(!first_->again, first_->id)) {
+                    first_ = std::move(one);
+                }
             }
         }
         return any;
@@ -250,6 +310,7 @@ public:
 
 private:
     const std::string ready_;
+    const std::string again_;
     const std::string busy_;
     const std::string claims_;
     std::optional<item> first_;

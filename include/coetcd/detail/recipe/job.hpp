@@ -63,9 +63,7 @@ public:
     notifier changed;           ///< When the stage has changed, or the session has ended.
     std::exception_ptr failure; ///< Of the last request.
     /// What the answer to `claim` tells of the item that is the first then.
-    std::optional<logic::work::item> next;
-    bool knows_next = false;
-    std::int64_t seen = 0; ///< The revision of that answer.
+    logic::work::next_item next;
 
     stage at() const { return stage_; }
     session_impl& session() const { return *of->session; }
@@ -93,9 +91,7 @@ public:
             once_end end = co_await writer.apply(
                 std::move(request), once_writer::form::plain, self->as_long_as_it_takes());
             if (end.answered) {
-                self->next = logic::work::first_after(self->of->name, *end.answered);
-                self->seen = end.revision;
-                self->knows_next = true;
+                self->next = logic::work::after_claim(self->of->name, self->what, *end.answered);
             }
             self->token_ = end.revision;
             now = end.applied ? stage::held : stage::missed;

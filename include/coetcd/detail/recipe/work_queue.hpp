@@ -88,6 +88,7 @@ public:
         const std::string& name = self->about->name;
         const txn question =
             txn().then(op::range(key_range::prefix(logic::work::ready_keys(name)), count),
+                       op::range(key_range::prefix(logic::work::again_keys(name)), count),
                        op::range(key_range::prefix(logic::work::busy_keys(name)), count),
                        op::range(key_range::prefix(logic::work::dead_keys(name)), count));
         const call_terms in_time = self->about->within().as(impact::none);
@@ -95,9 +96,10 @@ public:
             co_await call(self->about->session->owner, question, in_time);
         a.check();
         State result;
-        result.ready = logic::answers::range_at(a.response, 0).count;
-        result.busy = logic::answers::range_at(a.response, 1).count;
-        result.dead = logic::answers::range_at(a.response, 2).count;
+        result.ready = logic::answers::range_at(a.response, 0).count +
+                       logic::answers::range_at(a.response, 1).count;
+        result.busy = logic::answers::range_at(a.response, 2).count;
+        result.dead = logic::answers::range_at(a.response, 3).count;
         co_return result;
     }
 
@@ -236,11 +238,13 @@ private:
         }
         for (unsigned tries = 0; tries != races; ++tries) {
             if (!first) {
-                const range_request question = logic::work::ask_first(self->about->name);
-                const outcome<range_response> a =
-                    co_await call(self->session().owner, question, self->until(deadline));
+                const std::string& name = self->about->name;
+                txn question =
+                    txn().then(logic::work::ask_first(name, logic::work::everything(name)));
+                const outcome<txn_response> a = co_await ask_alone(
+                    self->session().owner, std::move(question), self->until(deadline));
                 self->check(a);
-                first = logic::work::first_in(self->about->name, a.response);
+                first = logic::work::first_in(name, a.response, 0);
             }
             if (!first) {
                 break;
@@ -248,13 +252,13 @@ private:
             auto claiming = self->claim(std::move(*first));
             taken job = co_await std::move(claiming);
             if (job->at() != job_impl::stage::missed) {
-                self->next_ = job->next;
+                self->next_ = job->next.first;
                 co_return job;
             }
-            if (job->knows_next && !job->next) {
+            if (job->next.is_known && !job->next.first) {
                 break;
             }
-            first = job->next;
+            first = job->next.first;
         }
         co_return nullptr;
     }
@@ -308,7 +312,7 @@ private:
             co_await ask_alone(session().owner, std::move(question), until(deadline));
         check(a);
         looked now;
-        now.first = logic::work::first_in(about->name, logic::answers::range_at(a.response, 0));
+        now.first = logic::work::first_in(about->name, a.response, 0);
         now.orphans = logic::work::orphans_in(about->name, a.response);
         now.revision = a.response.header.revision;
         now.sent = a.sent;

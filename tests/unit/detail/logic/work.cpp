@@ -109,40 +109,72 @@ TEST_CASE("items are appended next to each other, behind all others", "[logic][w
     CHECK(work::append("w", "0a", {"x"}, false).compares.empty());
 }
 
-TEST_CASE("an item is claimed if it is the first", "[logic][work_queue]") {
-    const txn t = work::claim("w", {"0b-00.2", "value", 17}, 99, "me");
+TEST_CASE("an item is claimed unless one that was taken before is ready", "[logic][work_queue]") {
+    const std::string order = order_of(0x80, 1);
+    const txn t = work::claim("w", {order + "-00.1", "value", 17}, 99, "me");
     CHECK(t.compares.size() == 2);
-    CHECK(compares(t, "w/ready/0b-00.2", "", 17));
-    CHECK(compares(t, "w/ready/", "w/ready/0b-00.2", 0));
-    CHECK(erases(t) == std::vector<std::string>{"w/ready/0b-00.2"});
-    CHECK(puts(t) == std::vector<std::string>{"w/run/busy/0b-00.2", "w/run/claim/0b-00.2"});
+    CHECK(compares(t, "w/ready/" + order + "-00.1", "", 17));
+    CHECK(compares(t, "w/again/", "w/again0", 0));
+    CHECK(erases(t) == std::vector<std::string>{"w/ready/" + order + "-00.1"});
+    CHECK(puts(t) == std::vector<std::string>{"w/run/busy/" + order + "-00.1",
+                                              "w/run/claim/" + order + "-00.1"});
     const auto& busy = std::get<put_request>(t.success[1]);
     CHECK(busy.value == "value");
     CHECK(busy.options.lease == 0);
     const auto& claim = std::get<put_request>(t.success[2]);
     CHECK(claim.value == "me");
     CHECK(claim.options.lease == 99);
+    const auto& next = std::get<range_request>(t.success[4]);
+    CHECK(next.range.key == "w/ready/" + order + "-00.1");
+    CHECK(next.range.range_end == "w/ready/0000000000000100");
+    CHECK(next.options.limit == 1);
+    CHECK(std::get<range_request>(t.failure[1]).range.range_end == next.range.range_end);
 
+    const txn later = work::claim("w", {"a.2", "value", 17, true}, 99, "me");
+    CHECK(compares(later, "w/again/a.2", "", 17));
+    CHECK(compares(later, "w/again/", "w/again/a.2", 0));
+    CHECK(erases(later) == std::vector<std::string>{"w/again/a.2"});
+}
+
+TEST_CASE("a claim tells which item is the first then", "[logic][work_queue]") {
+    const work::item ours{order_of(1, 1) + "-00.1", "", 17};
+    const work::item foreign{"by hand", "", 17};
     txn_response done;
     done.succeeded = true;
-    done.responses = {erase_response(), put_response(), put_response(), reads({})};
-    CHECK_FALSE(work::first_after("w", done));
-    done.responses.back() = reads({at("w/ready/0c-00.1", 20, "next")});
-    CHECK(work::first_after("w", done)->id == "0c-00.1");
-    CHECK(work::first_after("w", done)->value == "next");
-    CHECK(work::first_after("w", done)->create_revision == 20);
+    done.responses = {erase_response(), put_response(), put_response(), reads({}), reads({})};
+    CHECK_FALSE(work::after_claim("w", ours, done).first);
+    CHECK_FALSE(work::after_claim("w", ours, done).is_known); // it has looked only near
+    CHECK_FALSE(work::after_claim("w", foreign, done).first);
+    CHECK(work::after_claim("w", foreign, done).is_known);
+    done.responses[4] = reads({at("w/ready/c.1", 20, "next")});
+    work::next_item next = work::after_claim("w", ours, done);
+    REQUIRE(next.first);
+    CHECK(next.is_known);
+    CHECK(next.first->id == "c.1");
+    CHECK(next.first->value == "next");
+    CHECK(next.first->create_revision == 20);
+    CHECK_FALSE(next.first->again);
+    done.responses[3] = reads({at("w/again/d.2", 21)});
+    next = work::after_claim("w", ours, done);
+    REQUIRE(next.first);
+    CHECK(next.first->id == "d.2");
+    CHECK(next.first->again);
+    CHECK(work::key_of("w", *next.first) == "w/again/d.2");
+
     txn_response refused;
-    refused.responses = {reads({at("w/ready/0a-00.1", 3)})};
-    CHECK(work::first_after("w", refused)->id == "0a-00.1");
-    refused.responses = {reads({at("elsewhere", 3)})};
-    CHECK_THROWS_AS(work::first_after("w", refused), error);
+    refused.responses = {reads({}), reads({at("w/ready/a.1", 3)})};
+    CHECK(work::after_claim("w", ours, refused).first->id == "a.1");
+    refused.responses = {reads({}), reads({at("elsewhere", 3)})};
+    CHECK_THROWS_AS(work::after_claim("w", ours, refused), error);
+    refused.responses = {reads({})};
+    CHECK_THROWS_AS(work::after_claim("w", ours, refused), error);
 }
 
 TEST_CASE("an attempt that failed is followed by the next, until there were enough",
           "[logic][work_queue]") {
     const auto where = [](const op& o) { return std::get<put_request>(o).key; };
-    CHECK(where(work::put_back("w", {"a.1", "", 1}, 3)) == "w/ready/a.2");
-    CHECK(where(work::put_back("w", {"a.2", "", 1}, 3)) == "w/ready/a.3");
+    CHECK(where(work::put_back("w", {"a.1", "", 1}, 3)) == "w/again/a.2");
+    CHECK(where(work::put_back("w", {"a.2", "", 1}, 3)) == "w/again/a.3");
     CHECK(where(work::put_back("w", {"a.3", "", 1}, 3)) == "w.dead/a.3");
     CHECK(where(work::put_back("w", {"a.7", "", 1}, 3)) == "w.dead/a.7");
     CHECK(where(work::put_back("w", {"a.1", "", 1}, 1)) == "w.dead/a.1");
@@ -179,6 +211,7 @@ TEST_CASE("the effect of a job has no operations for a failure", "[logic][work_q
 TEST_CASE("an orphan is busy without a claim", "[logic][work_queue]") {
     txn_response looked;
     looked.responses = {reads({}),
+                        reads({}),
                         reads({at("w/run/busy/a.1", 5), at("w/run/busy/b.2", 6)}),
                         reads({at("w/run/claim/a.1", 5)})};
     const std::vector<work::item> orphans = work::orphans_in("w", looked);
@@ -186,16 +219,16 @@ TEST_CASE("an orphan is busy without a claim", "[logic][work_queue]") {
     CHECK(orphans[0].id == "b.2");
     CHECK(orphans[0].create_revision == 6);
     CHECK(work::shows_work("w", looked));
-    looked.responses[1] = reads({at("w/run/busy/a.1", 5)});
+    looked.responses[2] = reads({at("w/run/busy/a.1", 5)});
     CHECK_FALSE(work::shows_work("w", looked));
-    looked.responses[0] = reads({at("w/ready/c.1", 7)});
+    looked.responses[1] = reads({at("w/ready/c.1", 7)});
     CHECK(work::shows_work("w", looked));
 
     const txn t = work::reap("w", {"b.2", "v", 6}, 5);
     CHECK(compares(t, "w/run/claim/b.2", "", 0));
     CHECK(compares(t, "w/run/busy/b.2", "", 6));
     CHECK(erases(t) == std::vector<std::string>{"w/run/busy/b.2"});
-    CHECK(puts(t) == std::vector<std::string>{"w/ready/b.3"});
+    CHECK(puts(t) == std::vector<std::string>{"w/again/b.3"});
     CHECK(puts(work::reap("w", {"b.2", "v", 6}, 2)) == std::vector<std::string>{"w.dead/b.2"});
 }
 
@@ -220,4 +253,6 @@ TEST_CASE("a consumer that waits heeds new items, and claims that end by themsel
     CHECK(first->id == "c.1");
     CHECK(first->create_revision == 9);
     CHECK_FALSE(told.take_first());
+    CHECK(told.heed({put("w/again/z.2", 11), put("w/ready/a.1", 12)}));
+    CHECK(told.take_first()->id == "z.2");
 }
