@@ -4,6 +4,8 @@
 // What most programs use. These have headers of their own, which are not included here:
 // <coetcd/auth.hpp>, <coetcd/cluster.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>,
 // <coetcd/maintenance.hpp>, <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
+// <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
+// <coetcd/testing.hpp>, <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

@@ -518,6 +518,28 @@ TEST_CASE("a claim whose answer is lost is ours", "[work_queue]") {
     CHECK(all.items() == 0);
 }
 
+TEST_CASE("take() goes on for as long as etcd does not answer", "[work_queue]") {
+    workers all;
+    world& w = all.w;
+    all.enqueue("x");
+    const bool reads = GENERATE(false, true);
+    w.env->decide = [reads](const call_request& r) {
+        return is_claim(r) || (reads && has(r, "request_range")) ? lost() : fate();
+    };
+    auto taking = w.start(all.a.take());
+    auto limited = w.start(all.b.take_for(1s));
+    w.env->pass(20s);
+    CHECK_FALSE(taking.ended());
+    CHECK(limited.ended());
+    w.env->decide = nullptr;
+    w.env->pass(5s);
+    REQUIRE(taking.ended());
+    job x = taking.get();
+    CHECK(x.value() == "x");
+    CHECK(w.await(x.ack()));
+    CHECK(all.items() == 0);
+}
+
 TEST_CASE("a take that is cancelled leaves the item to others", "[work_queue]") {
     workers all;
     world& w = all.w;

@@ -73,7 +73,8 @@ public:
             auto taking = take_or_wait(self, deadline);
             job = co_await std::move(taking);
         } catch (const error& e) {
-            if (e.code() != errc::timed_out || self->answers_ == answers) {
+            const bool is_late = self->session().world.now() >= deadline;
+            if (e.code() != errc::timed_out || !is_late || self->answers_ == answers) {
                 throw;
             }
         }
@@ -249,7 +250,7 @@ private:
             if (!first) {
                 break;
             }
-            auto claiming = self->claim(std::move(*first));
+            auto claiming = self->claim(std::move(*first), deadline);
             taken job = co_await std::move(claiming);
             if (job->at() != job_impl::stage::missed) {
                 self->next_ = job->next.first;
@@ -274,9 +275,9 @@ private:
         }
     };
     /// Waits for the answer beyond the deadline of a call: an attempt that was begun counts.
-    asio::awaitable<taken> claim(logic::work::item what) {
+    asio::awaitable<taken> claim(logic::work::item what, time_point of_call) {
         env& world = session().world;
-        const time_point deadline = about->within().deadline;
+        const time_point deadline = std::max(of_call, about->within().deadline);
         auto made =
             make_at_home<job_impl>(session().owner->world, about, std::move(what), most_attempts_);
         claiming now{std::move(made)};
@@ -385,6 +386,7 @@ private:
             }
             const bool waits = !now.first && now.orphans.empty() && !told.has_newer(now.revision);
             if (waits) {
+                (void)told.take_first(); // it was taken meanwhile
                 watching.wait_for_signs(now.revision + 1, now.sent);
                 auto wait = watching.until_moved(ask, has_work, deadline);
                 const vigil::end how = co_await std::move(wait);
