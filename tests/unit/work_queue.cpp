@@ -430,6 +430,21 @@ TEST_CASE("try_take() finds orphans, too", "[work_queue]") {
     CHECK(again->attempt() == 2);
 }
 
+TEST_CASE("a time that is over while an orphan is put back is no failure", "[work_queue]") {
+    workers all;
+    world& w = all.w;
+    all.enqueue("x");
+    job orphan = w.await(all.a.take());
+    w.etcd->revoke(all.two.lease());
+    w.env->decide = [](const call_request& r) { return is_end(r) ? unanswered() : fate(); };
+    CHECK_FALSE(w.await(all.b.take_for(300ms)));
+    w.env->decide = nullptr;
+    CHECK(all.ready() == 1);
+    std::optional<job> x = w.await(all.b.take_for(300ms));
+    REQUIRE(x);
+    CHECK(x->attempt() == 2);
+}
+
 TEST_CASE("an orphan after its last attempt is dead", "[work_queue]") {
     coetcd::work_options options;
     options.max_attempts = 1;

@@ -119,7 +119,7 @@ inline scope everything(const std::string& name) {
 }
 /// Only what follows an item soon.
 inline scope after_item(const std::string& name, const item& what) {
-    constexpr std::uint64_t revisions = 128;
+    constexpr std::uint64_t revisions = 32;
     constexpr std::size_t digits = 16;
     std::uint64_t revision = 0;
     const char* const end = what.id.data() + std::min(what.id.size(), digits);

@@ -160,12 +160,12 @@ private:
     /// @throws error if a request failed.
     void check(const answer& a) {
         session().require_alive(about->title);
-        answers_ += a.ec ? 0 : 1;
         if (a.ec) {
             throw error(a.ec,
                         about->title + ": " + a.text +
                             logic::if_denied(a.ec, wire::printable(about->name)));
         }
+        ++answers_;
     }
 
     static asio::awaitable<taken> take_or_wait(std::shared_ptr<work_queue_impl> self,
@@ -341,6 +341,9 @@ private:
             txn request = logic::work::reap(about->name, orphan, most_attempts_);
             const outcome<txn_response> a = co_await ask_alone(
                 session().owner, std::move(request), until(deadline).as(impact::idempotent));
+            if (a.ec == errc::outcome_unknown) { // of what nobody has asked for
+                throw error(errc::timed_out, about->title + ": " + a.text);
+            }
             check(a);
             any = any || a.response.succeeded;
         }

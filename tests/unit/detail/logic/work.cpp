@@ -126,7 +126,7 @@ TEST_CASE("an item is claimed unless one that was taken before is ready", "[logi
     CHECK(claim.options.lease == 99);
     const auto& next = std::get<range_request>(t.success[4]);
     CHECK(next.range.key == "w/ready/" + order + "-00.1");
-    CHECK(next.range.range_end == "w/ready/0000000000000100");
+    CHECK(next.range.range_end == "w/ready/00000000000000a0");
     CHECK(next.options.limit == 1);
     CHECK(std::get<range_request>(t.failure[1]).range.range_end == next.range.range_end);
 
