@@ -6,6 +6,8 @@
 // <coetcd/maintenance.hpp>, <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
 // <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
 // <coetcd/testing.hpp>, <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
+// <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/mirror.hpp>,
+// <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

@@ -23,6 +23,7 @@
 #include <coetcd/impl/keeper_locks.hpp>
 #include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/maintenance.hpp>
+#include <coetcd/impl/mirror.hpp>
 #include <coetcd/impl/multi_lock.hpp>
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/observer.hpp>

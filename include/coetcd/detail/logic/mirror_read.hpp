@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/logic/mirror_map.hpp>
+#include <coetcd/detail/logic/ranges.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace coetcd::detail::logic {
+
+/// How many keys a read asks for at once: as many as fit well into an answer.
+class page_size {
+public:
+    /// @param most How many bytes an answer may have.
+    explicit page_size(std::size_t most)
+        : most_(most) {}
+
+    std::int64_t limit() const { return limit_; }
+
+    /// A full page came.
+    /// @param bytes Those of its keys and values.
+    void came(std::size_t bytes) {
+        const std::size_t room = most_ / 4; // JSON takes more, and the next ones may be larger
+        if (limit_ < largest && bytes < room / 2) {
+            limit_ = std::min(limit_ * 2, largest);
+        }
+    }
+    /// It was too large, or took too long.
+    /// @returns Whether a smaller one is possible.
+    bool shrink() {
+        const bool can = limit_ > 1;
+        limit_ = std::max<std::int64_t>(1, limit_ / 2);
+        return can;
+    }
+
+private:
+    static constexpr std::int64_t largest = 8192;
+
+    const std::size_t most_;
+    std::int64_t limit_ = 512;
+};
+
+/// Whether an answer was too large for us, or for etcd.
+inline bool is_too_large(const error_code& ec, std::string_view text) {
+    return ec == errc::too_large ||
+           (ec == server_errc::resource_exhausted && text.find("larger than max") != text.npos);
+}
+
+/// A read of all keys of a range at one revision, page by page.
+class paged_read {
+public:
+    /// @param size Must outlive this.
+    paged_read(key_range keys, page_size& size)
+        : keys_(std::move(keys))
+        , size_(size)
+        , next_(keys_.key) {}
+
+    range_request request() const {
+        range_options how;
+        how.limit = size_.limit();
+        how.revision = revision_;
+        key_range rest = keys_;
+        rest.key = next_;
+        return {std::move(rest), how};
+    }
+
+    bool is_complete() const { return is_complete_; }
+    std::int64_t revision() const { return revision_; }
+    std::uint64_t cluster() const { return cluster_; }
+    mirror_entries& found() { return found_; }
+
+    /// @throws error with `errc::protocol_error` if the answer is none to this request.
+    void came(range_response page) {
+        require(page.header.revision > 0 && page.header.revision >= revision_);
+        require(!page.more || !page.kvs.empty());
+        if (revision_ == 0) {
+            revision_ = page.header.revision;
+            cluster_ = page.header.cluster_id;
+        }
+        std::size_t bytes = 0;
+        for (key_value& kv : page.kvs) {
+            require(kv.key >= next_ && ends_after(keys_, kv.key));
+            require(kv.mod_revision > 0 && kv.mod_revision <= revision_);
+            bytes += kv.key.size() + kv.value.size();
+            next_ = kv.key;
+            next_.push_back('\0');
+            found_.insert(found_.end(), std::make_shared<const key_value>(std::move(kv)));
+        }
+        is_complete_ = !page.more;
+        if (page.more) {
+            size_.came(bytes);
+        }
+    }
+
+    /// There was no answer, or it was a refusal.
+    /// @returns Whether to go on nevertheless, with another request.
+    bool failed(const error_code& ec, std::string_view text) {
+        if (is_too_large(ec, text)) {
+            return size_.shrink();
+        }
+        if (ec == errc::timed_out) {
+            (void)size_.shrink(); // for the next read
+        }
+        // That revision is no longer there, or the store was restored.
+        const bool overtaken = ec == server_errc::out_of_range && revision_ != 0;
+        if (overtaken && ++restarts_ <= most_restarts) {
+            revision_ = 0;
+            next_ = keys_.key;
+            found_.clear();
+            return true;
+        }
+        return false;
+    }
+
+private:
+    static constexpr int most_restarts = 5;
+
+    static void require(bool holds) {
+        if (!holds) {
+            throw error(errc::protocol_error, "the answer to a read is not etcd's");
+        }
+    }
+
+    const key_range keys_;
+    page_size& size_;
+    std::string next_; // where the next page begins
+    std::int64_t revision_ = 0;
+    std::uint64_t cluster_ = 0;
+    bool is_complete_ = false;
+    int restarts_ = 0;
+    mirror_entries found_;
+};
+
+/// How a mirror goes on after its watch has ended.
+enum class mirror_step {
+    watch_again, ///< After what was told.
+    read_again,  ///< What has changed is found by comparison.
+};
+
+inline mirror_step after_watch(const error_code& ec) {
+    const bool is_history_lost =
+        ec == errc::watch_compacted || ec == errc::too_large || ec == errc::revision_regressed;
+    return is_history_lost ? mirror_step::read_again : mirror_step::watch_again;
+}
+
+/// The read that tells whether the keys have changed since `revision`. Its answer is small, but
+/// etcd goes through all keys.
+inline range_request look_since(const key_range& keys, std::int64_t revision) {
+    range_options how;
+    how.limit = 1;
+    how.keys_only = true;
+    how.min_mod_revision = revision + 1;
+    return {keys, how};
+}
+
+/// What the answer to `look_since` means.
+enum class since {
+    nothing, ///< The keys are the same.
+    changes, ///< Events are under way, or were lost.
+    older    ///< What answers is behind.
+};
+
+/// @param size How many keys there were at `revision`.
+inline since changed_since(const range_response& seen, std::int64_t revision, std::size_t size) {
+    if (seen.header.revision < revision) {
+        return since::older;
+    }
+    // A key that was put shows; if none was, each that has gone is missing.
+    const bool same = seen.kvs.empty() && seen.count == static_cast<std::int64_t>(size);
+    return same ? since::nothing : since::changes;
+}
+
+/// How long to trust events alone. etcd goes through all keys to answer: the more there are, the
+/// rarer.
+inline std::chrono::nanoseconds look_interval(std::size_t keys, std::uint64_t random) {
+    constexpr std::size_t many = 1U << 30;
+    const std::chrono::nanoseconds full =
+        std::chrono::seconds(10) +
+        std::chrono::milliseconds(10) * static_cast<std::int64_t>(std::min(keys, many));
+    const auto half = full / 2;
+    return half + std::chrono::nanoseconds(static_cast<std::int64_t>(
+                      random % static_cast<std::uint64_t>(half.count() + 1)));
+}
+
+} // namespace coetcd::detail::logic

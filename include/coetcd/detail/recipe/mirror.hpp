@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/mirror_map.hpp>
+#include <coetcd/detail/logic/mirror_read.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/mirror_reading.hpp>
+#include <coetcd/detail/recipe/mirror_state.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/look_back.hpp>
+#include <coetcd/detail/service/watch_hub.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+#include <coetcd/detail/wire/printable.hpp>
+#include <coetcd/detail/wire/watch.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+#include <coetcd/mirror_batch.hpp>
+
+#include <boost/system/errc.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coetcd::detail {
+
+/// The keys of a range, kept current: a read, then a watch from there on. When the watch has lost
+/// history, another read is compared with what there was.
+///
+/// Lives and ends at home.
+class mirror_impl final : private watch_sink {
+public:
+    mirror_impl(std::shared_ptr<client_impl> c,
+                std::chrono::nanoseconds timeout,
+                key_range keys,
+                mirror_options o)
+        : options(o)
+        , client_(std::move(c))
+        , timeout_(timeout)
+        , keys_(std::move(keys))
+        , title_("mirror of \"" + wire::printable(keys_.key) + "\"")
+        , state_(*client_->world, title_)
+        , size_(client_->options.max_answer)
+        , news_(*client_->world)
+        , work_(*client_->world) {}
+    ~mirror_impl() { end(); }
+    mirror_impl(const mirror_impl&) = delete;
+    mirror_impl& operator=(const mirror_impl&) = delete;
+
+    const mirror_options options;
+
+    const std::shared_ptr<env>& world() const { return client_->world; }
+    const mirror_state& state() const { return state_; } // callable from anywhere
+
+    // At home:
+
+    /// Reads what there is, and follows it from then on.
+    static asio::awaitable<void> open(std::shared_ptr<mirror_impl> self) {
+        mirror_reading first = co_await read(self);
+        if (first.ec) {
+            throw error(first.ec, self->title_ + ": " + first.text);
+        }
+        self->state_.become(std::move(first.found), first.revision);
+        self->cluster_ = first.cluster;
+        self->looked(true);
+        self->watch();
+        spawn(*self->world(), tend(self));
+    }
+
+    /// Waits until the keys are those of `revision`, or later ones.
+    /// @returns False if the deadline came first.
+    static asio::awaitable<bool>
+    wait(std::shared_ptr<mirror_impl> self, std::int64_t revision, time_point deadline) {
+        env& world = *self->world();
+        const std::uint64_t epoch = self->regressions_;
+        time_point patience = after(world.now(), patience_with_events);
+        for (;;) {
+            self->check_over();
+            if (self->regressed_ && self->regressions_ != epoch) {
+                const error why = *self->regressed_;
+                throw why;
+            }
+            if (self->map().revision() >= revision) {
+                co_return true;
+            }
+            self->check_failure();
+            const time_point now = world.now();
+            if (now >= deadline) {
+                co_return false;
+            }
+            if (now >= patience) { // nothing that is mirrored has changed then, perhaps
+                patience = time_point::max();
+                ++self->asked_;
+                self->look_at_ = std::min(self->look_at_, now);
+                self->work_.notify_all();
+            }
+            (void)co_await self->news_.wait(std::min(patience, deadline));
+        }
+    }
+
+    /// Waits until there is something to tell.
+    static asio::awaitable<mirror_batch> next(std::shared_ptr<mirror_impl> self,
+                                              std::shared_ptr<mirror_reader> by) {
+        if (!self->over_ && !self->is_reader(*by)) {
+            self->readers_.push_back(by.get());
+        }
+        for (;;) {
+            self->check_over();
+            if (by->is_over) {
+                throw_aborted();
+            }
+            if (by->regressed) {
+                const error why = *std::exchange(by->regressed, std::nullopt);
+                throw why;
+            }
+            if (by->owed.any()) {
+                const bool is_first = by->owed.is_new();
+                mirror_batch batch = by->owed.take(self->map());
+                if (is_first || !batch.changes.empty()) {
+                    co_return batch;
+                }
+            }
+            self->check_failure();
+            (void)co_await self->news_.wait();
+        }
+    }
+    /// What `next` has returned did not reach its caller.
+    void put_back(mirror_reader& by, mirror_batch batch) {
+        by.owed.put_back(std::move(batch));
+        news_.notify_all();
+    }
+    void remove(mirror_reader& gone) {
+        gone.is_over = true;
+        std::erase(readers_, &gone);
+        news_.notify_all();
+    }
+
+    /// Ends it; waiters are told that they were aborted.
+    void end() {
+        over_ = true;
+        stop_watching();
+        readers_.clear();
+        news_.notify_all();
+        work_.notify_all();
+    }
+
+private:
+    // How long an event of the caller's own write may take.
+    static constexpr std::chrono::milliseconds patience_with_events{100};
+    // How long events that a look knows of may take before they are taken for lost.
+    static constexpr std::chrono::seconds patience_with_lost{5};
+    // How long what happened meanwhile may take to come, after the watch has resumed.
+    static constexpr std::chrono::milliseconds patience_with_history{250};
+    static constexpr std::chrono::milliseconds first_pause{25};
+    static constexpr std::chrono::milliseconds longest_pause{10'000};
+    static constexpr int doubts = 6; // as a feed
+
+    const logic::mirror_map& map() const { return state_.map(); }
+    void check_over() const {
+        if (over_) {
+            throw_aborted();
+        }
+    }
+    void check_failure() const {
+        if (failed_) {
+            throw state_.failure();
+        }
+    }
+    bool is_reader(const mirror_reader& r) const {
+        return std::find(readers_.begin(), readers_.end(), &r) != readers_.end();
+    }
+
+    /// Reads all keys at one revision.
+    static asio::awaitable<mirror_reading> read(const std::shared_ptr<mirror_impl>& self) {
+        std::function<bool()> wanted = [self] { return !self->over_; };
+        return read_pages(
+            self->client_, self->timeout_, self->keys_, &self->size_, std::move(wanted));
+    }
+
+    void watch() {
+        wire::watch_create_request request(keys_);
+        request.start_revision = map().heard() + 1;
+        watching_ = true;
+        step_ = logic::mirror_step::watch_again;
+        id_ = client_->users_hub->add(std::move(request), *this, map().heard(), cluster_);
+    }
+    void stop_watching() {
+        if (watching_) {
+            watching_ = false;
+            in_force_ = false;
+            client_->users_hub->remove(id_);
+        }
+    }
+
+    /// Does what is to be done beside the watch, as long as the mirror lasts.
+    static asio::awaitable<void> tend(std::shared_ptr<mirror_impl> self) {
+        try {
+            while (!self->over_ && !self->failed_) {
+                const time_point now = self->world()->now();
+                const bool is_looking = self->watching_;
+                const time_point when = is_looking ? self->look_at_ : self->again_at_;
+                if (now < when) {
+                    (void)co_await self->work_.wait(when);
+                } else if (is_looking) {
+                    co_await look(self);
+                } else if (self->step_ == logic::mirror_step::watch_again) {
+                    self->watch();
+                } else {
+                    co_await read_again(self);
+                }
+            }
+        } catch (const std::bad_alloc&) {
+            self->fail_for_want_of_memory();
+        }
+    }
+
+    /// Finds what has changed by comparison.
+    static asio::awaitable<void> read_again(std::shared_ptr<mirror_impl> self) {
+        const std::int64_t known = self->map().revision();
+        mirror_reading now = co_await read(self);
+        if (self->over_) {
+            co_return;
+        }
+        if (now.ec) {
+            self->again_later();
+            self->note(now.ec, std::move(now.text));
+            co_return;
+        }
+        if (now.revision < known && !self->is_restored_) {
+            std::function<std::int64_t()> told = [of = self.get(), known] {
+                return of->over_ ? 0 : known;
+            };
+            const std::optional<std::int64_t> latest = co_await look_back(
+                self->client_->cluster_router, self->least(), doubts, std::move(told));
+            if (!latest) {
+                self->again_later();
+                co_return;
+            }
+            self->is_restored_ = true;
+            co_return; // what was read may be older than what is there now
+        }
+        self->become(std::move(now));
+    }
+    range_request least() const { return wire::least_of(wire::watch_create_request(keys_)); }
+
+    void become(mirror_reading now) {
+        const bool regressed = std::exchange(is_restored_, false);
+        if (regressed) {
+            ++regressions_;
+            regressed_.emplace(errc::revision_regressed,
+                               title_ + ": etcd is at revision " + std::to_string(now.revision) +
+                                   ", and revision " + std::to_string(map().revision()) +
+                                   " was told of");
+        }
+        const std::vector<mirror_change> changes =
+            logic::difference(map().told(), now.found, now.revision);
+        for (mirror_reader* r : readers_) {
+            if (regressed && !r->owed.is_new()) {
+                r->owed.merge();
+                r->regressed = regressed_;
+            }
+            r->owed.add(changes);
+        }
+        state_.become(std::move(now.found), now.revision);
+        cluster_ = now.cluster;
+        looked(true);
+        watch();
+        news_.notify_all();
+    }
+
+    /// Asks whether the keys are still the same. This proves that no event was lost, and that the
+    /// cluster is there.
+    static asio::awaitable<void> look(std::shared_ptr<mirror_impl> self) {
+        const std::int64_t known = self->map().revision();
+        const std::uint64_t created = self->created_;
+        const std::uint64_t asked = self->asked_;
+        const time_point sent = self->world()->now();
+        const range_request question = logic::look_since(self->keys_, known);
+        const std::function<bool()> wanted = [of = self.get()] { return !of->over_; };
+        call_terms how = self->client_->within(self->timeout_);
+        how.wanted = &wanted;
+        auto asking = call(self->client_, question, how);
+        const outcome<range_response> seen = co_await std::move(asking);
+        if (self->over_ || !self->watching_) {
+            co_return;
+        }
+        if (seen.ec) {
+            self->is_in_doubt_ = true;
+            self->look_at_ = after(self->world()->now(), self->pause());
+            self->note(seen.ec, seen.text, sent);
+            co_return;
+        }
+        const bool is_current = self->take(seen.response, known, created);
+        if (is_current) {
+            self->state_.was_current(sent);
+        }
+        self->looked(is_current);
+        if (self->asked_ != asked) { // for what it may have missed
+            self->look_at_ = self->world()->now();
+        }
+        self->news_.notify_all();
+    }
+
+    /// @param created How often the watch had come into force when the look was sent.
+    /// @returns Whether the look has proved that the keys are current.
+    bool take(const range_response& seen, std::int64_t known, std::uint64_t created) {
+        const bool has_moved = map().revision() != known;
+        switch (logic::changed_since(seen, known, map().now().size())) {
+        case logic::since::older:
+            return false;
+        case logic::since::nothing:
+            if (!has_moved) {
+                state_.prove(seen.header.revision);
+            }
+            return true;
+        case logic::since::changes:
+            break;
+        }
+        if (has_moved || created != created_) {
+            return true; // events come
+        }
+        if (suspected_ == known) { // for long
+            stop_watching();
+            step_ = logic::mirror_step::read_again;
+            state_.note(world()->now());
+        }
+        suspected_ = known;
+        return false;
+    }
+
+    /// etcd has answered a read.
+    void looked(bool is_current) {
+        env& w = *world();
+        look_at_ = after(w.now(),
+                         is_current ? logic::look_interval(map().now().size(), w.random())
+                                    : patience_with_lost);
+        if (is_current) {
+            is_in_doubt_ = false;
+            suspected_ = 0;
+            due_ = 0;
+        }
+        settle();
+    }
+    /// There is no trouble once the watch is in force, and has told what there was then.
+    void settle() {
+        if (state_.in_trouble() && in_force_ && !is_in_doubt_ && map().revision() >= due_) {
+            failures_ = 0;
+            refusals_ = 0;
+            state_.is_current();
+        }
+    }
+
+    std::chrono::nanoseconds pause() {
+        return logic::backoff(failures_++, world()->random(), first_pause, longest_pause);
+    }
+    void again_later() { again_at_ = after(world()->now(), pause()); }
+
+    /// The keys may not be current any more.
+    /// @param since From when on, if they are not so already.
+    void note(error_code ec, std::string text, std::optional<time_point> since = {}) noexcept {
+        const bool is_final = logic::is_forbidden(ec) && ++refusals_ >= logic::refusals_for_good;
+        state_.note(ec, std::move(text), since ? *since : world()->now());
+        if (is_final) {
+            failed_ = true;
+            stop_watching();
+            news_.notify_all();
+            work_.notify_all();
+        }
+    }
+    /// It follows the keys no longer.
+    void fail_for_want_of_memory() noexcept {
+        failed_ = true;
+        note(make_error_code(boost::system::errc::not_enough_memory), {});
+        stop_watching();
+        news_.notify_all();
+        work_.notify_all();
+    }
+
+    void on_created(std::int64_t revision) override {
+        ++created_;
+        in_force_ = true;
+        due_ = revision;
+        settle();
+        if (state_.in_trouble()) { // does anything come?
+            look_at_ = std::min(look_at_, after(world()->now(), patience_with_history));
+            work_.notify_all();
+        }
+    }
+    void on_broken() override {
+        in_force_ = false;
+        state_.note(world()->now());
+    }
+    void on_events(std::vector<event>& events) override {
+        try {
+            const std::vector<mirror_change> changes = state_.apply(events);
+            for (mirror_reader* r : readers_) {
+                r->owed.add(changes);
+            }
+        } catch (const std::bad_alloc&) { // some readers may have missed it
+            fail_for_want_of_memory();
+        }
+        settle();
+        news_.notify_all();
+    }
+    void on_progress(std::int64_t revision) override {
+        state_.reached(revision);
+        settle();
+        news_.notify_all();
+    }
+    void on_ended(error_code ec, std::string text, std::int64_t) override {
+        watching_ = false;
+        in_force_ = false;
+        step_ = logic::after_watch(ec);
+        is_restored_ = ec == errc::revision_regressed;
+        // History that is lost is no reason to wait, except if it is lost again and again.
+        if (step_ == logic::mirror_step::read_again && failures_ == 0) {
+            again_at_ = world()->now();
+            ++failures_;
+        } else {
+            again_later();
+        }
+        note(ec, std::move(text));
+        work_.notify_all();
+    }
+
+    const std::shared_ptr<client_impl> client_;
+    const std::chrono::nanoseconds timeout_;
+    const key_range keys_;
+    const std::string title_;
+
+    mirror_state state_;
+    logic::page_size size_;
+    bool over_ = false;
+    bool failed_ = false; // for good
+    bool watching_ = false;
+    bool in_force_ = false;
+    bool is_in_doubt_ = false;  // the last look had no answer
+    std::int64_t id_ = 0;       // of the watch
+    std::uint64_t created_ = 0; // how often it came into force
+    std::int64_t due_ = 0;      // the revision that it has to tell before it is current
+    std::uint64_t cluster_ = 0;
+    logic::mirror_step step_ = logic::mirror_step::watch_again; // when the watch has ended
+    bool is_restored_ = false;                                  // the store is known to be older
+    std::uint64_t regressions_ = 0;
+    std::optional<error> regressed_; // the last one
+    std::int64_t suspected_ = 0;     // the revision after which events may be lost
+    time_point look_at_ = time_point::max();
+    std::uint64_t asked_ = 0; // how often users have asked for a look
+    time_point again_at_ = time_point::min();
+    unsigned failures_ = 0;
+    int refusals_ = 0;
+    std::vector<mirror_reader*> readers_;
+    notifier news_; // for users
+    notifier work_; // for `tend`
+};
+
+inline asio::awaitable<std::shared_ptr<mirror_impl>> open_mirror(std::shared_ptr<client_impl> owner,
+                                                                 std::chrono::nanoseconds timeout,
+                                                                 key_range keys,
+                                                                 mirror_options options) {
+    auto made = make_at_home<mirror_impl>(owner->world, owner, timeout, std::move(keys), options);
+    auto opening = mirror_impl::open(made);
+    co_await std::move(opening);
+    co_return made;
+}
+
+inline void require_revision(std::int64_t revision) {
+    if (revision < 0) {
+        throw std::invalid_argument("revision: must not be negative");
+    }
+}
+
+inline asio::awaitable<void> discard_result(asio::awaitable<bool> work) {
+    (void)co_await std::move(work);
+}
+
+/// Waits for as long as it takes.
+inline asio::awaitable<void> wait_for_revision(std::shared_ptr<mirror_impl> m,
+                                               std::int64_t revision) {
+    require_revision(revision);
+    return discard_result(mirror_impl::wait(std::move(m), revision, time_point::max()));
+}
+
+} // namespace coetcd::detail

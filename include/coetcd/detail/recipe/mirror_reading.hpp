@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <coetcd/detail/env.hpp>
+#include <coetcd/detail/logic/mirror_map.hpp>
+#include <coetcd/detail/logic/mirror_read.hpp>
+#include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/service/call.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/error.hpp>
+#include <coetcd/kv.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace coetcd::detail {
+
+/// All keys of a range at one revision, or why they could not be read.
+struct mirror_reading {
+    error_code ec;
+    std::string text;
+    logic::mirror_entries found;
+    std::int64_t revision = 0;
+    std::uint64_t cluster = 0;
+};
+
+/// @param timeout For each page.
+/// @param size Must live as long as `wanted` does.
+/// @param wanted Whether anybody still wants it.
+inline asio::awaitable<mirror_reading> read_pages(std::shared_ptr<client_impl> by,
+                                                  std::chrono::nanoseconds timeout,
+                                                  key_range keys,
+                                                  logic::page_size* size,
+                                                  std::function<bool()> wanted) {
+    logic::paged_read pages(std::move(keys), *size);
+    mirror_reading result;
+    while (!pages.is_complete()) {
+        call_terms how = by->within(timeout);
+        how.wanted = &wanted;
+        auto asking = call(by, pages.request(), how);
+        outcome<range_response> page = co_await std::move(asking);
+        if (!page.ec) {
+            try {
+                pages.came(std::move(page.response));
+                continue;
+            } catch (const error& e) { // it is not etcd's
+                page.ec = e.code();
+                page.text = logic::words_of(e);
+            }
+        }
+        if (!pages.failed(page.ec, page.text)) {
+            result.ec = page.ec;
+            result.text = std::move(page.text);
+            co_return result;
+        }
+    }
+    result.found = std::move(pages.found());
+    result.revision = pages.revision();
+    result.cluster = pages.cluster();
+    co_return result;
+}
+
+} // namespace coetcd::detail
