@@ -153,31 +153,75 @@ inline mirror_step after_watch(const error_code& ec) {
     return is_history_lost ? mirror_step::read_again : mirror_step::watch_again;
 }
 
-/// The read that tells whether the keys have changed since `revision`. Its answer is small, but
-/// etcd goes through all keys.
-inline range_request look_since(const key_range& keys, std::int64_t revision) {
-    range_options how;
-    how.limit = 1;
-    how.keys_only = true;
-    how.min_mod_revision = revision + 1;
-    return {keys, how};
+/// What a mirror has when it looks whether it is right.
+struct mirror_mark {
+    std::int64_t revision = 0;
+    std::size_t size = 0;     ///< How many keys there are.
+    std::int64_t checked = 0; ///< Up to which revision it was found right before.
+};
+
+/// A look at what has changed since a mark: the first read. If it is a check, the second one tells
+/// whether the mark is right: what etcd had then. The answers are small, but etcd goes through all
+/// keys for each.
+inline txn look_since(const key_range& keys, const mirror_mark& m, bool is_check) {
+    range_options since;
+    since.limit = 1;
+    since.keys_only = true;
+    since.min_mod_revision = m.revision + 1;
+    txn look = txn().then(op::range(keys, since));
+    if (is_check) {
+        constexpr std::int64_t many = 10'000;
+        range_options then;
+        then.limit = many;
+        then.keys_only = true;
+        then.revision = m.revision;
+        then.min_mod_revision = m.checked + 1;
+        look.then(op::range(keys, then));
+    }
+    return look;
 }
 
-/// What the answer to `look_since` means.
+/// What the first answer means.
 enum class since {
     nothing, ///< The keys are the same.
     changes, ///< Events are under way, or were lost.
     older    ///< What answers is behind.
 };
 
-/// @param size How many keys there were at `revision`.
-inline since changed_since(const range_response& seen, std::int64_t revision, std::size_t size) {
-    if (seen.header.revision < revision) {
+inline since changed_since(const range_response& seen, std::int64_t now, const mirror_mark& m) {
+    if (now < m.revision) {
         return since::older;
     }
     // A key that was put shows; if none was, each that has gone is missing.
-    const bool same = seen.kvs.empty() && seen.count == static_cast<std::int64_t>(size);
+    const bool same = seen.kvs.empty() && seen.count == static_cast<std::int64_t>(m.size);
     return same ? since::nothing : since::changes;
+}
+
+/// What the second answer means.
+enum class verdict_of_check {
+    right,
+    wrong, ///< Events were lost.
+    open   ///< It was right, but for keys that may have been erased since.
+};
+
+/// @param now The keys of the mirror, which may have gone on since.
+/// @param has_moved Whether it has.
+inline verdict_of_check check_mark(const range_response& then,
+                                   const mirror_mark& m,
+                                   const mirror_entries& now,
+                                   bool has_moved) {
+    if (then.count != static_cast<std::int64_t>(m.size)) {
+        return verdict_of_check::wrong;
+    }
+    bool is_open = false;
+    for (const key_value& kv : then.kvs) {
+        const mirror_entry own = find_entry(now, kv.key);
+        if (own ? own->mod_revision < kv.mod_revision : !has_moved) {
+            return verdict_of_check::wrong;
+        }
+        is_open = is_open || !own;
+    }
+    return is_open ? verdict_of_check::open : verdict_of_check::right;
 }
 
 /// How long to trust events alone. etcd goes through all keys to answer: the more there are, the

@@ -75,7 +75,7 @@ public:
         }
         self->state_.become(std::move(first.found), first.revision);
         self->cluster_ = first.cluster;
-        self->looked(true);
+        self->was_read();
         self->watch();
         spawn(*self->world(), tend(self));
     }
@@ -86,7 +86,7 @@ public:
     wait(std::shared_ptr<mirror_impl> self, std::int64_t revision, time_point deadline) {
         env& world = *self->world();
         const std::uint64_t epoch = self->regressions_;
-        time_point patience = after(world.now(), patience_with_events);
+        time_point patience = after(world.now(), mirror_times::patience_with_events);
         for (;;) {
             self->check_over();
             if (self->regressed_ && self->regressions_ != epoch) {
@@ -114,8 +114,8 @@ public:
     /// Waits until there is something to tell.
     static asio::awaitable<mirror_batch> next(std::shared_ptr<mirror_impl> self,
                                               std::shared_ptr<mirror_reader> by) {
-        if (!self->over_ && !self->is_reader(*by)) {
-            self->readers_.push_back(by.get());
+        if (!self->over_) {
+            self->readers_.add(*by);
         }
         for (;;) {
             self->check_over();
@@ -144,7 +144,7 @@ public:
     }
     void remove(mirror_reader& gone) {
         gone.is_over = true;
-        std::erase(readers_, &gone);
+        readers_.remove(gone);
         news_.notify_all();
     }
 
@@ -158,16 +158,6 @@ public:
     }
 
 private:
-    // How long an event of the caller's own write may take.
-    static constexpr std::chrono::milliseconds patience_with_events{100};
-    // How long events that a look knows of may take before they are taken for lost.
-    static constexpr std::chrono::seconds patience_with_lost{5};
-    // How long what happened meanwhile may take to come, after the watch has resumed.
-    static constexpr std::chrono::milliseconds patience_with_history{250};
-    static constexpr std::chrono::milliseconds first_pause{25};
-    static constexpr std::chrono::milliseconds longest_pause{10'000};
-    static constexpr int doubts = 6; // as a feed
-
     const logic::mirror_map& map() const { return state_.map(); }
     void check_over() const {
         if (over_) {
@@ -179,10 +169,6 @@ private:
             throw state_.failure();
         }
     }
-    bool is_reader(const mirror_reader& r) const {
-        return std::find(readers_.begin(), readers_.end(), &r) != readers_.end();
-    }
-
     /// Reads all keys at one revision.
     static asio::awaitable<mirror_reading> read(const std::shared_ptr<mirror_impl>& self) {
         std::function<bool()> wanted = [self] { return !self->over_; };
@@ -243,8 +229,11 @@ private:
             std::function<std::int64_t()> told = [of = self.get(), known] {
                 return of->over_ ? 0 : known;
             };
-            const std::optional<std::int64_t> latest = co_await look_back(
-                self->client_->cluster_router, self->least(), doubts, std::move(told));
+            const std::optional<std::int64_t> latest =
+                co_await look_back(self->client_->cluster_router,
+                                   self->least(),
+                                   mirror_times::doubts,
+                                   std::move(told));
             if (!latest) {
                 self->again_later();
                 co_return;
@@ -254,48 +243,55 @@ private:
         }
         self->become(std::move(now));
     }
+    void was_read() {
+        checked_ = map().revision();
+        check_later();
+        looked(true);
+    }
     range_request least() const { return wire::least_of(wire::watch_create_request(keys_)); }
 
     void become(mirror_reading now) {
         const bool regressed = std::exchange(is_restored_, false);
         if (regressed) {
             ++regressions_;
-            regressed_.emplace(errc::revision_regressed,
-                               title_ + ": etcd is at revision " + std::to_string(now.revision) +
-                                   ", and revision " + std::to_string(map().revision()) +
-                                   " was told of");
+            regressed_ = is_older(title_, now.revision, map().revision());
         }
         const std::vector<mirror_change> changes =
             logic::difference(map().told(), now.found, now.revision);
-        for (mirror_reader* r : readers_) {
-            if (regressed && !r->owed.is_new()) {
-                r->owed.merge();
-                r->regressed = regressed_;
-            }
-            r->owed.add(changes);
+        if (regressed) {
+            readers_.regress(*regressed_);
         }
+        readers_.tell(changes);
         state_.become(std::move(now.found), now.revision);
         cluster_ = now.cluster;
-        looked(true);
+        was_read();
         watch();
         news_.notify_all();
     }
 
-    /// Asks whether the keys are still the same. This proves that no event was lost, and that the
-    /// cluster is there.
+    /// Asks whether the keys are still the same: that no event was lost, and the cluster is there.
     static asio::awaitable<void> look(std::shared_ptr<mirror_impl> self) {
-        const std::int64_t known = self->map().revision();
+        const logic::mirror_mark mark{
+            self->map().revision(), self->map().now().size(), self->checked_};
         const std::uint64_t created = self->created_;
         const std::uint64_t asked = self->asked_;
         const time_point sent = self->world()->now();
-        const range_request question = logic::look_since(self->keys_, known);
-        const std::function<bool()> wanted = [of = self.get()] { return !of->over_; };
-        call_terms how = self->client_->within(self->timeout_);
-        how.wanted = &wanted;
-        auto asking = call(self->client_, question, how);
-        const outcome<range_response> seen = co_await std::move(asking);
+        const bool is_check = sent >= self->check_at_;
+        std::function<bool()> wanted = [self] { return !self->over_; };
+        auto looking = look_at_mirror(self->client_,
+                                      self->timeout_,
+                                      logic::look_since(self->keys_, mark, is_check),
+                                      std::move(wanted));
+        const mirror_look seen = co_await std::move(looking);
         if (self->over_ || !self->watching_) {
             co_return;
+        }
+        const bool was_compacted = seen.ec == server_errc::out_of_range && is_check;
+        if (was_compacted || (is_check && !seen.ec)) {
+            self->check_later();
+        }
+        if (was_compacted) {
+            co_return; // without that, at once
         }
         if (seen.ec) {
             self->is_in_doubt_ = true;
@@ -303,7 +299,10 @@ private:
             self->note(seen.ec, seen.text, sent);
             co_return;
         }
-        const bool is_current = self->take(seen.response, known, created);
+        const bool is_current = self->take(seen, mark, created);
+        if (is_check && seen.revision >= mark.revision) {
+            self->check(seen.then, mark);
+        }
         if (is_current) {
             self->state_.was_current(sent);
         }
@@ -313,40 +312,49 @@ private:
         }
         self->news_.notify_all();
     }
-
     /// @param created How often the watch had come into force when the look was sent.
     /// @returns Whether the look has proved that the keys are current.
-    bool take(const range_response& seen, std::int64_t known, std::uint64_t created) {
-        const bool has_moved = map().revision() != known;
-        switch (logic::changed_since(seen, known, map().now().size())) {
-        case logic::since::older:
+    bool take(const mirror_look& seen, const logic::mirror_mark& mark, std::uint64_t created) {
+        const bool has_moved = map().revision() != mark.revision;
+        const logic::since changed = logic::changed_since(seen.now, seen.revision, mark);
+        if (changed == logic::since::older) {
             return false;
-        case logic::since::nothing:
-            if (!has_moved) {
-                state_.prove(seen.header.revision);
-            }
-            return true;
-        case logic::since::changes:
-            break;
         }
-        if (has_moved || created != created_) {
+        if (changed == logic::since::nothing && !has_moved) {
+            state_.prove(seen.revision);
+        }
+        if (changed == logic::since::nothing || has_moved || created != created_) {
             return true; // events come
         }
-        if (suspected_ == known) { // for long
-            stop_watching();
-            step_ = logic::mirror_step::read_again;
-            state_.note(world()->now());
+        if (suspected_ == mark.revision) { // for long
+            distrust();
         }
-        suspected_ = known;
+        suspected_ = mark.revision;
         return false;
+    }
+    void check(const range_response& then, const logic::mirror_mark& mark) {
+        const bool has_moved = map().revision() != mark.revision;
+        const auto verdict = logic::check_mark(then, mark, map().now(), has_moved);
+        if (verdict == logic::verdict_of_check::wrong) {
+            distrust();
+        } else if (verdict == logic::verdict_of_check::right) {
+            checked_ = mark.revision;
+        }
+    }
+    /// Events were lost.
+    void distrust() {
+        stop_watching();
+        step_ = logic::mirror_step::read_again;
+        state_.note(world()->now());
+    }
+    void check_later() {
+        env& w = *world();
+        check_at_ = after(w.now(), logic::look_interval(map().now().size(), w.random()));
     }
 
     /// etcd has answered a read.
     void looked(bool is_current) {
-        env& w = *world();
-        look_at_ = after(w.now(),
-                         is_current ? logic::look_interval(map().now().size(), w.random())
-                                    : patience_with_lost);
+        look_at_ = is_current ? check_at_ : after(world()->now(), mirror_times::patience_with_lost);
         if (is_current) {
             is_in_doubt_ = false;
             suspected_ = 0;
@@ -364,7 +372,8 @@ private:
     }
 
     std::chrono::nanoseconds pause() {
-        return logic::backoff(failures_++, world()->random(), first_pause, longest_pause);
+        return logic::backoff(
+            failures_++, world()->random(), mirror_times::first_pause, mirror_times::longest_pause);
     }
     void again_later() { again_at_ = after(world()->now(), pause()); }
 
@@ -395,7 +404,8 @@ private:
         due_ = revision;
         settle();
         if (state_.in_trouble()) { // does anything come?
-            look_at_ = std::min(look_at_, after(world()->now(), patience_with_history));
+            look_at_ =
+                std::min(look_at_, after(world()->now(), mirror_times::patience_with_history));
             work_.notify_all();
         }
     }
@@ -406,9 +416,7 @@ private:
     void on_events(std::vector<event>& events) override {
         try {
             const std::vector<mirror_change> changes = state_.apply(events);
-            for (mirror_reader* r : readers_) {
-                r->owed.add(changes);
-            }
+            readers_.tell(changes);
         } catch (const std::bad_alloc&) { // some readers may have missed it
             fail_for_want_of_memory();
         }
@@ -457,12 +465,14 @@ private:
     std::uint64_t regressions_ = 0;
     std::optional<error> regressed_; // the last one
     std::int64_t suspected_ = 0;     // the revision after which events may be lost
+    std::int64_t checked_ = 0;       // up to here it was right
+    time_point check_at_ = time_point::max();
     time_point look_at_ = time_point::max();
     std::uint64_t asked_ = 0; // how often users have asked for a look
     time_point again_at_ = time_point::min();
     unsigned failures_ = 0;
     int refusals_ = 0;
-    std::vector<mirror_reader*> readers_;
+    mirror_readers readers_;
     notifier news_; // for users
     notifier work_; // for `tend`
 };

@@ -4,7 +4,9 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/mirror_map.hpp>
 #include <coetcd/detail/logic/mirror_read.hpp>
+#include <coetcd/detail/logic/places.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/rpc.hpp>
 #include <coetcd/detail/service/call.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/error.hpp>
@@ -61,6 +63,44 @@ inline asio::awaitable<mirror_reading> read_pages(std::shared_ptr<client_impl> b
     result.found = std::move(pages.found());
     result.revision = pages.revision();
     result.cluster = pages.cluster();
+    co_return result;
+}
+
+/// What a look has seen, or why it has seen nothing.
+struct mirror_look {
+    error_code ec;
+    std::string text;
+    std::int64_t revision = 0;
+    range_response now;
+    range_response then; ///< If it was asked for.
+};
+
+/// @param question See `logic::look_since`.
+/// @param wanted Whether anybody still wants it.
+inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> by,
+                                                   std::chrono::nanoseconds timeout,
+                                                   txn question,
+                                                   std::function<bool()> wanted) {
+    call_terms how = by->within(timeout).as(impact::none);
+    how.wanted = &wanted;
+    auto asking = call(by, question, how);
+    outcome<txn_response> said = co_await std::move(asking);
+    mirror_look result;
+    result.ec = said.ec;
+    result.text = std::move(said.text);
+    result.revision = said.response.header.revision;
+    if (result.ec) {
+        co_return result;
+    }
+    try {
+        result.now = logic::answers::range_at(said.response, 0);
+        if (question.success.size() > 1) {
+            result.then = logic::answers::range_at(said.response, 1);
+        }
+    } catch (const error& e) { // it is not etcd's
+        result.ec = e.code();
+        result.text = logic::words_of(e);
+    }
     co_return result;
 }
 

@@ -9,6 +9,7 @@
 #include <coetcd/kv.hpp>
 #include <coetcd/mirror_batch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,25 @@
 
 namespace coetcd::detail {
 
+struct mirror_times {
+    // How long an event of the caller's own write may take.
+    static constexpr std::chrono::milliseconds patience_with_events{100};
+    // How long events that a look knows of may take before they are taken for lost.
+    static constexpr std::chrono::seconds patience_with_lost{5};
+    // How long what happened meanwhile may take to come, after the watch has resumed.
+    static constexpr std::chrono::milliseconds patience_with_history{250};
+    static constexpr std::chrono::milliseconds first_pause{25};
+    static constexpr std::chrono::milliseconds longest_pause{10'000};
+    static constexpr int doubts = 6; // as a feed
+};
+
+/// What everybody is told when etcd was restored.
+inline error is_older(const std::string& title, std::int64_t now, std::int64_t told) {
+    return {errc::revision_regressed,
+            title + ": etcd is at revision " + std::to_string(now) + ", and revision " +
+                std::to_string(told) + " was told of"};
+}
+
 /// One reader of the changes of a mirror. Lives at home.
 struct mirror_reader {
     explicit mirror_reader(std::size_t buffer)
@@ -28,6 +48,36 @@ struct mirror_reader {
     logic::mirror_backlog owed;
     std::optional<error> regressed; ///< To be told first.
     bool is_over = false;           ///< Its handle was destroyed.
+};
+
+class mirror_readers {
+public:
+    /// No effect if it is among them.
+    void add(mirror_reader& r) {
+        if (std::find(all_.begin(), all_.end(), &r) == all_.end()) {
+            all_.push_back(&r);
+        }
+    }
+    void remove(mirror_reader& gone) noexcept { std::erase(all_, &gone); }
+    void clear() noexcept { all_.clear(); }
+
+    void tell(const std::vector<mirror_change>& changes) {
+        for (mirror_reader* const r : all_) {
+            r->owed.add(changes);
+        }
+    }
+    /// The store is an older one: what they are told next is a difference.
+    void regress(const error& why) {
+        for (mirror_reader* const r : all_) {
+            if (!r->owed.is_new()) {
+                r->owed.merge();
+                r->regressed = why;
+            }
+        }
+    }
+
+private:
+    std::vector<mirror_reader*> all_;
 };
 
 /// What a mirror tells: its keys, and whether they are current. It changes at home alone, so that

@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -188,13 +190,17 @@ TEST_CASE("what follows when the watch of a mirror has ended", "[logic][mirror]"
 }
 
 TEST_CASE("a look tells whether the keys have changed since a revision", "[logic][mirror]") {
-    const range_request look = logic::look_since(key_range::prefix("k/"), 7);
-    CHECK(look.range.key == "k/");
-    CHECK(look.range.range_end == "k0");
-    CHECK(look.options.min_mod_revision == 8);
-    CHECK(look.options.limit == 1);
-    CHECK(look.options.keys_only);
-    CHECK_FALSE(look.options.serializable);
+    const logic::mirror_mark mark{7, 3, 4};
+    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, false);
+    CHECK(look.compares.empty());
+    REQUIRE(look.success.size() == 1);
+    const auto& read = std::get<range_request>(look.success[0]);
+    CHECK(read.range.key == "k/");
+    CHECK(read.range.range_end == "k0");
+    CHECK(read.options.min_mod_revision == 8);
+    CHECK(read.options.limit == 1);
+    CHECK(read.options.keys_only);
+    CHECK_FALSE(read.options.serializable);
     struct row {
         std::vector<std::string> put;
         std::int64_t count;
@@ -213,7 +219,62 @@ TEST_CASE("a look tells whether the keys have changed since a revision", "[logic
     for (const row& r : rows) {
         range_response seen = read_fixture::page(r.put, false, r.revision);
         seen.count = r.count;
-        CHECK(logic::changed_since(seen, 7, 3) == r.expected);
+        CHECK(logic::changed_since(seen, r.revision, mark) == r.expected);
+    }
+}
+
+TEST_CASE("a check tells whether events were lost", "[logic][mirror]") {
+    const logic::mirror_mark mark{7, 3, 4};
+    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, true);
+    REQUIRE(look.success.size() == 2);
+    const auto& read = std::get<range_request>(look.success[1]);
+    CHECK(read.options.revision == 7);
+    CHECK(read.options.min_mod_revision == 5);
+    CHECK(read.options.limit == 10'000);
+    CHECK(read.options.keys_only);
+    // What the mirror has: each put at the revision that is its name.
+    const auto entries = [](std::vector<std::int64_t> revisions) {
+        logic::mirror_entries result;
+        for (const std::int64_t r : revisions) {
+            key_value kv;
+            kv.key = "k/" + std::to_string(r / 10);
+            kv.mod_revision = r;
+            result.insert(std::make_shared<const key_value>(std::move(kv)));
+        }
+        return result;
+    };
+    using verdict = logic::verdict_of_check;
+    struct row {
+        std::vector<std::int64_t> then; ///< What etcd had, of what was put since the last check.
+        std::int64_t count;
+        std::vector<std::int64_t> now;
+        bool has_moved;
+        verdict expected;
+    };
+    const std::vector<row> rows = {
+        {{}, 3, {11, 21, 31}, false, verdict::right},
+        {{}, 4, {11, 21, 31}, false, verdict::wrong}, // a new key was not told
+        {{}, 2, {11, 21, 31}, false, verdict::wrong}, // the end of one was not told
+        {{}, 2, {11, 21, 31}, true, verdict::wrong},
+        {{25}, 3, {11, 25, 31}, false, verdict::right},
+        {{25}, 3, {11, 21, 31}, false, verdict::wrong}, // a put was not told
+        {{25}, 3, {11, 21, 31}, true, verdict::wrong},
+        {{25}, 3, {11, 26, 31}, true, verdict::right}, // put again since
+        {{25}, 3, {11, 31}, true, verdict::open},      // it may have been erased since
+        {{25}, 3, {11, 31, 41}, false, verdict::wrong},
+        {{25, 35}, 3, {11, 31}, true, verdict::wrong},
+    };
+    for (const row& r : rows) {
+        range_response then;
+        then.count = r.count;
+        for (const std::int64_t at : r.then) {
+            key_value kv;
+            kv.key = "k/" + std::to_string(at / 10);
+            kv.mod_revision = at;
+            then.kvs.push_back(std::move(kv));
+        }
+        CAPTURE(r.then, r.count, r.now, r.has_moved);
+        CHECK(logic::check_mark(then, mark, entries(r.now), r.has_moved) == r.expected);
     }
 }
 
