@@ -30,7 +30,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -485,16 +484,6 @@ inline asio::awaitable<std::shared_ptr<mirror_impl>> open_mirror(std::shared_ptr
     auto opening = mirror_impl::open(made);
     co_await std::move(opening);
     co_return made;
-}
-
-inline void require_revision(std::int64_t revision) {
-    if (revision < 0) {
-        throw std::invalid_argument("revision: must not be negative");
-    }
-}
-
-inline asio::awaitable<void> discard_result(asio::awaitable<bool> work) {
-    (void)co_await std::move(work);
 }
 
 /// Waits for as long as it takes.

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -102,6 +103,16 @@ inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> 
         result.text = logic::words_of(e);
     }
     co_return result;
+}
+
+inline void require_revision(std::int64_t revision) {
+    if (revision < 0) {
+        throw std::invalid_argument("revision: must not be negative");
+    }
+}
+
+inline asio::awaitable<void> discard_result(asio::awaitable<bool> work) {
+    (void)co_await std::move(work);
 }
 
 } // namespace coetcd::detail
