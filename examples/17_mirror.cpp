@@ -29,8 +29,8 @@ asio::awaitable<void> reload(const coetcd::mirror& config, int changes) {
     while (changes > 0) {
         const coetcd::mirror_batch batch = co_await news.next();
         for (const coetcd::mirror_change& c : batch.changes) {
-            std::cout << c.key().substr(prefix.size()) << " is "
-                      << (c.is ? c.is->value : "gone") << '\n';
+            std::cout << c.key().substr(prefix.size()) << " is " << (c.is ? c.is->value : "gone")
+                      << '\n';
             --changes;
         }
     }
