@@ -39,6 +39,7 @@ enum class errc {
     exceeds_limit,       ///< More was asked for than the semaphore's limit, or it has none.
     wrong_cluster,       ///< An endpoint leads to another cluster; nothing was changed in ours.
     corrupt_snapshot,    ///< A snapshot is not what etcd has sent; it was not kept.
+    already_exists,      ///< The key is somebody else's; nothing was changed.
 };
 
 /// Failures that etcd reports: its gRPC codes.

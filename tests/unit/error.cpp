@@ -15,11 +15,12 @@ using namespace coetcd;
 namespace {
 
 constexpr errc all_errc[] = {
-    errc::timed_out,    errc::unavailable,         errc::outcome_unknown,    errc::protocol_error,
-    errc::too_large,    errc::session_lost,        errc::session_closed,     errc::lock_lost,
-    errc::not_owner,    errc::watch_compacted,     errc::watch_canceled,     errc::tls_failed,
-    errc::login_failed, errc::cn_auth_unsupported, errc::revision_regressed, errc::conflict,
-    errc::wrong_kind,   errc::hold_expired,        errc::exceeds_limit,      errc::wrong_cluster};
+    errc::timed_out,     errc::unavailable,         errc::outcome_unknown,    errc::protocol_error,
+    errc::too_large,     errc::session_lost,        errc::session_closed,     errc::lock_lost,
+    errc::not_owner,     errc::watch_compacted,     errc::watch_canceled,     errc::tls_failed,
+    errc::login_failed,  errc::cn_auth_unsupported, errc::revision_regressed, errc::conflict,
+    errc::wrong_kind,    errc::hold_expired,        errc::exceeds_limit,      errc::wrong_cluster,
+    errc::already_exists};
 constexpr int last_server_errc = 16;
 
 bool is_label(const std::string& text) {
@@ -93,6 +94,7 @@ TEST_CASE("a condition answers what the caller wants to know", "[error]") {
         {errc::wrong_kind, false, false, false},
         {errc::hold_expired, false, false, true},
         {errc::wrong_cluster, false, false, false},
+        {errc::already_exists, false, false, false},
         {server_errc::unavailable, false, false, false},
         {server_errc::deadline_exceeded, false, false, false},
         {server_errc::unknown, false, false, false},

@@ -68,6 +68,9 @@ struct coetcd_category_impl final : boost::system::error_category {
                    "client's; check the endpoints";
         case errc::corrupt_snapshot:
             return "the snapshot is not what etcd has sent, and was not kept; take another one";
+        case errc::already_exists:
+            return "the key is somebody else's; nothing was changed, use another key, or wait "
+                   "until it is gone";
         }
         return "unknown coetcd error";
     }
@@ -192,6 +195,8 @@ COETCD_DECL const char* to_string(errc e) noexcept {
         return "wrong_cluster";
     case errc::corrupt_snapshot:
         return "corrupt_snapshot";
+    case errc::already_exists:
+        return "already_exists";
     }
     return "unknown";
 }
