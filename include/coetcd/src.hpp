@@ -15,6 +15,7 @@
 #include <coetcd/impl/cluster.hpp>
 #include <coetcd/impl/counter.hpp>
 #include <coetcd/impl/election.hpp>
+#include <coetcd/impl/ephemeral.hpp>
 #include <coetcd/impl/error.hpp>
 #include <coetcd/impl/exactly_once.hpp>
 #include <coetcd/impl/feed.hpp>

@@ -35,6 +35,7 @@
 
 namespace coetcd::detail {
 
+class kept_key;
 class retained_locks;
 
 /// Something that is held by keys. Each round of renewal checks that they are still there.
@@ -200,6 +201,8 @@ public:
     /// Lives of keys.
     using lives = std::set<std::pair<std::string, std::int64_t>>;
     lives resumed; ///< Those of earlier objects with this lease that were taken over.
+
+    std::map<std::string, kept_key*> kept; ///< Those who keep keys in it, by key.
 
     static asio::awaitable<session_end> wait_lost(std::shared_ptr<session_impl> self) {
         while (self->alive()) {

@@ -42,6 +42,9 @@ public:
     const std::shared_ptr<client_impl> owner;
     env& world;
 
+    /// For each attempt to open a session.
+    std::chrono::nanoseconds timeout() const { return timeout_; }
+
     // These may be called from anywhere.
 
     void begin() {
