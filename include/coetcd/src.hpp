@@ -20,6 +20,7 @@
 #include <coetcd/impl/exactly_once.hpp>
 #include <coetcd/impl/feed.hpp>
 #include <coetcd/impl/fencing_gate.hpp>
+#include <coetcd/impl/group.hpp>
 #include <coetcd/impl/guarded.hpp>
 #include <coetcd/impl/keeper_locks.hpp>
 #include <coetcd/impl/log_observer.hpp>
