@@ -8,6 +8,9 @@
 // <coetcd/testing.hpp>, <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
 // <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/mirror.hpp>,
 // <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
+// <coetcd/ephemeral.hpp>, <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>,
+// <coetcd/log_observer.hpp>, <coetcd/observers.hpp>, <coetcd/registry.hpp>, <coetcd/testing.hpp>,
+// <coetcd/tls.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

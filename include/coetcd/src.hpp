@@ -32,6 +32,7 @@
 #include <coetcd/impl/observers.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/prometheus.hpp>
+#include <coetcd/impl/registry.hpp>
 #include <coetcd/impl/semaphore.hpp>
 #include <coetcd/impl/sequence.hpp>
 #include <coetcd/impl/session.hpp>

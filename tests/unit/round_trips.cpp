@@ -2,10 +2,13 @@
 #include <coetcd/admin.hpp>
 #include <coetcd/counter.hpp>
 #include <coetcd/election.hpp>
+#include <coetcd/ephemeral.hpp>
 #include <coetcd/exactly_once.hpp>
 #include <coetcd/fencing_gate.hpp>
+#include <coetcd/group.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/registry.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/sequence.hpp>
 #include <coetcd/session.hpp>
@@ -127,6 +130,33 @@ TEST_CASE("round trips of elections", "[round_trips]") {
     m.costs(0, "next, of what is proclaimed", news.next());
     m.costs(1, "resign", term.resign());
     m.costs(1, "next, of another leader", news.next());
+}
+
+TEST_CASE("round trips of groups, keys and services", "[round_trips]") {
+    meter m;
+    coetcd::group workers(m.one, "g");
+    coetcd::membership member = m.costs(1, "join", workers.join("a"));
+    m.costs(1, "update", member.update("b"));
+    m.costs(0, "update, of what is there", member.update("b"));
+    m.costs(1, "members", workers.members());
+    m.costs(1, "members_of", coetcd::members_of(m.client, "g"));
+    coetcd::members_feed news = workers.changes();
+    m.costs(1, "next, at first", news.next());
+    m.w.await(member.update("c"));
+    m.costs(0, "next, of a change", news.next());
+    m.costs(1, "leave", member.leave());
+    m.costs(0, "leave, once more", member.leave());
+    m.costs(0, "next, of a leave", news.next());
+    coetcd::ephemeral key = m.costs(1, "create", coetcd::ephemeral::create(m.one, "k", "a"));
+    m.costs(1, "remove", key.remove());
+    coetcd::registration here = m.costs(1, "register", register_service(m.one, "s", "a:1"));
+    coetcd::registration there = m.costs(2, "take over", register_service(m.two, "s", "a:1"));
+    m.costs(1, "endpoints_of", coetcd::endpoints_of(m.client, "s"));
+    coetcd::endpoints_feed endpoints = coetcd::resolve(m.client, "s");
+    m.costs(1, "resolve, at first", endpoints.next());
+    m.costs(0, "remove, of what is lost", here.remove());
+    m.costs(1, "remove", there.remove());
+    m.costs(0, "resolve, of a change", endpoints.next());
 }
 
 TEST_CASE("round trips of semaphores", "[round_trips]") {

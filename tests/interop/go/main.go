@@ -7,19 +7,25 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+	"go.etcd.io/etcd/client/v3/naming/endpoints"
+	naming "go.etcd.io/etcd/client/v3/naming/resolver"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/resolver"
 )
 
 // objects are found by the words of a request. Each call of a session is made by one goroutine.
@@ -254,6 +260,79 @@ func look(c call) (string, error) {
 	return "", nil
 }
 
+// register adds an endpoint of a service, with the session's lease.
+func register(c call) (string, error) {
+	manager, err := endpoints.NewManager(client, c.name())
+	if err != nil {
+		return "", err
+	}
+	var metadata any
+	if text := c.Get("metadata"); text != "" {
+		if err = json.Unmarshal([]byte(text), &metadata); err != nil {
+			return "", err
+		}
+	}
+	address := c.Get("address")
+	return "", manager.AddEndpoint(c, c.name()+"/"+address,
+		endpoints.Endpoint{Addr: address, Metadata: metadata},
+		clientv3.WithLease(c.session().Lease()))
+}
+
+func unregister(c call) (string, error) {
+	manager, err := endpoints.NewManager(client, c.name())
+	if err != nil {
+		return "", err
+	}
+	return "", manager.DeleteEndpoint(c, c.name()+"/"+c.Get("address"))
+}
+
+// listed tells the endpoints of a service, with their metadata.
+func listed(c call) (string, error) {
+	manager, err := endpoints.NewManager(client, c.name())
+	if err != nil {
+		return "", err
+	}
+	found, err := manager.List(c)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, one := range found {
+		metadata, err := json.Marshal(one.Metadata)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, one.Addr+" "+string(metadata))
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", "), nil
+}
+
+// connection is what a resolver of gRPC tells the addresses of a service.
+type connection struct{ resolver.ClientConn }
+
+func (connection) UpdateState(now resolver.State) error {
+	all := []string{"resolved"}
+	for _, one := range now.Endpoints {
+		all = append(all, one.Addresses[0].Addr)
+	}
+	sort.Strings(all[1:])
+	fmt.Println(strings.Join(all, " "))
+	return nil
+}
+
+// resolve prints the addresses of a service from now on, as a gRPC client would be told; it is
+// answered at once.
+func resolve(c call) (string, error) {
+	builder, err := naming.NewBuilder(client)
+	if err != nil {
+		return "", err
+	}
+	target := resolver.Target{URL: url.URL{Scheme: "etcd", Path: "/" + c.name()}}
+	_, err = builder.Build(target, connection{}, resolver.BuildOptions{})
+	return "", err
+}
+
 func value(c call, key string) (string, error) {
 	found, err := client.Get(c, key)
 	if err != nil || len(found.Kvs) == 0 {
@@ -283,6 +362,10 @@ var calls = map[string]func(call) (string, error){
 	"/enter_election": enter(campaign, resign),
 	"/enter_write":    enter(write, endWrite),
 	"/enter_look":     look,
+	"/register":       register,
+	"/unregister":     unregister,
+	"/listed":         listed,
+	"/resolve":        resolve,
 }
 
 func serve(w http.ResponseWriter, r *http.Request) {
