@@ -14,6 +14,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     permits.changed(changes, why, has_returned);
     book.changed(changes, has_returned);
     values.changed(changes, has_returned);
+    members.changed(changes, has_returned);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -288,12 +289,13 @@ bool referee::owes_changes() {
                              std::any_of(watches_.begin(), watches_.end(), [&](watching& v) {
                                  return first_untold(v) != world_.store.history().size();
                              });
-    return owes_events || leaders.owes_states() || values.owes_states();
+    return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
     leaders.look_for_untold(healed_at, bound);
     values.look_for_untold(healed_at, bound);
+    members.look_for_untold(healed_at, bound);
     if (world_.had_lost_events()) {
         return;
     }

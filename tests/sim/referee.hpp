@@ -19,6 +19,7 @@
 
 #include "sim/leaders.hpp"
 #include "sim/ledger.hpp"
+#include "sim/members.hpp"
 #include "sim/permits.hpp"
 #include "sim/registers.hpp"
 #include "sim/sharing.hpp"
@@ -114,6 +115,7 @@ public:
         , permits(w)
         , tenure(w)
         , values(w)
+        , members(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -130,6 +132,7 @@ public:
     permit_rules permits;
     tenure_rules tenure;
     value_rules values;
+    member_rules members;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 

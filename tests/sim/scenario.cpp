@@ -158,6 +158,12 @@ outcome run(const plan& p) {
     const bool calls = random && !s.crowded && calling.one_in(8);
     options.combine_calls = calls && !calling.one_in(4);
 
+    chance joining(chance::derive(p.seed, 70));
+    const bool joins = random && !s.crowded && joining.one_in(12);
+    if (joins) {
+        w.operator_prefixes.emplace_back(group_prefix);
+    }
+
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
     const auto begin = [&](actor& who, int jobs, int rounds, bool sound_clock) {
@@ -248,6 +254,12 @@ outcome run(const plan& p) {
         if (crowds && i == 0 && takes_part()) {
             const std::uint64_t how = crowding.next();
             added.start_crowding(how, (crowding.one_in(2) ? 400 : 50) * s.latency);
+        }
+        if (joins && takes_part()) {
+            added.start_joining(joining.next());
+        }
+        if (joins && joining.one_in(2) && takes_part()) {
+            added.start_listing();
         }
     }
     if (forces && takes_part()) {

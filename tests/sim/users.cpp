@@ -135,6 +135,8 @@ void actor::drop() {
     feed_.reset();
     value_feed_.reset();
     keeper_.reset();
+    member_keeper_.reset();
+    members_feed_.reset();
     group_.reset();
     client_.reset();
 }

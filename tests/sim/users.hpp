@@ -5,6 +5,7 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/fencing_gate.hpp>
+#include <coetcd/group.hpp>
 #include <coetcd/lock_options.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
@@ -81,6 +82,10 @@ public:
 
     /// Follows a value likewise.
     void start_following();
+    /// Is a member of a group besides, again and again.
+    void start_joining(std::uint64_t seed);
+    /// Follows that group likewise.
+    void start_listing();
     /// Takes locks besides, in whichever session a keeper has.
     void start_keeping(std::uint64_t seed);
     /// Runs groups of tasks besides, one after the other.
@@ -253,6 +258,10 @@ private:
     put_if(coetcd::client by, std::string key, std::string other, bool puts_both, bool asks_why);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
+    /// A group. See joining.cpp.
+    asio::awaitable<void> join_again(std::uint64_t seed);
+    asio::awaitable<void> be_member(coetcd::group g, std::uint64_t seed);
+    asio::awaitable<void> list_members();
 
     /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
     /// lease, and goes on.
@@ -330,6 +339,8 @@ private:
     std::optional<coetcd::leader_feed> feed_;
     std::optional<coetcd::value_feed> value_feed_;
     std::optional<coetcd::session_keeper> keeper_;
+    std::optional<coetcd::session_keeper> member_keeper_;
+    std::optional<coetcd::members_feed> members_feed_;
     std::optional<coetcd::task_group> group_;
     int watches_ = 0;  ///< Feeds, and what keeps sessions or runs groups, too.
     int mourners_ = 0; ///< Coroutines that wait for the end of a session.
