@@ -11,6 +11,8 @@
 // <coetcd/ephemeral.hpp>, <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>,
 // <coetcd/log_observer.hpp>, <coetcd/observers.hpp>, <coetcd/registry.hpp>, <coetcd/testing.hpp>,
 // <coetcd/tls.hpp>.
+// <coetcd/bulk.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
+// <coetcd/pages.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

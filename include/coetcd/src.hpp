@@ -10,6 +10,7 @@
 
 #include <coetcd/impl/admin.hpp>
 #include <coetcd/impl/auth.hpp>
+#include <coetcd/impl/bulk.hpp>
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
 #include <coetcd/impl/cluster.hpp>
@@ -30,6 +31,7 @@
 #include <coetcd/impl/mutex.hpp>
 #include <coetcd/impl/observer.hpp>
 #include <coetcd/impl/observers.hpp>
+#include <coetcd/impl/pages.hpp>
 #include <coetcd/impl/printable.hpp>
 #include <coetcd/impl/prometheus.hpp>
 #include <coetcd/impl/registry.hpp>
