@@ -102,4 +102,16 @@ asio::awaitable<void> handling_claim(coetcd::client client) {
     }
 }
 
+asio::awaitable<void> handling_cron_job(coetcd::client client) {
+    coetcd::claim_times minutely;
+    minutely.hold = 600s;    // no run takes longer
+    minutely.min_hold = 50s; // no second run within the same minute
+    std::optional<coetcd::timed_claim> claim =
+        co_await coetcd::claim_for(client, "nightly", minutely);
+    if (claim) {
+        co_await ship_order();
+        co_await claim->release(); // others are kept away until the 50 s are over
+    }
+}
+
 } // namespace manual

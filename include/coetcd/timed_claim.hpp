@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/claim_times.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/detail/handle.hpp>
 #include <coetcd/kv.hpp>
@@ -66,8 +67,13 @@ public:
 
     /// Gives it back. One round trip. It takes effect at the call: `owns_lock` is false. Await the
     /// result to know that etcd has done it.
+    ///
+    /// Before `claim_times::min_hold` has passed this takes two round trips: the key gets another
+    /// lease, which ends a second or two after `min_hold` has passed, whatever becomes of the
+    /// program. Others are kept away until then, and `is_owner` remains true.
     /// @returns False if it had ended, or was given back before.
-    /// @throws error as `client`: it then ends by itself, unless a second call ends it.
+    /// @throws error as `client`: it then ends by itself, when `hold` has passed, unless a second
+    ///   call ends it.
     /// @par Cancellation
     /// `terminal`. It is given back in the background.
     boost::asio::awaitable<bool> release();
@@ -94,20 +100,13 @@ private:
 boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold);
 
-/// How long a claim lasts, and how long to wait for it.
-struct claim_times {
-    /// As for `try_claim`. Must be set.
-    std::chrono::seconds hold{0};
-    /// Not positive: as `try_claim`.
-    std::chrono::nanoseconds wait{0};
-};
-
-/// The same, and tries again whenever the owner of the name is gone, for at most `times.wait`. The
-/// call has no place in the queue: a waiter of a `mutex` comes first, and several waiters of this
-/// kind come in any order. It watches one key, and tries after a random moment of up to 50 ms, so
-/// that the end of a claim causes no stampede.
+/// The same, with all of `claim_times`, and tries again whenever the owner of the name is gone, for
+/// at most `times.wait`. The call has no place in the queue: a waiter of a `mutex` comes first, and
+/// several waiters of this kind come in any order. It watches one key, and tries after a random
+/// moment of up to 50 ms, so that the end of a claim causes no stampede.
 /// @returns Nothing if others had it all the time.
-/// @throws As `try_claim`; error also with `errc::timed_out` if etcd has not answered by then.
+/// @throws As `try_claim`; `std::invalid_argument` also if `min_hold` is invalid, error also with
+/// `errc::timed_out` if etcd has not answered by then.
 /// @par Cancellation
 /// As `try_claim`.
 boost::asio::awaitable<std::optional<timed_claim>>

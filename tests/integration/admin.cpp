@@ -341,6 +341,51 @@ TEST_CASE("A claim excludes etcdctl lock and a mutex until its time is over",
     });
 }
 
+TEST_CASE("A claim that is given back early keeps others away for its minimum",
+          "[timed_claim][etcdctl]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("minimum");
+        coetcd::claim_times times;
+        times.hold = 60s;
+        times.min_hold = 3s;
+        const auto began = clock::now();
+        std::optional<timed_claim> claim = co_await coetcd::claim_for(c, name, times);
+        REQUIRE(claim);
+        const auto lease = claim->lease();
+        auto theirs = shared_etcd().background_etcdctl({"lock", name});
+        const bool released = co_await claim->release();
+        CHECK(released);
+        auto none = co_await coetcd::claim_for(c, name, times);
+        CHECK(!none);
+        auto proof = txn().when(claim->is_owner());
+        const auto proved = co_await c.txn(std::move(proof));
+        CHECK(proved.succeeded);
+        claim.reset(); // nothing more happens
+        const auto granted = co_await theirs.async_read_line();
+        REQUIRE(granted);
+        CHECK(ms_between(began, clock::now()) >= 3000);
+        CHECK(ms_between(began, clock::now()) < 8000);
+        CHECK(!lists_lease(shared_etcd(), lease));
+        theirs.signal(SIGINT);
+        (void)co_await theirs.async_wait();
+        co_await until_count(c, name, 0);
+
+        // Given back when it has passed, it is free at once.
+        times.min_hold = 1s;
+        claim = co_await coetcd::claim_for(c, name, times);
+        REQUIRE(claim);
+        co_await sleep_for(1100ms); // that time itself is what is tested
+        const bool later = co_await claim->release();
+        CHECK(later);
+        std::optional<timed_claim> next = co_await coetcd::try_claim(c, name, 10s);
+        REQUIRE(next);
+        const bool ended = co_await next->release();
+        CHECK(ended);
+    });
+}
+
 TEST_CASE("Of many claims at once exactly one is granted, time after time", "[timed_claim]") {
     run_test([]() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;

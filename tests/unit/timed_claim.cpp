@@ -431,3 +431,220 @@ TEST_CASE("sec.ttl: a claim is valid for no longer than was asked for", "[timed_
     CHECK(claim->left() <= 4500ms);
     CHECK(claim->left() > 4400ms);
 }
+
+namespace {
+
+/// A claim that lasts for 20 s at least, taken just now.
+struct minimum {
+    minimum() { claim = take(); }
+    std::optional<timed_claim> take(std::chrono::nanoseconds wait = 0s) {
+        coetcd::claim_times times;
+        times.hold = 60s;
+        times.min_hold = 20s;
+        times.wait = wait;
+        return w.await(coetcd::claim_for(client, "job", times));
+    }
+    bool is_taken() { return !w.etcd->under("job/").empty(); }
+    /// From now on, for so long.
+    void check_taken_for(std::chrono::nanoseconds time) {
+        pass(w, time);
+        CHECK(is_taken());
+        CHECK_FALSE(take());
+        pass(w, 3s);
+        CHECK_FALSE(is_taken());
+        CHECK(w.etcd->keys.empty());
+    }
+
+    world w;
+    coetcd::client client = w.client();
+    std::optional<timed_claim> claim;
+};
+
+} // namespace
+
+TEST_CASE("a claim with a minimum costs no more to take, and lasts for it", "[timed_claim]") {
+    minimum m;
+    REQUIRE(m.claim);
+    CHECK(m.w.env->calls.size() == 2);
+    const auto token = m.claim->fencing_token();
+    const auto lease = m.claim->lease();
+
+    SECTION("given back at once, in two round trips") {
+        pass(m.w, 5s);
+        m.w.env->calls.clear();
+        auto releasing = m.w.start(m.claim->release());
+        CHECK_FALSE(m.claim->owns_lock()); // at the call
+        m.w.env->pass(4ms);
+        REQUIRE(releasing.ended());
+        CHECK(releasing.get());
+        CHECK(m.w.env->calls.size() == 3); // the last one is not waited for
+        m.w.env->pass(10ms);
+        CHECK_FALSE(m.w.etcd->has_lease(lease));
+        CHECK(m.w.etcd->leases() == 1);
+        CHECK(m.w.etcd->keys.at(m.claim->key()).create_revision == token);
+        CHECK_FALSE(m.w.await(m.claim->release())); // a second time
+        CHECK(m.is_taken());
+        m.check_taken_for(14s);
+        CHECK(m.w.etcd->leases() == 0);
+    }
+    SECTION("destroyed at once") {
+        m.claim.reset();
+        m.check_taken_for(19s);
+        CHECK(m.w.etcd->leases() == 0);
+    }
+    SECTION("given back when the minimum has passed, in one round trip") {
+        pass(m.w, 20500ms);
+        m.w.env->calls.clear();
+        CHECK(m.w.await(m.claim->release()));
+        CHECK(m.w.env->calls.size() == 1);
+        CHECK(m.w.etcd->keys.empty());
+        CHECK(m.w.etcd->leases() == 0);
+    }
+    SECTION("the program goes away") {
+        m.claim->keep(); // nothing more is sent, as if it were
+        m.claim.reset();
+        m.check_taken_for(58s);
+    }
+    SECTION("a waiter comes next, and not before") {
+        m.claim.reset();
+        auto waiting = m.w.start(coetcd::claim_for(m.client, "job", {10s, 60s}));
+        pass(m.w, 19s);
+        CHECK_FALSE(waiting.ended());
+        pass(m.w, 4s);
+        REQUIRE(waiting.ended());
+        const auto next = waiting.get();
+        REQUIRE(next);
+        CHECK(next->fencing_token() > token);
+    }
+    SECTION("a waiter of the mutex, too") {
+        const auto session = m.w.await(coetcd::session::open(m.client, {60s}));
+        coetcd::mutex mutex(session, "job");
+        auto waiting = m.w.start(mutex.lock());
+        m.w.env->pass(10ms);
+        m.claim.reset();
+        pass(m.w, 19s);
+        CHECK_FALSE(waiting.ended());
+        pass(m.w, 4s);
+        CHECK(waiting.ended());
+    }
+    SECTION("it was deleted by hand") {
+        m.w.etcd->erase(m.claim->key());
+        CHECK_FALSE(m.w.await(m.claim->release()));
+        m.w.env->pass(100ms);
+        CHECK(m.w.etcd->keys.empty());
+        CHECK(m.w.etcd->leases() == 0);
+    }
+    SECTION("it was ended by force, and does not come back") {
+        CHECK(m.w.await(coetcd::force_unlock(m.client, "job", token)));
+        CHECK_FALSE(m.w.await(m.claim->release()));
+        CHECK_FALSE(m.is_taken());
+    }
+    SECTION("it is ended by force after it was given back") {
+        CHECK(m.w.await(m.claim->release()));
+        CHECK(m.w.await(coetcd::force_unlock(m.client, "job", token)));
+        CHECK_FALSE(m.is_taken());
+        CHECK(m.take());
+    }
+    SECTION("etcd has ended its lease") {
+        m.w.etcd->revoke(lease);
+        CHECK_FALSE(m.w.await(m.claim->release()));
+        m.w.env->pass(100ms);
+        CHECK(m.w.etcd->leases() == 0);
+    }
+}
+
+TEST_CASE("whatever is lost when a claim is given back, its minimum passes first",
+          "[timed_claim]") {
+    for (int how = 0; how != 4; ++how) {
+        for (int victim = 0; victim != 3; ++victim) {
+            INFO("how " << how << " victim " << victim);
+            minimum m;
+            int n = 0;
+            m.w.env->decide = [&](const call_request&) {
+                scripted_env::fate f;
+                if (n++ == victim) {
+                    f.arrives = how != 0;
+                    f.answered = how != 1;
+                    f.breaks = how == 2;
+                    f.late = how == 3 ? 8s : 0s;
+                }
+                return f;
+            };
+            const auto began = m.w.env->now();
+            CHECK(m.w.await(m.claim->release()));
+            m.w.env->decide = nullptr;
+            pass(m.w, began + 19s - m.w.env->now());
+            CHECK(m.is_taken());
+            CHECK_FALSE(m.take());
+            pass(m.w, 15s);
+            CHECK(m.w.etcd->keys.empty());
+            CHECK(m.w.etcd->leases() == 0);
+        }
+    }
+}
+
+TEST_CASE("a claim with a minimum that cannot be given back lasts for its hold", "[timed_claim]") {
+    minimum m;
+    const auto outage = [](const call_request&) {
+        scripted_env::fate f;
+        f.refused = true;
+        return f;
+    };
+    SECTION("etcd cannot be reached") {
+        m.w.env->decide = outage;
+        auto failing = m.w.start(m.claim->release());
+        m.w.env->pass(6s);
+        CHECK(failing.code() == coetcd::condition::retryable);
+        CHECK_FALSE(m.claim->owns_lock());
+        m.w.env->decide = nullptr;
+        SECTION("and is asked again") {
+            CHECK(m.w.await(m.claim->release()));
+            m.check_taken_for(12s);
+        }
+        SECTION("and is not") {
+            m.check_taken_for(52s);
+        }
+    }
+    SECTION("it has no space") {
+        m.w.etcd->no_space = true;
+        auto failing = m.w.start(m.claim->release());
+        m.w.env->pass(1s);
+        CHECK(failing.code() == coetcd::server_errc::resource_exhausted);
+        CHECK(m.is_taken());
+    }
+    SECTION("no request for the change arrives") {
+        m.w.env->decide = [](const call_request& r) {
+            scripted_env::fate f;
+            if (is_claim(r)) {
+                f.answered = false;
+                f.arrives = false;
+            }
+            return f;
+        };
+        auto failing = m.w.start(m.claim->release());
+        m.w.env->pass(6s);
+        CHECK(failing.code() == errc::outcome_unknown);
+        m.w.env->decide = nullptr;
+        pass(m.w, 20s);
+        CHECK(m.is_taken()); // its own lease goes on
+        CHECK(m.w.await(m.claim->release()));
+        CHECK_FALSE(m.is_taken());
+    }
+}
+
+TEST_CASE("a claim that was taken too late for its minimum is none", "[timed_claim]") {
+    world w;
+    const coetcd::client client = w.client();
+    support::delay_first(w, is_claim, 1100ms);
+    auto trying = w.start(coetcd::claim_for(client, "job", {10s, 0s, 9s}));
+    w.env->pass(3s);
+    CHECK(trying.code() == errc::timed_out);
+    w.env->pass(1s);
+    CHECK(w.etcd->keys.empty());
+    CHECK(w.etcd->leases() == 0);
+    auto again = w.start(coetcd::claim_for(client, "job", {10s, 0s, 9s}));
+    w.env->pass(100ms);
+    CHECK(again.get());
+    CHECK_THROWS_AS(coetcd::claim_for(client, "job", {10s, 0s, 10s}), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::claim_for(client, "job", {10s, 0s, -1s}), std::invalid_argument);
+}

@@ -7,6 +7,7 @@
 #include <coetcd/detail/recipe/timed_claim.hpp>
 #include <coetcd/timed_claim.hpp>
 
+#include <chrono>
 #include <utility>
 
 namespace coetcd {
@@ -52,24 +53,25 @@ COETCD_DECL void timed_claim::keep() {
 
 COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>>
 try_claim(const client& by, std::string name, std::chrono::seconds hold) {
-    detail::logic::require_name(name);
-    detail::require_ttl(hold, "hold");
-    const auto& impl = detail::access::impl(by);
-    return impl->home(detail::as_handle_if_any<timed_claim>(
-        detail::claim_now(impl, detail::access::timeout(by), std::move(name), hold)));
+    claim_times times;
+    times.hold = hold;
+    return claim_for(by, std::move(name), times);
 }
 
 COETCD_DECL boost::asio::awaitable<std::optional<timed_claim>>
 claim_for(const client& by, std::string name, claim_times times) {
-    if (times.wait.count() <= 0) {
-        return try_claim(by, std::move(name), times.hold);
-    }
     detail::logic::require_name(name);
     detail::require_ttl(times.hold, "hold");
+    detail::logic::require_min_hold(times.min_hold, times.hold);
     const auto& impl = detail::access::impl(by);
+    const std::chrono::nanoseconds timeout = detail::access::timeout(by);
+    if (times.wait.count() <= 0) {
+        return impl->home(detail::as_handle_if_any<timed_claim>(
+            detail::claim_now(impl, timeout, std::move(name), times)));
+    }
     const detail::time_point deadline = detail::after(impl->world->now(), times.wait);
-    return impl->home(detail::as_handle_if_any<timed_claim>(detail::claim_until(
-        impl, detail::access::timeout(by), std::move(name), times.hold, deadline)));
+    return impl->home(detail::as_handle_if_any<timed_claim>(
+        detail::claim_until(impl, timeout, std::move(name), times, deadline)));
 }
 
 } // namespace coetcd

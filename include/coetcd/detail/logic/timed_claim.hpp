@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 /// Claims for a fixed time: a key in a lock's queue, with a lease of its own that nobody renews.
@@ -60,6 +61,34 @@ after_taking_for_a_time(const txn_response& response, const std::string& name, l
         result.ahead = first_in(answers::range_at(response, 1));
     }
     return result;
+}
+
+/// @throws std::invalid_argument
+inline void require_min_hold(std::chrono::seconds min_hold, std::chrono::seconds hold) {
+    if (min_hold.count() < 0 || min_hold >= hold) {
+        throw std::invalid_argument("min_hold: must not be negative, and less than hold");
+    }
+}
+
+/// The ttl of a lease that lasts until the minimum has passed; nothing if it has.
+template<class TimePoint>
+std::optional<std::chrono::seconds> rest_of_min_hold(TimePoint now, TimePoint until) {
+    if (until <= now) { // it may be far in the past: no difference of it
+        return std::nullopt;
+    }
+    return std::chrono::ceil<std::chrono::seconds>(until - now);
+}
+
+/// Lets a claim last with another lease. A copy that comes late finds this life of the key, or
+/// changes nothing.
+inline txn change_lease(const std::string& key, std::int64_t token, lease_id to) {
+    put_options with_lease;
+    with_lease.lease = to;
+    with_lease.ignore_value = true;
+    txn t;
+    t.compares.push_back(compare::create_revision(key) == token);
+    t.success.push_back(op::put(key, "", with_lease));
+    return t;
 }
 
 /// How long to wait before trying a name that has just become free, so that the waiters do not all

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/claim_times.hpp>
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
@@ -33,13 +34,15 @@ public:
                std::string k,
                lease_id l,
                std::int64_t r,
-               time_point u)
+               time_point u,
+               time_point m)
         : owner(std::move(c))
         , timeout(t)
         , key(std::move(k))
         , lease(l)
         , token(r)
         , until(u)
+        , at_least_until(m)
         , changed_(*owner->world) {}
 
     const std::shared_ptr<client_impl> owner;
@@ -47,7 +50,8 @@ public:
     const std::string key;
     const lease_id lease;
     const std::int64_t token;
-    const time_point until; ///< The claim is certain to exist until then.
+    const time_point until;          ///< The claim is certain to exist until then.
+    const time_point at_least_until; ///< Until then it is not given back to others.
 
     // These may be called from anywhere.
     bool valid() const { return !given_back_ && owner->world->now() < until; }
@@ -73,13 +77,54 @@ public:
         at_home(*owner->world, [self = shared_from_this()] {
             if (self->now_ == state::there) {
                 self->now_ = state::leaving;
-                spawn(*self->owner->world, revoke(self));
+                spawn(*self->owner->world, leave(self));
             }
         });
     }
 
 private:
     enum class state { there, leaving, gone };
+
+    static asio::awaitable<void> leave(std::shared_ptr<claim_impl> self) {
+        const time_point now = self->owner->world->now();
+        const auto rest = logic::rest_of_min_hold(now, self->at_least_until);
+        if (rest) {
+            return outlast(std::move(self), *rest);
+        }
+        return revoke(std::move(self));
+    }
+
+    /// Gives the key a lease that ends when the minimum has passed, in place of the one that lasts
+    /// for longer. From then on that one has no key, or still has it if this fails: in either case
+    /// the key stays for long enough.
+    static asio::awaitable<void> outlast(std::shared_ptr<claim_impl> self,
+                                         std::chrono::seconds rest) {
+        const call_terms how = self->owner->within(self->timeout);
+        lease_guard next(self->owner);
+        outcome<txn_response> changed;
+        try {
+            (void)co_await next.grant(how, rest);
+            next.release(); // from now on the key may have it
+            const txn change = logic::change_lease(self->key, self->token, next.lease());
+            changed = co_await call(self->owner, change, how.as(impact::idempotent));
+            if (changed.ec == server_errc::not_found) {
+                changed.ec = errc::timed_out; // it took so long that the new lease has ended
+            }
+        } catch (const error& e) {
+            changed.ec = e.code();
+            changed.text = e.what();
+        }
+        self->trouble_ = changed;
+        self->was_there_ = !changed.ec && changed.response.succeeded;
+        self->now_ = changed.ec ? state::there : state::gone;
+        if (!changed.ec) {
+            end_lease_quietly(self->owner, self->lease, self->timeout);
+        }
+        if (!changed.ec && !changed.response.succeeded) {
+            end_lease_quietly(self->owner, next.lease(), self->timeout); // the key has gone
+        }
+        self->changed_.notify_all();
+    }
 
     static asio::awaitable<void> revoke(std::shared_ptr<claim_impl> self) {
         const call_terms how = self->owner->within(self->timeout);
@@ -127,11 +172,11 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
                                                call_terms how,
                                                std::chrono::nanoseconds timeout,
                                                std::string name,
-                                               std::chrono::seconds hold) {
+                                               claim_times times) {
     lease_guard guard(by);
     outcome<lease_grant_response> granted;
     try {
-        granted = co_await guard.grant(how, hold);
+        granted = co_await guard.grant(how, times.hold);
     } catch (const error& e) {
         if (e.code() == errc::outcome_unknown) {
             throw error(errc::timed_out, // nothing of it stays
@@ -155,14 +200,24 @@ inline asio::awaitable<claim_try> try_to_claim(std::shared_ptr<client_impl> by,
         co_return result;
     }
     auto world = by->world;
-    const logic::trusted_ttl ttl(hold, granted.response.ttl); // no renewal confirms it
+    const logic::trusted_ttl ttl(times.hold, granted.response.ttl); // no renewal confirms it
     const time_point until = after(granted.sent, logic::certain(ttl.at_first()));
-    const auto made = make_at_home<claim_impl>(
-        std::move(world), by, timeout, logic::claim_key(name, lease), lease, now.token, until);
+    // Taken by now, at the latest.
+    const time_point at_least_until =
+        times.min_hold.count() > 0 ? after(world->now(), times.min_hold) : time_point::min();
+    const bool lasts = at_least_until <= after(granted.sent, ttl.at_first());
+    const auto made = make_at_home<claim_impl>(std::move(world),
+                                               by,
+                                               timeout,
+                                               logic::claim_key(name, lease),
+                                               lease,
+                                               now.token,
+                                               until,
+                                               lasts ? at_least_until : time_point::min());
     guard.release();
     auto at_end = [made](claim_impl*) { made->drop(); }; // from anywhere
     result.claim = std::shared_ptr<claim_impl>(made.get(), std::move(at_end));
-    if (!made->valid()) {
+    if (!made->valid() || !lasts) {
         throw error(errc::timed_out,
                     "try_claim \"" + wire::printable(name) + "\": etcd was too slow");
     }
@@ -205,7 +260,7 @@ who_has(std::shared_ptr<client_impl> by, call_terms how, std::string name) {
 inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
                                          std::chrono::nanoseconds timeout,
                                          std::string name,
-                                         std::chrono::seconds hold,
+                                         claim_times times,
                                          time_point deadline,
                                          claim_try& last) {
     env& world = *by->world;
@@ -215,11 +270,11 @@ inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
         return how;
     };
     if (!last.ahead) {
-        auto tries = try_to_claim(by, in_time(), timeout, name, hold);
+        auto tries = try_to_claim(by, in_time(), timeout, name, times);
         last = co_await std::move(tries);
         co_return;
     }
-    auto waits = until_free(by, name, *last.ahead, last.sent, hold, deadline);
+    auto waits = until_free(by, name, *last.ahead, last.sent, times.hold, deadline);
     const bool free = co_await std::move(waits);
     if (!free) {
         co_return;
@@ -240,7 +295,7 @@ inline asio::awaitable<void> claim_round(std::shared_ptr<client_impl> by,
 inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<client_impl> by,
                                                                 std::chrono::nanoseconds timeout,
                                                                 std::string name,
-                                                                std::chrono::seconds hold,
+                                                                claim_times times,
                                                                 time_point deadline) {
     env& world = *by->world;
     claim_try last;
@@ -249,7 +304,7 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
     while (!last.claim && (!busy || world.now() < deadline)) {
         std::optional<error> failure;
         try {
-            co_await claim_round(by, timeout, name, hold, deadline, last);
+            co_await claim_round(by, timeout, name, times, deadline, last);
         } catch (const error& e) {
             failure = e;
         }
@@ -273,8 +328,8 @@ inline asio::awaitable<std::shared_ptr<claim_impl>> claim_until(std::shared_ptr<
 inline asio::awaitable<std::shared_ptr<claim_impl>> claim_now(std::shared_ptr<client_impl> by,
                                                               std::chrono::nanoseconds timeout,
                                                               std::string name,
-                                                              std::chrono::seconds hold) {
-    auto tries = try_to_claim(by, by->within(timeout), timeout, std::move(name), hold);
+                                                              claim_times times) {
+    auto tries = try_to_claim(by, by->within(timeout), timeout, std::move(name), times);
     claim_try tried = co_await std::move(tries);
     co_return std::move(tried.claim);
 }

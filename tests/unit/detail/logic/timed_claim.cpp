@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -99,4 +100,40 @@ TEST_CASE("claims that have waited are not all tried again at once", "[logic][cl
     CHECK(before_a_try(50'000'000) == 50ms);
     CHECK(before_a_try(50'000'001) == 0ns);
     CHECK(before_a_try(std::numeric_limits<std::uint64_t>::max()) <= 50ms);
+}
+
+TEST_CASE("a minimum is less than the hold", "[logic][claims]") {
+    using namespace std::chrono_literals;
+    CHECK_NOTHROW(require_min_hold(0s, 1s));
+    CHECK_NOTHROW(require_min_hold(9s, 10s));
+    CHECK_THROWS_AS(require_min_hold(10s, 10s), std::invalid_argument);
+    CHECK_THROWS_AS(require_min_hold(-1s, 10s), std::invalid_argument);
+}
+
+TEST_CASE("the lease for the rest of a minimum never ends before it", "[logic][claims]") {
+    using namespace std::chrono_literals;
+    using time = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
+    const time now(100s);
+    CHECK_FALSE(rest_of_min_hold(now, now));
+    CHECK_FALSE(rest_of_min_hold(now, now - 5s));
+    CHECK_FALSE(rest_of_min_hold(now, time::min()));
+    CHECK(rest_of_min_hold(now, now + 1ns) == 1s);
+    CHECK(rest_of_min_hold(now, now + 1s) == 1s);
+    CHECK(rest_of_min_hold(now, now + 1s + 1ns) == 2s);
+    CHECK(rest_of_min_hold(now, now + 3599500ms) == 3600s);
+}
+
+TEST_CASE("only this life of a claim gets another lease, and nothing else changes",
+          "[logic][claims]") {
+    const txn t = change_lease("m/1a-0", 50, 0x2b);
+    REQUIRE(t.compares.size() == 1);
+    CHECK(t.compares.front().what == compare::target::create);
+    CHECK(t.compares.front().range.key == "m/1a-0");
+    CHECK(std::get<std::int64_t>(t.compares.front().operand) == 50);
+    REQUIRE(t.success.size() == 1);
+    const auto& put = std::get<put_request>(t.success.front());
+    CHECK(put.key == "m/1a-0");
+    CHECK(put.options.lease == 0x2b);
+    CHECK(put.options.ignore_value);
+    CHECK(t.failure.empty());
 }
