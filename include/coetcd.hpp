@@ -13,6 +13,9 @@
 // <coetcd/tls.hpp>.
 // <coetcd/bulk.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
 // <coetcd/pages.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
+// <coetcd/barrier.hpp>, <coetcd/bulk.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/latch.hpp>,
+// <coetcd/log_observer.hpp>, <coetcd/observers.hpp>, <coetcd/pages.hpp>, <coetcd/testing.hpp>,
+// <coetcd/tls.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

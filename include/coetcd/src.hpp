@@ -10,6 +10,7 @@
 
 #include <coetcd/impl/admin.hpp>
 #include <coetcd/impl/auth.hpp>
+#include <coetcd/impl/barrier.hpp>
 #include <coetcd/impl/bulk.hpp>
 #include <coetcd/impl/client.hpp>
 #include <coetcd/impl/client_options.hpp>
@@ -24,6 +25,7 @@
 #include <coetcd/impl/group.hpp>
 #include <coetcd/impl/guarded.hpp>
 #include <coetcd/impl/keeper_locks.hpp>
+#include <coetcd/impl/latch.hpp>
 #include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/maintenance.hpp>
 #include <coetcd/impl/mirror.hpp>

@@ -97,6 +97,8 @@ func (c call) shared() *recipe.RWMutex {
 	})
 }
 
+func (c call) barrier() *recipe.Barrier { return recipe.NewBarrier(client, c.name()) }
+
 // entry tells the key that the session has below the name, and its create_revision.
 func (c call) entry() (string, int64, error) {
 	found, err := client.Get(c, c.name()+"/", clientv3.WithPrefix())
@@ -207,6 +209,16 @@ func write(c call) (string, error)    { return entered(c, c.shared().Lock()) }
 func endWrite(c call) (string, error) { return "", c.shared().Unlock() }
 func read(c call) (string, error)     { return entered(c, c.shared().RLock()) }
 func endRead(c call) (string, error)  { return "", c.shared().RUnlock() }
+
+func hold(c call) (string, error) {
+	err := c.barrier().Hold()
+	if err == recipe.ErrKeyExists {
+		return "closed", nil
+	}
+	return "", err
+}
+func lift(c call) (string, error)  { return "", c.barrier().Release() }
+func await(c call) (string, error) { return "", c.barrier().Wait() }
 
 // enter adds the own create_revision to a list, several times, each time under the lock: if two are
 // inside at a time, what one of them adds gets lost.
@@ -358,6 +370,9 @@ var calls = map[string]func(call) (string, error){
 	"/end_write":      endWrite,
 	"/read":           read,
 	"/end_read":       endRead,
+	"/hold":           hold,
+	"/lift":           lift,
+	"/await":          await,
 	"/enter_mutex":    enter(lock, unlock),
 	"/enter_election": enter(campaign, resign),
 	"/enter_write":    enter(write, endWrite),

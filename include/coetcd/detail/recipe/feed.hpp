@@ -54,6 +54,15 @@ public:
 
     /// Waits until the answer differs from the last one that was returned.
     static asio::awaitable<T> next(std::shared_ptr<feed> self) {
+        std::optional<T> told = co_await next_until(std::move(self), time_point::max());
+        co_return std::move(*told);
+    }
+    /// The same, for no longer than until `deadline`; but it waits for one answer, if there was
+    /// none before.
+    /// @returns Nothing if the deadline came first. Throws `errc::timed_out` if etcd has not
+    ///   answered by then.
+    static asio::awaitable<std::optional<T>> next_until(std::shared_ptr<feed> self,
+                                                        time_point deadline) {
         self->begin();
         for (bool asked = false;;) {
             if (self->over_) {
@@ -67,7 +76,11 @@ public:
             // one.
             if (self->is_news() && !self->looking_ && (asked || !self->is_due())) {
                 self->told_before_ = std::exchange(self->told_, self->now_);
-                co_return *self->told_;
+                co_return self->told_;
+            }
+            if (self->is_late(deadline)) {
+                self->require_answer();
+                co_return std::nullopt;
             }
             if (self->is_due()) {
                 asked = true;
@@ -76,7 +89,8 @@ public:
                 spawn(self->world(), std::move(looking));
             }
             const time_point until = self->looking_ ? time_point::max() : self->due();
-            (void)co_await self->changed_.wait(until);
+            const time_point soonest = std::min(until, deadline);
+            (void)co_await self->changed_.wait(self->now_ ? soonest : until);
         }
     }
 
@@ -117,6 +131,14 @@ private:
         id_ = client_->hub->add(question_.signs, *this);
     }
 
+    bool is_late(time_point deadline) const {
+        return world().now() >= deadline && (now_ || failures_ != 0);
+    }
+    void require_answer() const {
+        if (!now_) {
+            throw error(errc::timed_out, question_.title + ": etcd has not answered");
+        }
+    }
     bool is_news() const { return now_ && (!told_ || !(*told_ == *now_)); }
     /// Something may have happened without an event.
     bool is_blind() const { return created_ != looked_; }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSL-1.0
+// What docs/pages/recipes/barriers.md shows.
+#include <coetcd/barrier.hpp>
+#include <coetcd/latch.hpp>
+#include <coetcd/session.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <iostream>
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+namespace manual {
+
+namespace {
+
+asio::awaitable<void> migrate() {
+    co_return;
+}
+
+} // namespace
+
+asio::awaitable<void> barriers_hold(coetcd::session& session) {
+    coetcd::barrier maintenance(session, "maintenance");
+    co_await maintenance.hold();
+    co_await migrate();
+    co_await maintenance.release(); // all who wait go on
+}
+
+asio::awaitable<void> barriers_wait(coetcd::session& session) {
+    coetcd::barrier maintenance(session, "maintenance");
+    const bool open = co_await maintenance.wait_for(10min);
+    if (!open) {
+        std::cout << "the maintenance takes long\n";
+    }
+}
+
+asio::awaitable<void> barriers_latch(coetcd::session& session) {
+    coetcd::latch loaded(session, "run-42/loaded", 3); // three programs load something
+    co_await migrate();
+    co_await loaded.count_down();
+    co_await loaded.wait(); // until all three have
+}
+
+} // namespace manual
