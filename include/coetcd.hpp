@@ -2,20 +2,11 @@
 #pragma once
 
 // What most programs use. These have headers of their own, which are not included here:
-// <coetcd/auth.hpp>, <coetcd/cluster.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>,
-// <coetcd/maintenance.hpp>, <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
-// <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
-// <coetcd/testing.hpp>, <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
-// <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/mirror.hpp>,
-// <coetcd/observers.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
-// <coetcd/ephemeral.hpp>, <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>,
-// <coetcd/log_observer.hpp>, <coetcd/observers.hpp>, <coetcd/registry.hpp>, <coetcd/testing.hpp>,
-// <coetcd/tls.hpp>.
-// <coetcd/bulk.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/log_observer.hpp>, <coetcd/observers.hpp>,
-// <coetcd/pages.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>.
-// <coetcd/barrier.hpp>, <coetcd/bulk.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/latch.hpp>,
-// <coetcd/log_observer.hpp>, <coetcd/observers.hpp>, <coetcd/pages.hpp>, <coetcd/testing.hpp>,
-// <coetcd/tls.hpp>.
+// <coetcd/auth.hpp>, <coetcd/barrier.hpp>, <coetcd/bulk.hpp>, <coetcd/cluster.hpp>,
+// <coetcd/ephemeral.hpp>, <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/latch.hpp>,
+// <coetcd/log_observer.hpp>, <coetcd/maintenance.hpp>, <coetcd/mirror.hpp>, <coetcd/observers.hpp>,
+// <coetcd/pages.hpp>, <coetcd/registry.hpp>, <coetcd/testing.hpp>, <coetcd/tls.hpp>,
+// <coetcd/work_queue.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

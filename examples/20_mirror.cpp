@@ -1,7 +1,7 @@
 // Configuration that reloads live: all keys of a prefix in memory, read without a round trip, and
 // kept current.
 //
-// Run: 17_mirror [http://127.0.0.1:2379]
+// Run: 20_mirror [http://127.0.0.1:2379]
 #include <coetcd.hpp>
 #include <coetcd/mirror.hpp>
 
