@@ -134,7 +134,8 @@ public:
     /// are held, use a client on an executor of its own.
     ///
     /// @param file Replaced if it exists. Its directory has to be there.
-    /// @param progress Called after each message, on the client's executor; not called if empty. What
+    /// @param progress Called after each message, on the client's executor; not called if empty.
+    /// What
     ///   it throws ends the call.
     /// @throws error with `errc::unavailable` if it breaks off; `errc::timed_out` if etcd sends
     ///   nothing for the client's time limit, twice that at the most; `errc::corrupt_snapshot` if
