@@ -768,6 +768,29 @@ TEST_CASE("a mirror ends with its handle, and its readers with it", "[mirror]") 
     CHECK(f.env->calls.empty());
 }
 
+TEST_CASE("a mirror may be asked, followed and destroyed away from home", "[mirror]") {
+    mirror_fixture f;
+    f.write({{"c/a", "1"}});
+    mirror& m = f.open();
+    std::optional<mirror_changes> seen = f.reader();
+    f.env->away = true;
+    mirror_changes fresh = m.changes();
+    CHECK(m.get("c/a")->value == "1");
+    CHECK(f.told() == mirror_list{"c/a=1"});
+    CHECK_FALSE(m.trouble());
+    seen.reset();
+    f.env->pass(0ms);
+    CHECK(f.next(fresh) == mirror_list{"c/a ->1?"});
+    f.copy.reset();
+    CHECK(f.etcd->watches() == 1); // it ends at home
+    f.env->pass(10ms);
+    CHECK(f.etcd->watches() == 0);
+    auto over = f.start(fresh.next());
+    f.env->pass(0ms);
+    CHECK(over.code() == asio::error::operation_aborted);
+    f.env->away = false;
+}
+
 TEST_CASE("a mirror may be destroyed at any moment while it reads again", "[mirror]") {
     for (auto when = 0ms; when < 60ms; when += 2ms) {
         mirror_fixture f;

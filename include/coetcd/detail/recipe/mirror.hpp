@@ -294,7 +294,10 @@ private:
         }
         if (seen.ec) {
             self->is_in_doubt_ = true;
-            self->look_at_ = after(self->world()->now(), self->pause());
+            // Where there are many keys, the look may be what keeps etcd busy.
+            const auto pause = std::max<std::chrono::nanoseconds>(
+                self->pause(), std::chrono::milliseconds(mark.size));
+            self->look_at_ = after(self->world()->now(), pause);
             self->note(seen.ec, seen.text, sent);
             co_return;
         }

@@ -83,6 +83,7 @@ inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> 
                                                    txn question,
                                                    std::function<bool()> wanted) {
     call_terms how = by->within(timeout).as(impact::none);
+    how.attempt_timeout = timeout; // etcd goes through all keys
     how.wanted = &wanted;
     auto asking = call(by, question, how);
     outcome<txn_response> said = co_await std::move(asking);
