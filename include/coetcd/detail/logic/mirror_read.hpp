@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coetcd/detail/logic/mirror_map.hpp>
+#include <coetcd/detail/logic/page_size.hpp>
 #include <coetcd/detail/logic/ranges.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/error.hpp>
@@ -18,44 +19,6 @@
 
 namespace coetcd::detail::logic {
 
-/// How many keys a read asks for at once: as many as fit well into an answer.
-class page_size {
-public:
-    /// @param most How many bytes an answer may have.
-    explicit page_size(std::size_t most)
-        : most_(most) {}
-
-    std::int64_t limit() const { return limit_; }
-
-    /// A full page came.
-    /// @param bytes Those of its keys and values.
-    void came(std::size_t bytes) {
-        const std::size_t room = most_ / 4; // JSON takes more, and the next ones may be larger
-        if (limit_ < largest && bytes < room / 2) {
-            limit_ = std::min(limit_ * 2, largest);
-        }
-    }
-    /// It was too large, or took too long.
-    /// @returns Whether a smaller one is possible.
-    bool shrink() {
-        const bool can = limit_ > 1;
-        limit_ = std::max<std::int64_t>(1, limit_ / 2);
-        return can;
-    }
-
-private:
-    static constexpr std::int64_t largest = 8192;
-
-    const std::size_t most_;
-    std::int64_t limit_ = 512;
-};
-
-/// Whether an answer was too large for us, or for etcd.
-inline bool is_too_large(const error_code& ec, std::string_view text) {
-    return ec == errc::too_large ||
-           (ec == server_errc::resource_exhausted && text.find("larger than max") != text.npos);
-}
-
 /// A read of all keys of a range at one revision, page by page.
 class paged_read {
 public:
@@ -67,7 +30,7 @@ public:
 
     range_request request() const {
         range_options how;
-        how.limit = size_.limit();
+        how.limit = size_.now();
         how.revision = revision_;
         key_range rest = keys_;
         rest.key = next_;
@@ -87,18 +50,17 @@ public:
             revision_ = page.header.revision;
             cluster_ = page.header.cluster_id;
         }
-        std::size_t bytes = 0;
+        const std::size_t bytes = json_size(page.kvs);
         for (key_value& kv : page.kvs) {
             require(kv.key >= next_ && ends_after(keys_, kv.key));
             require(kv.mod_revision > 0 && kv.mod_revision <= revision_);
-            bytes += kv.key.size() + kv.value.size();
             next_ = kv.key;
             next_.push_back('\0');
             found_.insert(found_.end(), std::make_shared<const key_value>(std::move(kv)));
         }
         is_complete_ = !page.more;
         if (page.more) {
-            size_.came(bytes);
+            size_.fitted(bytes);
         }
     }
 
@@ -106,10 +68,10 @@ public:
     /// @returns Whether to go on nevertheless, with another request.
     bool failed(const error_code& ec, std::string_view text) {
         if (is_too_large(ec, text)) {
-            return size_.shrink();
+            return size_.halve();
         }
         if (ec == errc::timed_out) {
-            (void)size_.shrink(); // for the next read
+            (void)size_.halve(); // for the next read
         }
         // That revision is no longer there, or the store was restored.
         const bool overtaken = ec == server_errc::out_of_range && revision_ != 0;
@@ -121,6 +83,10 @@ public:
         }
         return false;
     }
+
+    // The keys of a page.
+    static constexpr std::int64_t first = 512;
+    static constexpr std::int64_t most = 8192;
 
 private:
     static constexpr int most_restarts = 5;

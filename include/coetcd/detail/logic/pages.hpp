@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/page_size.hpp>
 #include <coetcd/detail/logic/ranges.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/kv.hpp>
@@ -15,47 +16,6 @@
 
 /// Reads of a range in pages: what to ask for next, and what an answer means.
 namespace coetcd::detail::logic {
-
-/// How many keys to ask for at once: as many as are wanted, unless their answer is too large.
-class page_size {
-public:
-    /// @param room The largest answer, in bytes of JSON.
-    page_size(std::int64_t wanted, std::size_t room)
-        : wanted_(wanted)
-        , room_(room)
-        , now_(wanted) {}
-
-    std::int64_t now() const { return now_; }
-    /// The answer was too large: from now on half as many.
-    /// @returns False if it was about one key.
-    bool halve() {
-        if (now_ == 1) {
-            return false;
-        }
-        now_ /= 2;
-        return true;
-    }
-    /// An answer of this size came: if it was small, twice as many from now on.
-    void fitted(std::size_t bytes) {
-        if (bytes <= room_ / 3) {
-            now_ = now_ > wanted_ / 2 ? wanted_ : 2 * now_;
-        }
-    }
-
-private:
-    std::int64_t wanted_;
-    std::size_t room_;
-    std::int64_t now_;
-};
-
-/// About how many bytes of JSON tell these keys.
-inline std::size_t json_size(const std::vector<key_value>& kvs) {
-    std::size_t bytes = 0;
-    for (const key_value& kv : kvs) {
-        bytes += 100 + (kv.key.size() + kv.value.size()) / 3 * 4;
-    }
-    return bytes;
-}
 
 /// The keys of a range that come after `key`.
 inline key_range rest_after(const key_range& all, const std::string& key) {
@@ -138,8 +98,7 @@ enum class page_failure {
 
 inline page_failure why_no_page(const error_code& ec, std::string_view text) {
     const auto has = [&](std::string_view words) { return text.find(words) != text.npos; };
-    if (ec == errc::too_large ||
-        (ec == server_errc::resource_exhausted && has("larger than max"))) {
+    if (is_too_large(ec, text)) {
         return page_failure::too_large;
     }
     if (ec == server_errc::out_of_range) {

@@ -52,7 +52,7 @@ public:
         , keys_(std::move(keys))
         , title_("mirror of \"" + wire::printable(keys_.key) + "\"")
         , state_(*client_->world, title_)
-        , size_(client_->options.max_answer)
+        , size_(logic::paged_read::most, client_->options.max_answer, logic::paged_read::first)
         , news_(*client_->world)
         , work_(*client_->world) {}
     ~mirror_impl() { end(); }

@@ -25,6 +25,10 @@ using logic::paged_read;
 
 namespace {
 
+page_size sizes() {
+    return {paged_read::most, 1'000'000, paged_read::first};
+}
+
 struct read_fixture {
     static range_response page(std::vector<std::string> keys, bool more, std::int64_t revision) {
         range_response r;
@@ -49,7 +53,7 @@ struct read_fixture {
             return false;
         }
     }
-    page_size size{1'000'000};
+    page_size size = sizes();
     paged_read read{key_range::prefix("k/"), size};
 };
 
@@ -78,7 +82,7 @@ TEST_CASE("a read of many keys goes on after the last key, at the same revision"
 }
 
 TEST_CASE("a read of one key, and of all keys", "[logic][mirror]") {
-    page_size size(1'000'000);
+    page_size size = sizes();
     paged_read one(key_range("k"), size);
     CHECK(one.request().range.key == "k");
     CHECK(one.request().range.range_end.empty());
@@ -104,24 +108,6 @@ TEST_CASE("an answer that cannot be etcd's is refused", "[logic][mirror]") {
     CHECK(again.takes(f::page({"k/a"}, true, 5)));
     CHECK_FALSE(again.takes(f::page({"k/b"}, false, 4))); // behind the first page
     CHECK_FALSE(again.takes(f::page({"k/a"}, false, 5)));
-}
-
-TEST_CASE("pages grow while they are small, and are halved when they are too large",
-          "[logic][mirror]") {
-    page_size size(1'000'000);
-    for (const std::int64_t next : {1024, 2048, 4096, 8192, 8192}) {
-        size.came(100'000);
-        CHECK(size.limit() == next);
-    }
-    CHECK(size.shrink());
-    CHECK(size.limit() == 4096);
-    size.came(125'000); // the next ones would be an eighth of what is allowed
-    CHECK(size.limit() == 4096);
-    while (size.limit() != 1) {
-        CHECK(size.shrink());
-    }
-    CHECK_FALSE(size.shrink());
-    CHECK(size.limit() == 1);
 }
 
 TEST_CASE("how a read goes on when a page fails", "[logic][mirror]") {

@@ -167,3 +167,16 @@ TEST_CASE("why a page could not be read", "[logic][pages]") {
         CHECK(why_no_page(row.ec, row.text) == row.why);
     }
 }
+
+TEST_CASE("pages may begin with fewer keys than are wanted", "[logic][pages]") {
+    page_size s(8192, 1'000'000, 512);
+    CHECK(s.now() == 512);
+    for (const std::int64_t next : {1024, 2048, 4096, 8192, 8192}) {
+        s.fitted(100'000);
+        CHECK(s.now() == next);
+    }
+    CHECK(s.halve());
+    CHECK(s.now() == 4096);
+    s.fitted(400'000); // twice as many would be near what is allowed
+    CHECK(s.now() == 4096);
+}
