@@ -21,8 +21,10 @@
 #include "integration/common.hpp"
 #include "support/async.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/etcd_server.hpp"
 #include "support/etcd_tools.hpp"
+#include "support/process.hpp"
 #include "support/run_test.hpp"
 #include "support/tcp_proxy.hpp"
 
@@ -854,7 +856,7 @@ public:
 } // namespace
 
 TEST_CASE("etcd's spans belong to the trace that an observer names", "[client][observer]") {
-    const std::string help = run_process({etcd_program(), "--help"}).output;
+    const std::string help = run_process({environment("COETCD_ETCD", "etcd"), "--help"}).output;
     const std::string flag = "enable-distributed-tracing";
     const std::size_t found = help.find(flag);
     if (found == help.npos) {

@@ -287,7 +287,8 @@ TEST_CASE("A mirror goes on after a restart of etcd, and tells each change", "[m
             int puts = 0;
             for (int round = 0; round != 3; ++round) {
                 for (int i = 0; i != 20; ++i) {
-                    const auto done = co_await c.put("m/a", std::to_string(++puts));
+                    const std::string value = std::to_string(++puts);
+                    const auto done = co_await c.put("m/a", value);
                     last = done.header.revision;
                 }
                 if (round == 0) {

@@ -24,12 +24,12 @@ using support::world;
 
 namespace {
 
-bool is_change(const call_request& r) {
+bool changes_barrier(const call_request& r) {
     return r.what == rpc::txn;
 }
 
-struct settings {
-    settings()
+struct barrier_settings {
+    barrier_settings()
         : client(w.client())
         , session(w.await(coetcd::session::open(client)))
         , b(session, "b") {
@@ -46,7 +46,7 @@ struct settings {
 } // namespace
 
 TEST_CASE("a barrier is closed in one round trip and opened in two", "[barrier]") {
-    settings s;
+    barrier_settings s;
     CHECK(s.b.name() == "b");
     CHECK(s.b.get_executor() == s.client.get_executor());
     CHECK(s.w.await(s.b.hold()));
@@ -67,7 +67,7 @@ TEST_CASE("a barrier is closed in one round trip and opened in two", "[barrier]"
 }
 
 TEST_CASE("all who wait at a barrier pass when it is opened", "[barrier]") {
-    settings s;
+    barrier_settings s;
     s.w.await(s.b.wait());
     CHECK(s.w.env->calls.size() == 1);
     s.w.etcd->write("b", "");
@@ -91,7 +91,7 @@ TEST_CASE("all who wait at a barrier pass when it is opened", "[barrier]") {
 }
 
 TEST_CASE("a barrier that was open in between has let its waiters pass", "[barrier]") {
-    settings s;
+    barrier_settings s;
     s.w.etcd->write("b", "");
     auto waiting = s.w.start(s.b.wait());
     s.w.env->pass(1s);
@@ -105,7 +105,7 @@ TEST_CASE("a barrier that was open in between has let its waiters pass", "[barri
 }
 
 TEST_CASE("a wait at a barrier ends at its time, and after one look at the soonest", "[barrier]") {
-    settings s;
+    barrier_settings s;
     for (const auto patience : {-1h, 0h}) {
         s.w.env->calls.clear();
         CHECK(s.w.await(s.b.wait_for(patience)));
@@ -138,7 +138,7 @@ TEST_CASE("a wait at a barrier ends at its time, and after one look at the soone
 }
 
 TEST_CASE("a wait at a barrier outlives its session and its object", "[barrier]") {
-    settings s;
+    barrier_settings s;
     s.w.etcd->write("b", "");
     std::optional<barrier> b(s.b);
     auto waiting = s.w.start(b->wait());
@@ -155,7 +155,7 @@ TEST_CASE("a wait at a barrier outlives its session and its object", "[barrier]"
 TEST_CASE("cancelled at any moment, a wait at a barrier leaves nothing",
           "[barrier][cancellation]") {
     for (auto when = 0ms; when < 300ms; when += (when < 10ms ? 1ms : 40ms)) {
-        settings s;
+        barrier_settings s;
         s.w.etcd->write("b", "");
         auto waiting = s.w.start(s.b.wait());
         s.w.env->pass(when);
@@ -170,9 +170,9 @@ TEST_CASE("cancelled at any moment, a wait at a barrier leaves nothing",
 }
 
 TEST_CASE("a request that comes late neither closes nor opens a barrier anew", "[barrier]") {
-    settings s;
+    barrier_settings s;
     SECTION("to close it") {
-        support::fate_of(s.w, is_change, {support::late(8s)});
+        support::fate_of(s.w, changes_barrier, {support::late(8s)});
         CHECK(s.w.await(s.b.hold())); // by the second copy
         s.w.etcd->erase("b");
         s.w.env->pass(10s);
@@ -180,7 +180,7 @@ TEST_CASE("a request that comes late neither closes nor opens a barrier anew", "
     }
     SECTION("to open it") {
         s.w.etcd->write("b", "");
-        support::fate_of(s.w, is_change, {support::late(8s)});
+        support::fate_of(s.w, changes_barrier, {support::late(8s)});
         CHECK(s.w.await(s.b.release()));
         CHECK_FALSE(s.is_closed());
         s.w.etcd->write("b", "");
@@ -191,17 +191,17 @@ TEST_CASE("a request that comes late neither closes nor opens a barrier anew", "
 
 TEST_CASE("a lost answer is no doubt about a barrier", "[barrier]") {
     for (const auto& fate : {support::broken(), support::lost(), support::unanswered()}) {
-        settings s;
-        support::fate_of(s.w, is_change, {fate});
+        barrier_settings s;
+        support::fate_of(s.w, changes_barrier, {fate});
         CHECK(s.w.await(s.b.hold()));
         CHECK(s.is_closed());
-        support::fate_of(s.w, is_change, {fate});
+        support::fate_of(s.w, changes_barrier, {fate});
         CHECK(s.w.await(s.b.release()));
         CHECK_FALSE(s.is_closed());
     }
-    settings s;
+    barrier_settings s;
     s.w.env->decide = [](const call_request& r) {
-        return is_change(r) ? support::unanswered() : scripted_env::fate();
+        return changes_barrier(r) ? support::unanswered() : scripted_env::fate();
     };
     auto holding = s.w.start(s.b.hold());
     s.w.env->pass(10s);
@@ -215,7 +215,7 @@ TEST_CASE("a lost answer is no doubt about a barrier", "[barrier]") {
 }
 
 TEST_CASE("a barrier has a name, and needs a session to be closed", "[barrier]") {
-    settings s;
+    barrier_settings s;
     CHECK_THROWS_AS(barrier(s.session, ""), std::invalid_argument);
     CHECK_THROWS_AS(barrier(s.session, std::string(513, 'x')), std::invalid_argument);
     (void)s.session.orphan();

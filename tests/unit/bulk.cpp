@@ -27,12 +27,12 @@ using support::world;
 
 namespace {
 
-bool is_change(const call_request& r) {
+bool changes_many(const call_request& r) {
     return r.what == rpc::txn || r.what == rpc::delete_range;
 }
 
-struct settings {
-    settings()
+struct bulk_settings {
+    bulk_settings()
         : client(w.client()) {}
 
     static std::vector<put_request> puts(int n, const std::string& value = "1") {
@@ -67,8 +67,8 @@ struct settings {
 } // namespace
 
 TEST_CASE("many keys are written in transactions of the right size", "[bulk]") {
-    settings s;
-    bulk b = coetcd::put_all(s.client, settings::puts(300));
+    bulk_settings s;
+    bulk b = coetcd::put_all(s.client, bulk_settings::puts(300));
     REQUIRE(b.get_executor() == s.client.get_executor());
     CHECK(s.w.env->calls.empty());
     const auto first = s.w.await(b.next());
@@ -89,7 +89,7 @@ TEST_CASE("many keys are written in transactions of the right size", "[bulk]") {
 }
 
 TEST_CASE("what is put keeps its order, its lease and its options", "[bulk]") {
-    settings s;
+    bulk_settings s;
     const auto lease = s.w.await(s.client.lease_grant(60s)).id;
     std::vector<put_request> all;
     coetcd::put_options with;
@@ -104,14 +104,14 @@ TEST_CASE("what is put keeps its order, its lease and its options", "[bulk]") {
 }
 
 TEST_CASE("many keys are erased, and those that were there are counted", "[bulk]") {
-    settings s;
+    bulk_settings s;
     s.fill(5);
     std::vector<std::string> keys;
-    for (const put_request& p : settings::puts(7)) {
+    for (const put_request& p : bulk_settings::puts(7)) {
         keys.push_back(p.key);
     }
     keys.push_back(keys.front()); // twice
-    bulk b = coetcd::erase_all(s.client, std::move(keys), settings::by(3));
+    bulk b = coetcd::erase_all(s.client, std::move(keys), bulk_settings::by(3));
     CHECK(s.w.await(b.next())->keys == 3);
     CHECK(s.w.await(b.run()) == 5);
     CHECK(s.stored() == 0);
@@ -119,7 +119,7 @@ TEST_CASE("many keys are erased, and those that were there are counted", "[bulk]
 }
 
 TEST_CASE("a range is erased in bounded steps, two round trips each", "[bulk]") {
-    settings s;
+    bulk_settings s;
     s.fill(7);
     bulk b = s.erase(3);
     const auto first = s.w.await(b.next());
@@ -142,7 +142,7 @@ TEST_CASE("a range is erased in bounded steps, two round trips each", "[bulk]") 
 }
 
 TEST_CASE("a key that is put while a range is erased may stay", "[bulk]") {
-    settings s;
+    bulk_settings s;
     s.fill(4);
     bulk b = s.erase(2);
     (void)s.w.await(b.next());
@@ -152,7 +152,7 @@ TEST_CASE("a key that is put while a range is erased may stay", "[bulk]") {
 }
 
 TEST_CASE("keys that are too long for one answer are erased in smaller steps", "[bulk]") {
-    settings s;
+    bulk_settings s;
     s.fill(8);
     s.w.env->on_call = [serve = s.w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
         serve(q, r);
@@ -167,8 +167,8 @@ TEST_CASE("keys that are too long for one answer are erased in smaller steps", "
 
 TEST_CASE("a bulk stops at the first failure, says how far it came, and goes on from there",
           "[bulk]") {
-    settings s;
-    bulk b = coetcd::put_all(s.client, settings::puts(10), settings::by(4));
+    bulk_settings s;
+    bulk b = coetcd::put_all(s.client, bulk_settings::puts(10), bulk_settings::by(4));
     (void)s.w.await(b.next());
     s.w.etcd->no_space = true;
     auto running = s.w.start(b.run());
@@ -186,15 +186,16 @@ TEST_CASE("a bulk stops at the first failure, says how far it came, and goes on 
 TEST_CASE("a lost answer leaves a bulk in doubt, and nothing of it is counted", "[bulk]") {
     for (const bool erases : {false, true}) {
         for (const bool repeat : {false, true}) {
-            settings s;
+            bulk_settings s;
             CAPTURE(erases, repeat);
             if (erases) {
                 s.fill(10);
             }
-            const bulk_options o = settings::by(4, repeat);
-            bulk b = erases ? s.erase(4, repeat) : coetcd::put_all(s.client, settings::puts(10), o);
+            const bulk_options o = bulk_settings::by(4, repeat);
+            bulk b =
+                erases ? s.erase(4, repeat) : coetcd::put_all(s.client, bulk_settings::puts(10), o);
             (void)s.w.await(b.next());
-            support::fate_of(s.w, is_change, {support::broken()});
+            support::fate_of(s.w, changes_many, {support::broken()});
             auto running = s.w.start(b.run());
             s.w.env->pass(1s);
             REQUIRE(running.ended());
@@ -214,14 +215,14 @@ TEST_CASE("a lost answer leaves a bulk in doubt, and nothing of it is counted", 
 
 TEST_CASE("an answer that is not one to the transaction leaves a bulk in doubt", "[bulk]") {
     for (const bool erases : {false, true}) {
-        settings s;
+        bulk_settings s;
         CAPTURE(erases);
         s.fill(3);
-        bulk b = erases ? s.erase(4) : coetcd::put_all(s.client, settings::puts(3));
+        bulk b = erases ? s.erase(4) : coetcd::put_all(s.client, bulk_settings::puts(3));
         s.w.env->on_call = [serve = s.w.env->on_call](const call_request& q,
                                                       coetcd::detail::reply& r) {
             serve(q, r);
-            if (is_change(q)) {
+            if (changes_many(q)) {
                 r.body = q.what == rpc::txn
                              ? R"({"header":{"cluster_id":"14841639068965178418","revision":"9"},)"
                                R"("succeeded":true})"
@@ -239,13 +240,14 @@ TEST_CASE("cancelled at any moment, a bulk makes the same transaction again",
           "[bulk][cancellation]") {
     for (const bool erases : {false, true}) {
         for (auto when = 0us; when < 12000us; when += 500us) {
-            settings s;
+            bulk_settings s;
             INFO("erases " << erases << " at " << when.count());
             if (erases) {
                 s.fill(10);
             }
-            bulk b = erases ? s.erase(4)
-                            : coetcd::put_all(s.client, settings::puts(10), settings::by(4));
+            bulk b = erases
+                         ? s.erase(4)
+                         : coetcd::put_all(s.client, bulk_settings::puts(10), bulk_settings::by(4));
             auto running = s.w.start(b.run());
             s.w.env->pass(when);
             running.cancel();
@@ -262,8 +264,8 @@ TEST_CASE("cancelled at any moment, a bulk makes the same transaction again",
 }
 
 TEST_CASE("calls of a bulk take turns, and outlive it", "[bulk]") {
-    settings s;
-    std::optional<bulk> b(coetcd::put_all(s.client, settings::puts(5), settings::by(2)));
+    bulk_settings s;
+    std::optional<bulk> b(coetcd::put_all(s.client, bulk_settings::puts(5), bulk_settings::by(2)));
     auto one = s.w.start(b->next());
     auto two = s.w.start(b->run());
     auto three = s.w.start(b->next());
@@ -276,21 +278,23 @@ TEST_CASE("calls of a bulk take turns, and outlive it", "[bulk]") {
 }
 
 TEST_CASE("what a bulk could not do is refused before anything is sent", "[bulk]") {
-    settings s;
-    auto puts = settings::puts(2);
+    bulk_settings s;
+    auto puts = bulk_settings::puts(2);
     puts.emplace_back("", "x");
     CHECK_THROWS_AS(coetcd::put_all(s.client, puts), std::invalid_argument);
     coetcd::put_options tells;
     tells.prev_kv = true;
     puts.back() = put_request("k", "x", tells);
     CHECK_THROWS_AS(coetcd::put_all(s.client, puts), std::invalid_argument);
-    CHECK_THROWS_AS(coetcd::put_all(s.client, {}, settings::by(0)), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::put_all(s.client, {}, bulk_settings::by(0)), std::invalid_argument);
     CHECK_THROWS_AS(coetcd::erase_all(s.client, {"a", ""}), std::invalid_argument);
-    CHECK_THROWS_AS(coetcd::erase_all(s.client, {"a"}, settings::by(129)), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::erase_all(s.client, {"a"}, bulk_settings::by(129)),
+                    std::invalid_argument);
     CHECK_THROWS_AS(coetcd::erase_range(s.client, ""), std::invalid_argument);
-    CHECK_THROWS_AS(coetcd::erase_range(s.client, "a", settings::by(0)), std::invalid_argument);
+    CHECK_THROWS_AS(coetcd::erase_range(s.client, "a", bulk_settings::by(0)),
+                    std::invalid_argument);
     CHECK(s.w.env->calls.empty());
-    bulk b = coetcd::put_all(s.client, settings::puts(1));
+    bulk b = coetcd::put_all(s.client, bulk_settings::puts(1));
     bulk taken = std::move(b);
     CHECK_THROWS_AS(b.next(), std::logic_error); // NOLINT(bugprone-use-after-move): the question
     CHECK_THROWS_AS(b.run(), std::logic_error);

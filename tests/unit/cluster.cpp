@@ -25,7 +25,7 @@ using support::world;
 
 namespace {
 
-std::string words(const cluster_member& m) {
+std::string words_of_entry(const cluster_member& m) {
     return std::to_string(m.id) + '=' + m.name + (m.is_started() ? "" : "(not started)") +
            (m.is_learner ? "(learner)" : "") + ' ' + joined(m.peer_urls) + joined(m.client_urls);
 }
@@ -33,7 +33,7 @@ std::string words(const cluster_member& m) {
 std::string words_of_all(const std::vector<cluster_member>& all) {
     std::string text;
     for (const cluster_member& m : all) {
-        text += words(m) + "; ";
+        text += words_of_entry(m) + "; ";
     }
     return text;
 }
@@ -42,7 +42,7 @@ asio::awaitable<std::string> described(asio::awaitable<std::vector<cluster_membe
     return text<std::vector<cluster_member>>(std::move(work), words_of_all);
 }
 asio::awaitable<std::string> described(asio::awaitable<cluster_member> work) {
-    return text<cluster_member>(std::move(work), words);
+    return text<cluster_member>(std::move(work), words_of_entry);
 }
 
 const std::string listed =

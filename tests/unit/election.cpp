@@ -64,7 +64,7 @@ struct candidates : world {
     election b;
 };
 
-scripted_env::fate lost(bool is_lost = true) {
+scripted_env::fate loses_answer(bool is_lost = true) {
     scripted_env::fate f;
     f.arrives = !is_lost;
     return f;
@@ -259,7 +259,7 @@ TEST_CASE("campaign_for() waits as long as it is told", "[election]") {
     REQUIRE(value_of(w.await(w.a.leader())) == "b still");
     REQUIRE(w.await(theirs->resign()));
 
-    w.env->decide = [](const call_request&) { return lost(); };
+    w.env->decide = [](const call_request&) { return loses_answer(); };
     auto nothing = w.start(w.a.campaign_for("a", 500ms));
     auto at_once = w.start(w.b.try_campaign("b"));
     w.env->pass(6s);
@@ -401,7 +401,7 @@ TEST_CASE("a leader that cannot ask why its key has gone does not wait for that"
     leadership mine = w.await(w.own.campaign("a"));
     auto waiting = w.start(mine.wait_lost());
     w.env->pass(100ms);
-    w.env->decide = [](const call_request&) { return lost(); };
+    w.env->decide = [](const call_request&) { return loses_answer(); };
     w.etcd->erase(mine.key());
     w.env->pass(900ms);
     REQUIRE_FALSE(waiting.ended());
@@ -599,7 +599,7 @@ TEST_CASE("proclaim() rides out an outage that the session survives", "[election
     candidate w(coetcd::session_options(60s));
     leadership mine = w.await(w.own.campaign("a"));
     w.env->pass(100ms);
-    w.env->decide = [](const call_request& r) { return lost(r.what == rpc::txn); };
+    w.env->decide = [](const call_request& r) { return loses_answer(r.what == rpc::txn); };
     auto proclaiming = w.start(mine.proclaim("b"));
     w.env->pass(20s); // longer than any one call may take
     REQUIRE_FALSE(proclaiming.ended());
@@ -613,7 +613,7 @@ TEST_CASE("proclaim() ends with its session", "[election]") {
     candidate w;
     leadership mine = w.await(w.own.campaign("a"));
     w.env->pass(100ms);
-    w.env->decide = [](const call_request&) { return lost(); };
+    w.env->decide = [](const call_request&) { return loses_answer(); };
     auto proclaiming = w.start(mine.proclaim("b"));
     auto next = w.start(mine.proclaim("c"));
     auto expected = errc::session_lost;
@@ -830,7 +830,7 @@ TEST_CASE("proclaim() that misses the lease ends the session, whatever is in dou
     candidate w;
     leadership mine = w.await(w.own.campaign("a"));
     w.env->pass(100ms);
-    only_one_copy(w, lost());
+    only_one_copy(w, loses_answer());
     auto proclaiming = w.start(mine.proclaim("b"));
     w.env->pass(10ms);
     w.etcd->revoke(w.etcd->lease_ids().front());
@@ -854,7 +854,7 @@ TEST_CASE("resign() whose answer is lost is told from one that was too late", "[
     w.etcd->erase(other.key());
     REQUIRE_FALSE(w.await(other.resign()));
     leadership third = w.await(w.own.campaign("c"));
-    w.env->decide = [](const call_request& r) { return lost(r.what == rpc::txn); };
+    w.env->decide = [](const call_request& r) { return loses_answer(r.what == rpc::txn); };
     auto resigning = w.start(third.resign());
     REQUIRE_FALSE(third.leads()); // at the call
     w.env->pass(6s);
@@ -1511,7 +1511,7 @@ TEST_CASE("lead() waits out an outage, at its beginning and in the middle", "[el
     w.env->decide = nullptr;
     w.env->pass(11s); // the longest pause
     REQUIRE(w.serves.inside == 1);
-    w.env->decide = [](const call_request&) { return lost(); };
+    w.env->decide = [](const call_request&) { return loses_answer(); };
     w.env->pass(1min);
     REQUIRE(w.serves.inside == 0);
     REQUIRE_FALSE(leading.ended());

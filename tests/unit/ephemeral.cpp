@@ -41,8 +41,8 @@ using support::world;
 namespace {
 
 /// A client with a session.
-struct settings {
-    settings()
+struct ephemeral_settings {
+    ephemeral_settings()
         : client(w.client())
         , session(w.await(coetcd::session::open(client))) {
         w.env->calls.clear();
@@ -75,7 +75,7 @@ struct kept {
         : client(w.client())
         , keeper(client, coetcd::session_keeper_options(6s)) {}
     lease_id lease() const { return keeper.current()->lease(); }
-    std::optional<std::string> value() const { return settings::value_of(w, "k"); }
+    std::optional<std::string> value() const { return ephemeral_settings::value_of(w, "k"); }
     ephemeral create(std::string value = "1") {
         return w.await(ephemeral::create(keeper, "k", std::move(value)));
     }
@@ -95,7 +95,7 @@ bool is_erase(const call_request& r) {
     return r.what == rpc::txn && r.body.find("request_delete_range") != std::string::npos;
 }
 
-void go_away(world& w) {
+void etcd_goes_away(world& w) {
     w.env->decide = [](const call_request&) {
         scripted_env::fate f;
         f.refused = true;
@@ -106,7 +106,7 @@ void go_away(world& w) {
 } // namespace
 
 TEST_CASE("an ephemeral key is put, changed and removed in one round trip each", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     CHECK(s.w.env->calls.size() == 1);
     CHECK(e.exists());
@@ -147,7 +147,7 @@ TEST_CASE("an ephemeral key is put, changed and removed in one round trip each",
 }
 
 TEST_CASE("an ephemeral key looks about every 10 s", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     const ephemeral e = s.create();
     s.w.env->pass(2s);
     const auto reads = [&] {
@@ -166,7 +166,7 @@ TEST_CASE("an ephemeral key looks about every 10 s", "[ephemeral]") {
 
 TEST_CASE("an ephemeral key that somebody else has is refused, with the owner's lease",
           "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     SECTION("another session") {
         const coetcd::session other = s.w.await(coetcd::session::open(s.client));
         const ephemeral theirs = s.w.await(ephemeral::create(other, "k", "theirs"));
@@ -193,7 +193,7 @@ TEST_CASE("an ephemeral key that somebody else has is refused, with the owner's 
 }
 
 TEST_CASE("an ephemeral key that the lease has already is taken over", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     put_with(s.w, s.client, "before", s.session.lease());
     s.w.env->calls.clear();
     ephemeral e = s.create("now");
@@ -205,7 +205,7 @@ TEST_CASE("an ephemeral key that the lease has already is taken over", "[ephemer
 }
 
 TEST_CASE("a session has an ephemeral key once", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     std::optional<ephemeral> first(s.create());
     auto second = s.w.start(ephemeral::create(s.session, "k", "2"));
     s.w.env->pass(1s);
@@ -226,7 +226,7 @@ TEST_CASE("a session has an ephemeral key once", "[ephemeral]") {
 }
 
 TEST_CASE("what is done to an ephemeral key by hand is put right", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     s.w.env->pass(1s);
     const std::size_t before = s.writes();
@@ -256,7 +256,7 @@ TEST_CASE("what is done to an ephemeral key by hand is put right", "[ephemeral]"
 }
 
 TEST_CASE("an ephemeral key is healed also if no event tells of its end", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     const ephemeral e = s.create();
     s.w.env->pass(1s);
     s.w.etcd->tells = false;
@@ -269,7 +269,7 @@ TEST_CASE("an ephemeral key is healed also if no event tells of its end", "[ephe
 }
 
 TEST_CASE("somebody who undoes each healing keeps nobody busy", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     const ephemeral e = s.create();
     s.w.env->pass(1s);
     const std::size_t before = s.writes();
@@ -283,7 +283,7 @@ TEST_CASE("somebody who undoes each healing keeps nobody busy", "[ephemeral]") {
 }
 
 TEST_CASE("an ephemeral key that somebody else has put meanwhile is lost", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     s.w.env->pass(1s);
     auto loss = s.w.start(e.wait_lost());
@@ -324,7 +324,7 @@ TEST_CASE("an ephemeral key is put once, whatever becomes of the request", "[eph
                                                                   {lost(), unanswered()},
                                                                   {late(3s)}};
     for (const auto& script : scripts) {
-        settings s;
+        ephemeral_settings s;
         fate_of_copies(s.w, script);
         ephemeral e = s.create();
         CHECK(e.exists());
@@ -339,7 +339,7 @@ TEST_CASE("an ephemeral key is put once, whatever becomes of the request", "[eph
 
 TEST_CASE("no late copy puts an ephemeral key again that was removed", "[ephemeral]") {
     for (const bool destroyed : {false, true}) {
-        settings s;
+        ephemeral_settings s;
         fate_of_copies(s.w, {late(20s)});
         std::optional<ephemeral> e(s.create());
         CHECK(s.value() == "1");
@@ -365,7 +365,7 @@ TEST_CASE("updates of an ephemeral key take effect once, in order", "[ephemeral]
     const std::vector<std::vector<scripted_env::fate>> scripts = {
         {broken()}, {lost()}, {unanswered()}, {late(15s)}, {broken(), late(15s)}};
     for (const auto& script : scripts) {
-        settings s;
+        ephemeral_settings s;
         ephemeral e = s.create();
         s.w.env->pass(1s);
         fate_of_copies(s.w, script);
@@ -382,7 +382,7 @@ TEST_CASE("updates of an ephemeral key take effect once, in order", "[ephemeral]
 }
 
 TEST_CASE("an update that another one follows at once may be left out", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     s.w.env->pass(1s);
     std::vector<background<void>> all;
@@ -398,7 +398,7 @@ TEST_CASE("an update that another one follows at once may be left out", "[epheme
 }
 
 TEST_CASE("an update that is cancelled is made all the same", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     s.w.env->pass(1s);
     auto updating = s.w.start(e.update("2"));
@@ -414,7 +414,7 @@ TEST_CASE("an update that is cancelled is made all the same", "[ephemeral]") {
 
 TEST_CASE("create() that is cancelled leaves nothing", "[ephemeral]") {
     for (const auto when : {0us, 500us, 1500us, 2000us}) {
-        settings s;
+        ephemeral_settings s;
         auto creating = s.w.start(ephemeral::create(s.session, "k", "1"));
         s.w.env->pass(when);
         creating.cancel();
@@ -432,7 +432,7 @@ TEST_CASE("create() that is cancelled leaves nothing", "[ephemeral]") {
 }
 
 TEST_CASE("an ephemeral key goes with its object, or with its session", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     std::optional<ephemeral> e(s.create());
     s.w.env->pass(1s);
     auto loss = s.w.start(e->wait_lost());
@@ -486,7 +486,7 @@ TEST_CASE("an ephemeral key goes with its object, or with its session", "[epheme
 }
 
 TEST_CASE("exists() looks at the clock", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     const ephemeral e = s.create();
     CHECK(e.exists());
     s.w.env->stall(2min);
@@ -494,7 +494,7 @@ TEST_CASE("exists() looks at the clock", "[ephemeral]") {
 }
 
 TEST_CASE("etcd may refuse to have an ephemeral key", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     SECTION("at first") {
         s.w.etcd->denied = "k";
         auto creating = s.w.start(ephemeral::create(s.session, "k", "1"));
@@ -560,10 +560,10 @@ TEST_CASE("etcd may refuse to have an ephemeral key", "[ephemeral]") {
 }
 
 TEST_CASE("an ephemeral key waits for etcd while its session lives", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     ephemeral e = s.create();
     s.w.env->pass(1s);
-    go_away(s.w);
+    etcd_goes_away(s.w);
     SECTION("to be changed") {
         auto updating = s.w.start(e.update("2"));
         s.w.env->pass(6s);
@@ -594,7 +594,7 @@ TEST_CASE("an ephemeral key waits for etcd while its session lives", "[ephemeral
 }
 
 TEST_CASE("an answer that is not etcd's is asked for again", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     int odd = 0;
     s.w.env->on_call = [&, serve = s.w.env->on_call](const call_request& q, reply& r) {
         if (is_write(q) && odd++ < 3) {
@@ -677,7 +677,7 @@ TEST_CASE("a keeper that is closed, or has no session, has no key", "[ephemeral]
         CHECK(s.w.etcd->keys.empty());
     }
     SECTION("away") {
-        go_away(s.w);
+        etcd_goes_away(s.w);
         s.w.env->pass(10s);
         CHECK_FALSE(e->exists());
         CHECK_FALSE(loss.ended());
@@ -734,7 +734,7 @@ TEST_CASE("create() in a keeper throws what will hardly pass", "[ephemeral]") {
 }
 
 TEST_CASE("an ephemeral key has a name, and an empty object has none", "[ephemeral]") {
-    settings s;
+    ephemeral_settings s;
     CHECK_THROWS_AS(ephemeral::create(s.session, "", "1"), std::invalid_argument);
     CHECK_THROWS_AS(ephemeral::create(s.session, std::string(513, 'x'), "1"),
                     std::invalid_argument);

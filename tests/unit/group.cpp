@@ -37,8 +37,8 @@ std::string values(const list& all) {
 }
 
 /// Two sessions with one group.
-struct settings {
-    settings()
+struct group_settings {
+    group_settings()
         : client(w.client())
         , one(w.await(coetcd::session::open(client)))
         , two(w.await(coetcd::session::open(client)))
@@ -68,7 +68,7 @@ struct settings {
 } // namespace
 
 TEST_CASE("a group has those as members who have joined and not left", "[group]") {
-    settings s;
+    group_settings s;
     CHECK(s.a.name() == "g");
     CHECK(s.a.get_executor() == s.client.get_executor());
     CHECK(s.w.await(s.a.members()).empty());
@@ -118,7 +118,7 @@ TEST_CASE("a group has those as members who have joined and not left", "[group]"
 }
 
 TEST_CASE("changes() tells who is in a group, and each change, without a request", "[group]") {
-    settings s;
+    group_settings s;
     members_feed feed = s.b.changes();
     members_feed other = coetcd::watch_members(s.client, "g");
     s.w.env->pass(1s);
@@ -142,7 +142,7 @@ TEST_CASE("changes() tells who is in a group, and each change, without a request
 }
 
 TEST_CASE("a slow reader of a group gets the newest list", "[group]") {
-    settings s;
+    group_settings s;
     members_feed feed = s.a.changes();
     CHECK(s.next(feed) == "");
     std::vector<membership> all;
@@ -158,7 +158,7 @@ TEST_CASE("a slow reader of a group gets the newest list", "[group]") {
 }
 
 TEST_CASE("a feed of a group looks where an event cannot tell", "[group]") {
-    settings s;
+    group_settings s;
     members_feed feed = s.a.changes();
     membership first = s.w.await(s.a.join("a"));
     CHECK(s.next(feed) == "a ");
@@ -178,7 +178,7 @@ TEST_CASE("a feed of a group looks where an event cannot tell", "[group]") {
 }
 
 TEST_CASE("a member that was deleted by hand is there again, as a younger one", "[group]") {
-    settings s;
+    group_settings s;
     const membership first = s.w.await(s.a.join("a"));
     const membership second = s.w.await(s.b.join("b"));
     members_feed feed = s.a.changes();
@@ -220,7 +220,7 @@ TEST_CASE("a keeper's member is the same one in the next session", "[group]") {
 
 TEST_CASE("join() that is cancelled leaves no member", "[group]") {
     for (const auto when : {0us, 500us, 1500us}) {
-        settings s;
+        group_settings s;
         auto joining = s.w.start(s.a.join("a"));
         s.w.env->pass(when);
         joining.cancel();
@@ -232,7 +232,7 @@ TEST_CASE("join() that is cancelled leaves no member", "[group]") {
 }
 
 TEST_CASE("a group that was left has no member again by a late request", "[group]") {
-    settings s;
+    group_settings s;
     support::fate_of_copies(s.w, {support::late(20s)});
     membership m = s.w.await(s.a.join("a"));
     CHECK(s.w.await(m.leave()));
@@ -241,7 +241,7 @@ TEST_CASE("a group that was left has no member again by a late request", "[group
 }
 
 TEST_CASE("a group has a name, and an end", "[group]") {
-    settings s;
+    group_settings s;
     CHECK_THROWS_AS(group(s.one, ""), std::invalid_argument);
     CHECK_THROWS_AS(group(s.one, std::string(513, 'x')), std::invalid_argument);
     CHECK_THROWS_AS(coetcd::watch_members(s.client, ""), std::invalid_argument);

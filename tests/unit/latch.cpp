@@ -22,8 +22,8 @@ using support::world;
 
 namespace {
 
-struct settings {
-    settings()
+struct latch_settings {
+    latch_settings()
         : client(w.client())
         , session(w.await(coetcd::session::open(client)))
         , l(session, "l", 3) {
@@ -44,7 +44,7 @@ bool is_count(const call_request& r) {
 } // namespace
 
 TEST_CASE("a latch is counted down, one round trip each but for the first", "[latch]") {
-    settings s;
+    latch_settings s;
     CHECK(s.l.name() == "l");
     CHECK(s.l.get_executor() == s.client.get_executor());
     CHECK(s.w.await(s.l.remaining()) == 3);
@@ -68,7 +68,7 @@ TEST_CASE("a latch is counted down, one round trip each but for the first", "[la
 }
 
 TEST_CASE("those who wait for a latch pass with the last count, and not before", "[latch]") {
-    settings s;
+    latch_settings s;
     auto one = s.w.start(s.l.wait());
     auto two = s.w.start(s.l.wait_for(1h));
     auto three = s.w.start(s.l.wait_until(std::chrono::steady_clock::now() + 1h));
@@ -90,7 +90,7 @@ TEST_CASE("those who wait for a latch pass with the last count, and not before",
 }
 
 TEST_CASE("a count that a broken stream has missed is found", "[latch]") {
-    settings s;
+    latch_settings s;
     auto waiting = s.w.start(s.l.wait());
     s.w.env->pass(1s);
     s.w.env->break_streams();
@@ -102,7 +102,7 @@ TEST_CASE("a count that a broken stream has missed is found", "[latch]") {
 }
 
 TEST_CASE("a wait for a latch ends at its time", "[latch]") {
-    settings s;
+    latch_settings s;
     CHECK_FALSE(s.w.await(s.l.wait_for(0s)));
     const auto began = s.w.env->now();
     CHECK_FALSE(s.w.await(s.l.wait_for(20s)));
@@ -119,7 +119,7 @@ TEST_CASE("a wait for a latch ends at its time", "[latch]") {
 }
 
 TEST_CASE("a wait for a latch outlives its session and its object", "[latch]") {
-    settings s;
+    latch_settings s;
     std::optional<latch> l(std::in_place, s.session, "l", 1);
     auto waiting = s.w.start(l->wait());
     l.reset();
@@ -135,13 +135,13 @@ TEST_CASE("a wait for a latch outlives its session and its object", "[latch]") {
 TEST_CASE("a count whose answer is lost counts once", "[latch]") {
     for (const auto& fate :
          {support::broken(), support::lost(), support::unanswered(), support::late(8s)}) {
-        settings s;
+        latch_settings s;
         support::fate_of(s.w, is_count, {fate});
         CHECK(s.w.await(s.l.count_down()) == 2);
         s.w.env->pass(10s);
         CHECK(s.counted() == 1);
     }
-    settings s;
+    latch_settings s;
     s.w.env->decide = [](const call_request& r) {
         return is_count(r) ? support::unanswered() : scripted_env::fate();
     };
@@ -150,7 +150,7 @@ TEST_CASE("a count whose answer is lost counts once", "[latch]") {
     CHECK(counting.code() == errc::outcome_unknown);
     CHECK(s.counted() == 1);
     // whether the number was stored is no doubt
-    settings t;
+    latch_settings t;
     t.w.env->decide = [](const call_request&) { return support::unanswered(); };
     auto reading = t.w.start(t.l.remaining());
     t.w.env->pass(10s);
@@ -159,7 +159,7 @@ TEST_CASE("a count whose answer is lost counts once", "[latch]") {
 
 TEST_CASE("cancelled at any moment, a latch has counted once or not", "[latch][cancellation]") {
     for (auto when = 0us; when < 6ms; when += 500us) {
-        settings s;
+        latch_settings s;
         auto counting = s.w.start(s.l.count_down());
         auto waiting = s.w.start(s.l.wait());
         s.w.env->pass(when);
@@ -176,7 +176,7 @@ TEST_CASE("cancelled at any moment, a latch has counted once or not", "[latch][c
 }
 
 TEST_CASE("what is no latch is told, and what cannot be one refused", "[latch]") {
-    settings s;
+    latch_settings s;
     CHECK_THROWS_AS(latch(s.session, "", 1), std::invalid_argument);
     CHECK_THROWS_AS(latch(s.session, "l", 0), std::invalid_argument);
     s.w.etcd->write("l.total", "many");

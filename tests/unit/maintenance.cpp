@@ -28,7 +28,7 @@ namespace {
 
 const std::string there = "http://etcd:2379";
 
-std::string words(const std::vector<raised_alarm>& all) {
+std::string words_of_alarms(const std::vector<raised_alarm>& all) {
     std::string text;
     for (const raised_alarm& a : all) {
         text += std::to_string(a.member_id) + ':' + std::to_string(static_cast<int>(a.type)) + ' ';
@@ -65,7 +65,7 @@ std::vector<row> maintenance_calls() {
     using alarms = std::vector<raised_alarm>;
     return {
         {"alarms",
-         [](client c) { return text<alarms>(maintenance(c).alarms(), words); },
+         [](client c) { return text<alarms>(maintenance(c).alarms(), words_of_alarms); },
          rpc::alarm,
          "{}",
          with(R"("alarms":[{"memberID":"13668033151171901709","alarm":"NOSPACE"},)"

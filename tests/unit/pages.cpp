@@ -43,8 +43,8 @@ std::string keys_of(const std::optional<key_page>& page) {
     return all;
 }
 
-struct settings {
-    explicit settings(coetcd::client_options o = {})
+struct pages_settings {
+    explicit pages_settings(coetcd::client_options o = {})
         : client(w.client(o)) {
         for (char c = 'a'; c != 'h'; ++c) {
             w.etcd->write(std::string("k/") + c, "1");
@@ -77,8 +77,8 @@ struct settings {
 } // namespace
 
 TEST_CASE("a range is read in pages, one round trip each", "[pages]") {
-    settings s;
-    pages p = s.make(settings::of(3));
+    pages_settings s;
+    pages p = s.make(pages_settings::of(3));
     REQUIRE(p.get_executor() == s.client.get_executor());
     CHECK(s.w.env->calls.empty());
     const auto first = s.w.await(p.next());
@@ -107,8 +107,8 @@ TEST_CASE("a range is read in pages, one round trip each", "[pages]") {
 }
 
 TEST_CASE("all pages are of one revision, whatever is written meanwhile", "[pages]") {
-    settings s;
-    pages p = s.make(settings::of(3));
+    pages_settings s;
+    pages p = s.make(pages_settings::of(3));
     const auto first = s.w.await(p.next());
     const std::int64_t revision = s.w.etcd->revision;
     CHECK(first->revision == revision);
@@ -119,7 +119,7 @@ TEST_CASE("all pages are of one revision, whatever is written meanwhile", "[page
     CHECK(keys_of(second) == "d e f ");
     CHECK(second->kvs.at(1).value == "1");
     CHECK(second->revision == revision);
-    page_options then = settings::of(10);
+    page_options then = pages_settings::of(10);
     then.revision = revision;
     pages before = s.make(then);
     const auto old = s.w.await(before.next());
@@ -130,14 +130,14 @@ TEST_CASE("all pages are of one revision, whatever is written meanwhile", "[page
 }
 
 TEST_CASE("a page whose answer is too large is halved, and grows again", "[pages]") {
-    settings s;
+    pages_settings s;
     s.w.etcd->write("k/b", std::string(700, 'x'));
     s.w.etcd->write("k/c", std::string(700, 'x'));
     s.limit_answers(1500);
     coetcd::client_options o;
     o.max_answer = 1500;
     const coetcd::client small = s.w.client(o);
-    pages p(small, key_range::prefix("k/"), settings::of(4));
+    pages p(small, key_range::prefix("k/"), pages_settings::of(4));
     CHECK(keys_of(s.w.await(p.next())) == "a b ");
     CHECK(s.w.env->calls.size() == 2); // four, two
     CHECK(keys_of(s.w.await(p.next())) == "c d ");
@@ -148,7 +148,7 @@ TEST_CASE("a page whose answer is too large is halved, and grows again", "[pages
 
     SECTION("one key alone is too large") {
         s.w.etcd->write("k/b", std::string(3000, 'x'));
-        pages q(small, key_range::prefix("k/"), settings::of(2));
+        pages q(small, key_range::prefix("k/"), pages_settings::of(2));
         CHECK(keys_of(s.w.await(q.next())) == "a ");
         auto reading = s.w.start(q.next());
         s.w.env->pass(1s);
@@ -163,8 +163,8 @@ TEST_CASE("a page whose answer is too large is halved, and grows again", "[pages
 }
 
 TEST_CASE("a compaction ends the pages, and says so", "[pages]") {
-    settings s;
-    pages p = s.make(settings::of(3));
+    pages_settings s;
+    pages p = s.make(pages_settings::of(3));
     (void)s.w.await(p.next());
     s.w.etcd->write("k/z", "1");
     s.w.etcd->compact(s.w.etcd->revision);
@@ -181,15 +181,15 @@ TEST_CASE("a compaction ends the pages, and says so", "[pages]") {
 }
 
 TEST_CASE("a revision that does not exist is told from a store that went back", "[pages]") {
-    settings s;
-    page_options later = settings::of(3);
+    pages_settings s;
+    page_options later = pages_settings::of(3);
     later.revision = s.w.etcd->revision + 5;
     pages early = s.make(later);
     auto reading = s.w.start(early.next());
     s.w.env->pass(1s);
     CHECK(reading.code() == server_errc::out_of_range);
 
-    pages p = s.make(settings::of(3));
+    pages p = s.make(pages_settings::of(3));
     (void)s.w.await(p.next());
     s.w.env->on_call = [&, serve = s.w.env->on_call](const call_request& q,
                                                      coetcd::detail::reply& r) {
@@ -204,8 +204,8 @@ TEST_CASE("a revision that does not exist is told from a store that went back", 
 }
 
 TEST_CASE("a page that was not read is read by the next call", "[pages]") {
-    settings s;
-    pages p = s.make(settings::of(3));
+    pages_settings s;
+    pages p = s.make(pages_settings::of(3));
     (void)s.w.await(p.next());
     SECTION("etcd was away") {
         s.w.env->decide = [](const call_request&) { return support::lost(); };
@@ -257,8 +257,8 @@ TEST_CASE("a page that was not read is read by the next call", "[pages]") {
 TEST_CASE("cancelled at any moment, no page is lost", "[pages][cancellation]") {
     int whole = 0;
     for (auto when = 0us; when < 3000us; when += 100us) {
-        settings s;
-        pages p = s.make(settings::of(3));
+        pages_settings s;
+        pages p = s.make(pages_settings::of(3));
         (void)s.w.await(p.next());
         auto reading = s.w.start(p.next());
         s.w.env->pass(when);
@@ -281,8 +281,8 @@ TEST_CASE("cancelled at any moment, no page is lost", "[pages][cancellation]") {
 }
 
 TEST_CASE("calls under way at the same time get different pages", "[pages]") {
-    settings s;
-    std::optional<pages> p(s.make(settings::of(3)));
+    pages_settings s;
+    std::optional<pages> p(s.make(pages_settings::of(3)));
     auto one = s.w.start(p->next());
     auto two = s.w.start(p->next());
     auto three = s.w.start(p->next());
@@ -298,10 +298,10 @@ TEST_CASE("calls under way at the same time get different pages", "[pages]") {
 }
 
 TEST_CASE("pages that cannot be are refused at once", "[pages]") {
-    settings s;
+    pages_settings s;
     CHECK_THROWS_AS(pages(s.client, ""), std::invalid_argument);
-    CHECK_THROWS_AS(s.make(settings::of(0)), std::invalid_argument);
-    CHECK_THROWS_AS(s.make(settings::of(-1)), std::invalid_argument);
+    CHECK_THROWS_AS(s.make(pages_settings::of(0)), std::invalid_argument);
+    CHECK_THROWS_AS(s.make(pages_settings::of(-1)), std::invalid_argument);
     page_options before;
     before.revision = -1;
     CHECK_THROWS_AS(s.make(before), std::invalid_argument);

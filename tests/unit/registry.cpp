@@ -34,8 +34,8 @@ std::string told(const list& all) {
     return text;
 }
 
-struct settings {
-    settings()
+struct registry_settings {
+    registry_settings()
         : client(w.client())
         , one(w.await(coetcd::session::open(client)))
         , two(w.await(coetcd::session::open(client))) {
@@ -61,7 +61,7 @@ struct settings {
 } // namespace
 
 TEST_CASE("a service has the endpoints that are registered", "[registry]") {
-    settings s;
+    registry_settings s;
     endpoints_feed feed = coetcd::resolve(s.client, "orders");
     CHECK(s.next(feed) == "");
     s.w.env->calls.clear();
@@ -96,7 +96,7 @@ TEST_CASE("a service has the endpoints that are registered", "[registry]") {
 }
 
 TEST_CASE("an endpoint that was deleted by hand is registered again", "[registry]") {
-    settings s;
+    registry_settings s;
     const registration first = s.w.await(register_service(s.one, "orders", "a:1"));
     s.w.env->pass(1s);
     s.w.etcd->erase("orders/a:1");
@@ -105,7 +105,7 @@ TEST_CASE("an endpoint that was deleted by hand is registered again", "[registry
 }
 
 TEST_CASE("the last one to register an address has it", "[registry]") {
-    settings s;
+    registry_settings s;
     registration before = s.w.await(register_service(s.one, "orders", "a:1", "1"));
     s.w.env->pass(1s);
     s.w.env->calls.clear();
@@ -148,7 +148,7 @@ TEST_CASE("a keeper's endpoint is registered again after a loss", "[registry]") 
 }
 
 TEST_CASE("what cannot be registered is refused before anything is sent", "[registry]") {
-    settings s;
+    registry_settings s;
     CHECK_THROWS_AS(register_service(s.one, "", "a"), std::invalid_argument);
     CHECK_THROWS_AS(register_service(s.one, "orders", ""), std::invalid_argument);
     CHECK_THROWS_AS(register_service(s.one, "orders", "\xff"), std::invalid_argument);

@@ -216,7 +216,7 @@ TEST_CASE("etcd's refusal of a snapshot is told as it is", "[snapshot]") {
 }
 
 TEST_CASE("a snapshot that stands still is given up", "[snapshot]") {
-    for (const std::size_t sent_first : {0, 1, 3}) {
+    for (const std::size_t sent_first : {0U, 1U, 3U}) {
         CAPTURE(sent_first);
         taking t;
         t.ends = false;

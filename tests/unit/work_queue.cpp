@@ -70,13 +70,13 @@ struct workers {
     work_queue b;
 };
 
-bool is_claim(const call_request& r) {
+bool claims_item(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && has(r, "request_range") &&
            has(r, "\"limit\"");
 }
 /// An ack, a retry or a bury.
 bool is_end(const call_request& r) {
-    return has(r, "request_delete_range") && has(r, "request_put") && !is_claim(r);
+    return has(r, "request_delete_range") && has(r, "request_put") && !claims_item(r);
 }
 /// The rest of a job, and of a line, goes in the background.
 void settle(world& w) {
@@ -168,7 +168,7 @@ TEST_CASE("an item costs an idle consumer one event and one round trip", "[work_
     all.enqueue("x");
     w.env->pass(3ms);
     CHECK(waiting.ended());
-    CHECK(support::count(w, is_claim) == 1); // nobody else was woken for it
+    CHECK(support::count(w, claims_item) == 1); // nobody else was woken for it
     job taken = waiting.get();
     CHECK(taken.value() == "x");
     w.env->pass(1s);
@@ -521,7 +521,7 @@ TEST_CASE("a claim whose answer is lost is ours", "[work_queue]") {
     const fate what = GENERATE(broken(), lost(), unanswered());
     all.enqueue("x");
     all.enqueue("y");
-    fate_of(w, is_claim, {what, broken()});
+    fate_of(w, claims_item, {what, broken()});
     job x = w.await(all.a.take());
     CHECK(x.value() == "x");
     CHECK(x.attempt() == 1);
@@ -539,7 +539,7 @@ TEST_CASE("take() goes on for as long as etcd does not answer", "[work_queue]") 
     all.enqueue("x");
     const bool reads = GENERATE(false, true);
     w.env->decide = [reads](const call_request& r) {
-        return is_claim(r) || (reads && has(r, "request_range")) ? lost() : fate();
+        return claims_item(r) || (reads && has(r, "request_range")) ? lost() : fate();
     };
     auto taking = w.start(all.a.take());
     auto limited = w.start(all.b.take_for(1s));
@@ -563,7 +563,7 @@ TEST_CASE("a take that is cancelled leaves the item to others", "[work_queue]") 
     const bool slow = GENERATE(false, true);
     CAPTURE(when.count(), slow);
     if (slow) {
-        fate_of(w, is_claim, {broken(), late(1s)});
+        fate_of(w, claims_item, {broken(), late(1s)});
     }
     auto taking = w.start(all.a.take());
     w.env->pass(when);
@@ -704,7 +704,7 @@ TEST_CASE("a session that ends under way ends the calls", "[work_queue]") {
     workers all;
     world& w = all.w;
     all.enqueue("x");
-    w.env->decide = [](const call_request& r) { return is_claim(r) ? lost() : fate(); };
+    w.env->decide = [](const call_request& r) { return claims_item(r) ? lost() : fate(); };
     auto taking = w.start(all.a.take());
     w.env->pass(500ms);
     CHECK_FALSE(taking.ended());
@@ -726,7 +726,7 @@ TEST_CASE("an answer that is not etcd's ends in a documented way", "[work_queue]
     const bool is_json = GENERATE(true, false);
     w.env->on_call = [serve, is_json](const call_request& r, coetcd::detail::reply& to) {
         serve(r, to);
-        if (is_claim(r)) {
+        if (claims_item(r)) {
             to.body = is_json ? R"({"header":{"revision":"9"},"succeeded":true})" : "<html>";
         }
     };

@@ -45,7 +45,7 @@ TEST_CASE("SHA-256 is that of FIPS 180-4", "[sha256]") {
     };
     for (const auto& row : rows) {
         CAPTURE(row.text.size());
-        for (const std::size_t together : {1, 3, 63, 64, 65, 1000}) {
+        for (const std::size_t together : {1U, 3U, 63U, 64U, 65U, 1000U}) {
             CHECK(sum_in_pieces(row.text, together) == row.sum);
         }
     }

@@ -39,8 +39,8 @@ std::string fate_of_snapshot(const std::string& bytes,
 } // namespace
 
 TEST_CASE("a snapshot is a database and its SHA-256, in whatever pieces it comes", "[snapshot]") {
-    for (const std::size_t size : {512, 4096, 65536}) {
-        for (const std::size_t together : {1, 31, 32, 33, 500, 32768, 100000}) {
+    for (const std::size_t size : {512U, 4096U, 65536U}) {
+        for (const std::size_t together : {1U, 31U, 32U, 33U, 500U, 32768U, 100000U}) {
             CAPTURE(size, together);
             CHECK(fate_of_snapshot(whole_snapshot(size), together) == "whole");
         }
@@ -50,14 +50,14 @@ TEST_CASE("a snapshot is a database and its SHA-256, in whatever pieces it comes
 
 TEST_CASE("a snapshot that was changed, cut, or added to is refused", "[snapshot]") {
     const std::string good = whole_snapshot(4096);
-    for (const std::size_t together : {32, 33, 1000, 4096}) {
+    for (const std::size_t together : {32U, 33U, 1000U, 4096U}) {
         CAPTURE(together);
-        for (const std::size_t i : {0, 2000, 4095, 4096, 4127}) {
+        for (const std::size_t i : {0U, 2000U, 4095U, 4096U, 4127U}) {
             std::string bad = good;
             bad[i] ^= 1;
             CHECK(fate_of_snapshot(bad, together).find("SHA-256") != std::string::npos);
         }
-        for (const std::size_t size : {0, 1, 31, 32, 512, 4096, 4127}) {
+        for (const std::size_t size : {0U, 1U, 31U, 32U, 512U, 4096U, 4127U}) {
             CHECK(fate_of_snapshot(good.substr(0, size), together, good.size())
                       .starts_with("it broke off"));
         }
