@@ -15,11 +15,13 @@ using namespace coetcd;
 namespace {
 
 constexpr errc all_errc[] = {
-    errc::timed_out,     errc::unavailable,         errc::outcome_unknown,    errc::protocol_error,
-    errc::too_large,     errc::session_lost,        errc::session_closed,     errc::lock_lost,
-    errc::not_owner,     errc::watch_compacted,     errc::watch_canceled,     errc::tls_failed,
-    errc::login_failed,  errc::cn_auth_unsupported, errc::revision_regressed, errc::conflict,
-    errc::wrong_kind,    errc::hold_expired,        errc::exceeds_limit,      errc::wrong_cluster,
+    errc::timed_out,       errc::unavailable,         errc::outcome_unknown,
+    errc::protocol_error,  errc::too_large,           errc::session_lost,
+    errc::session_closed,  errc::lock_lost,           errc::not_owner,
+    errc::watch_compacted, errc::watch_canceled,      errc::tls_failed,
+    errc::login_failed,    errc::cn_auth_unsupported, errc::revision_regressed,
+    errc::conflict,        errc::wrong_kind,          errc::hold_expired,
+    errc::exceeds_limit,   errc::wrong_cluster,       errc::corrupt_snapshot,
     errc::already_exists};
 constexpr int last_server_errc = 16;
 
