@@ -356,8 +356,9 @@ private:
     /// Somebody may undo each healing: it is not done ever faster.
     void note_healing() {
         const time_point now = world().now();
-        healings_ = now < after(next_healing_, calm) ? healings_ + 1 : 0;
+        healings_ = now < calm_at_ ? healings_ + 1 : 0;
         next_healing_ = after(now, logic::backoff(healings_, world().random(), first, most));
+        calm_at_ = after(next_healing_, calm);
     }
 
     static constexpr std::chrono::milliseconds first{25};
@@ -393,6 +394,7 @@ private:
     logic::lease_refusals refusals_;
     unsigned healings_ = 0;
     time_point next_healing_ = time_point::min();
+    time_point calm_at_ = time_point::min(); // a healing after that is the first one again
 
     // How it ended.
     std::optional<error> end_;
