@@ -56,7 +56,7 @@ std::string bytes_of(const std::filesystem::path& file) {
 std::size_t files_beside(const std::filesystem::path& file) {
     std::size_t n = 0;
     for (const auto& each : std::filesystem::directory_iterator(file.parent_path())) {
-        n += each.path().string().starts_with(file.string()) ? 1 : 0;
+        n += each.path().string().starts_with(file.string()) ? 1U : 0U;
     }
     return n;
 }
