@@ -5,7 +5,7 @@ reached.py LCOV UNREACHED [--write]
 
 LCOV is what llvm-cov exports of a run of sim. UNREACHED names the lines that sim does not reach, as
 they are written, below the header that they are in: what no user of it does, what its network
-cannot do, and what is too rare. Fails if there are others, or if one that is named there is no more
+cannot do, and what is too rare. A `*` stands for all lines of a header that no user of it has. Fails if there are others, or if one that is named there is no more
 in its header; with --write, writes it anew.
 """
 import os
@@ -52,11 +52,15 @@ def named_in(list_file):
 
 
 def write(list_file, found):
+    whole = {header for header, texts in named_in(list_file).items() if "*" in texts}
     with open(list_file, encoding="utf-8") as lines:
         words = [line for line in lines if line.startswith("#")]
     with open(list_file, "w", encoding="utf-8") as out:
         out.writelines(words)
-        for header in sorted(found):
+        for header in sorted(set(found) | whole):
+            if header in whole:
+                out.write("\n" + header + "\n    *\n")
+                continue
             texts = words_of(header)
             said = dict.fromkeys(texts[n] for n in sorted(found[header]) if says_something(texts[n]))
             if said:
@@ -73,6 +77,8 @@ def main():
     named = named_in(list_file)
     wrong = 0
     for header in sorted(set(found) | set(named)):
+        if "*" in named.get(header, ()):
+            continue
         texts = words_of(header) if header in found else [""]
         for number in sorted(found.get(header, ())):
             if says_something(texts[number]) and texts[number] not in named.get(header, ()):
