@@ -14,6 +14,10 @@ void member_rules::changed(const std::vector<etcd::change>& changes,
     list next = states_.back().members;
     bool changes_any = false;
     for (const etcd::change& c : changes) {
+        if (!c.deleted && c.key.starts_with(tombstone_prefix)) {
+            lease_of_[std::string(group_prefix) + c.key.substr(tombstone_prefix.size())] =
+                c.now.lease;
+        }
         if (!c.key.starts_with(group_prefix)) {
             continue;
         }
@@ -23,9 +27,10 @@ void member_rules::changed(const std::vector<etcd::change>& changes,
             continue;
         }
         put_[c.key].insert(c.now.value);
-        // With a lease that is revoked by hand goes what makes late copies void.
-        if (left_.contains(c.key) && !has_returned(c.now.lease) &&
-            world_.count_of(fault::early_revoke) == 0) {
+        lease_of_[c.key] = c.now.lease;
+        // With the lease in which it left goes what makes late copies void.
+        const auto left = left_.find(c.key);
+        if (left != left_.end() && !has_returned(c.now.lease) && !has_returned(left->second)) {
             world_.fail("a member that has left is there again: " + c.key);
         }
         next.push_back(
@@ -51,7 +56,7 @@ void member_rules::has_left(const std::string& key) {
     if (world_.store.keys.contains(key) && !world_.had_other_clusters()) {
         world_.fail("leave() has returned, and the member is there: " + key);
     }
-    left_.insert(key);
+    left_[key] = lease_of_[key];
 }
 
 void member_rules::told(following& f, const list& now) {

@@ -20,6 +20,7 @@ namespace sim {
 
 /// Below it are the members of the group.
 inline constexpr std::string_view group_prefix = "group/";
+inline constexpr std::string_view tombstone_prefix = "group.";
 
 /// What must be true of the members of a group, and of what its followers are told.
 class member_rules {
@@ -106,7 +107,8 @@ private:
     world& world_;
     std::vector<state> states_;                        ///< All that there were.
     std::map<std::string, std::set<std::string>> put_; ///< By key.
-    std::set<std::string> left_;
+    std::map<std::string, lease_id> lease_of_;         ///< Of each key, and then of its tombstone.
+    std::map<std::string, lease_id> left_;             ///< In which lease.
     std::list<membership> members_;
     std::list<following> followers_;
 };
