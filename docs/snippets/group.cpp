@@ -21,7 +21,8 @@ asio::awaitable<void> group_smallest(coetcd::client client) {
     coetcd::session_keeper keeper(client);
     coetcd::group workers(keeper, "workers");
     const coetcd::membership member = co_await workers.join("10.0.0.7"); // while this lives
-    for (const coetcd::member_entry& each : co_await workers.members()) {
+    const std::vector<coetcd::member_entry> all = co_await workers.members();
+    for (const coetcd::member_entry& each : all) {
         std::cout << coetcd::printable(each.value) << '\n'; // the oldest one first
     }
 }

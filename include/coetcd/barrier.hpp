@@ -55,7 +55,7 @@ public:
     /// The same, for no longer than the session lives: it opens when that is closed or lost.
     boost::asio::awaitable<bool> hold_while_alive();
 
-    /// Opens it, whoever has closed it. Two round trips; one if it is open.
+    /// Opens it, even if somebody else has closed it. Two round trips; one if it is open.
     /// @returns False if it was open.
     /// @throws error as `client`. A repeated call does no harm.
     /// @par Cancellation

@@ -81,8 +81,8 @@ bulk put_all(const client& by, std::vector<put_request> all, bulk_options option
 /// @throws std::invalid_argument if a key is empty, or an option is invalid.
 bulk erase_all(const client& by, std::vector<std::string> keys, bulk_options options = {});
 
-/// Erases a range in bounded steps, each of which reads up to `options.keys` keys, and erases them
-/// with all that was put between them meanwhile. So etcd is never busy with a large erase, and no
+/// Erases a range in bounded steps. Each step reads up to `options.keys` keys, and erases them with
+/// all that was put between them meanwhile. So etcd is never busy with a large erase, and no
 /// watch receives a large revision. A key that is put while this runs may or may not stay.
 /// @throws std::invalid_argument if the first key is empty (for all keys, use `key_range::all`), or
 ///   an option is invalid.

@@ -71,9 +71,10 @@ public:
     std::optional<coetcd::credentials> credentials;
     /// Gives the token that requests carry, in place of `credentials`: for an etcd whose tokens
     /// come from elsewhere (`--auth-token jwt`). It is called on the client's executor when the
-    /// first request needs one, and again when etcd has refused the last one; at most each 5 s if
-    /// etcd refuses all of them. It must not block: fetch the next token in the background. If it
-    /// throws, or what it returns cannot be a token, calls fail with `errc::login_failed`.
+    /// first request needs one, and again when etcd has refused the last one; with pauses that
+    /// grow up to 5 s while etcd refuses all of them. It must not block: fetch the next token in
+    /// the background. If it throws, or what it returns cannot be a token, calls fail with
+    /// `errc::login_failed`.
     std::function<std::string()> token;
     /// Allows password and token to be sent to another host in the clear: over http, where anybody
     /// in between can read them. Otherwise `credentials` or `token` with such an endpoint are an

@@ -80,7 +80,7 @@ private:
 };
 
 /// Who takes part in something, each member with a value such as an address: the keys below
-/// `<name>/`, each of which exists while its member's session does.
+/// `<name>/`. Each key exists while its member's session does.
 ///
 /// The list of members is the past, as all that one is told by etcd: a member may be gone by now,
 /// and one whose process has died is listed for as long as its session's ttl. On a partition, those

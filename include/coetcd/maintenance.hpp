@@ -138,8 +138,9 @@ public:
     /// What
     ///   it throws ends the call.
     /// @throws error with `errc::unavailable` if it breaks off; `errc::timed_out` if etcd sends
-    ///   nothing for the client's time limit, twice that at the most; `errc::corrupt_snapshot` if
-    ///   it is not what etcd has sent; a code of the system if the file cannot be written.
+    ///   nothing for the client's time limit (it may take twice that long to notice);
+    ///   `errc::corrupt_snapshot` if it is not what etcd has sent; a code of the system if the file
+    ///   cannot be written.
     boost::asio::awaitable<snapshot_info>
     snapshot(std::string endpoint,
              std::filesystem::path file,

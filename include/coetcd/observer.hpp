@@ -55,7 +55,8 @@ struct request_report {
     std::uint64_t id{0}; ///< Of its `request_begin_report`.
 };
 
-/// A connection was made, could not be made, or has ended.
+/// A connection was made, could not be made, or has ended. One that was made and whose server then
+/// refuses our certificate is reported as failed, too, before its end.
 struct connection_report {
     enum kind { opened, failed, closed } what;
     std::string_view endpoint;

@@ -96,7 +96,7 @@ public:
     boost::asio::awaitable<bool> ack(txn with);
 
     /// The attempt has failed: the item is ready again, before all that were never taken, for
-    /// whoever comes first; after the last attempt it is dead. One round trip.
+    /// the next consumer; after the last attempt it is dead. One round trip.
     /// @returns False if it was no longer ours.
     /// @throws error As `ack`.
     /// @par Cancellation

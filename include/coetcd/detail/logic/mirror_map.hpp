@@ -33,7 +33,7 @@ inline bool is_same(const mirror_entry& a, const mirror_entry& b) {
     return a == b || (a && b && *a == *b);
 }
 
-/// Puts `is` in the place of `was`, either of which may be null.
+/// Puts `is` in the place of `was`. Either may be null.
 inline void replace_entry(mirror_entries& in, const mirror_entry& was, const mirror_entry& is) {
     mirror_entries::node_type node;
     if (was) {

@@ -88,7 +88,8 @@ private:
             failure_.emplace(
                 cursor_.has_begun() ? make_error_code(errc::revision_regressed) : failed.ec,
                 "pages: etcd has no revision " + std::to_string(cursor_.revision()) +
-                    (cursor_.has_begun() ? ", of which pages were read: " : ": ") + failed.text);
+                    (cursor_.has_begun() ? ", although pages of it were read: " : ": ") +
+                    failed.text);
             break;
         case logic::page_failure::other:
             throw error(failed.ec, "pages: " + failed.text);
