@@ -3,6 +3,7 @@
 #include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/lock_name.hpp>
+#include <coetcd/lock_value.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/printable.hpp>
 #include <coetcd/session.hpp>
@@ -33,6 +34,10 @@ asio::awaitable<void> ship_order() {
     co_return;
 }
 
+asio::awaitable<std::string> import_from(std::string where) {
+    co_return where;
+}
+
 asio::awaitable<void> timer() {
     asio::steady_timer wait(co_await asio::this_coro::executor, 5s);
     co_await wait.async_wait(asio::use_awaitable);
@@ -44,6 +49,14 @@ asio::awaitable<void> mutex_retained(coetcd::session& session) {
     coetcd::mutex mutex(session, "orders/42", {.retain = 10s});
     co_await coetcd::with_lock(mutex, ship_order); // one round trip
     co_await coetcd::with_lock(mutex, ship_order); // none
+}
+
+asio::awaitable<void> mutex_value(coetcd::session& session) {
+    coetcd::mutex mutex(session, "import", {.value = true});
+    const coetcd::held_lock held = co_await mutex.scoped_lock();
+    const std::optional<std::string> last = co_await coetcd::get_value(held);
+    const std::string next = co_await import_from(last.value_or("the beginning"));
+    co_await coetcd::set_value(held, next);
 }
 
 asio::awaitable<void> mutex_smallest(coetcd::session& session) {

@@ -26,6 +26,7 @@
 #include <coetcd/impl/guarded.hpp>
 #include <coetcd/impl/keeper_locks.hpp>
 #include <coetcd/impl/latch.hpp>
+#include <coetcd/impl/lock_value.hpp>
 #include <coetcd/impl/log_observer.hpp>
 #include <coetcd/impl/maintenance.hpp>
 #include <coetcd/impl/mirror.hpp>

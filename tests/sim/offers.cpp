@@ -20,6 +20,7 @@ using coetcd::errc;
 
 coetcd::lock_options actor::draw_options(const std::string& name, chance& taste) const {
     coetcd::lock_options drawn;
+    drawn.value = s_.valued;
     if (s_.limits && taste.one_in(2)) {
         const nanoseconds most = taste.skewed(20ms, 3s);
         drawn.max_hold = std::chrono::duration_cast<std::chrono::milliseconds>(most);

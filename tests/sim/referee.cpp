@@ -15,6 +15,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     book.changed(changes, has_returned);
     values.changed(changes, has_returned);
     members.changed(changes, has_returned);
+    lock_values.changed(changes);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {

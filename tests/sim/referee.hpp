@@ -19,6 +19,7 @@
 
 #include "sim/leaders.hpp"
 #include "sim/ledger.hpp"
+#include "sim/lock_values.hpp"
 #include "sim/members.hpp"
 #include "sim/permits.hpp"
 #include "sim/registers.hpp"
@@ -116,6 +117,7 @@ public:
         , tenure(w)
         , values(w)
         , members(w)
+        , lock_values(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -133,6 +135,7 @@ public:
     tenure_rules tenure;
     value_rules values;
     member_rules members;
+    lock_value_rules lock_values;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 

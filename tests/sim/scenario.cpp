@@ -104,6 +104,7 @@ outcome run(const plan& p) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
     }
     s.retains = !s.crowded && chance(chance::derive(p.seed, 31)).one_in(3);
+    s.valued = random && !s.crowded && chance(chance::derive(p.seed, 80)).one_in(16);
     chance besides(chance::derive(p.seed, 11));
     s.asks = s.proves && besides.one_in(4);
     s.works = s.proves && besides.one_in(4);

@@ -35,7 +35,8 @@ std::optional<lock_key> lock_key::parse(std::string_view key) {
         return found;
     }
     const std::size_t mark = key.find_first_of("./", all_locks.size());
-    if (mark == key.npos || key.substr(mark) == ".own" || key.substr(mark).starts_with(".ask/")) {
+    if (mark == key.npos || key.substr(mark) == ".own" || key.substr(mark) == ".value" ||
+        key.substr(mark).starts_with(".ask/")) {
         return found;
     }
     found.emplace();

@@ -117,6 +117,7 @@ struct stage {
     bool busy = false;      ///< Some keep the lane of a client busy.
     bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
     bool retains = false;   ///< Some locks stay with their session when they are given back.
+    bool valued = false;    ///< Some locks have a value.
     bool claims = false;    ///< Some claim a name for a time, instead of locking it.
     bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
     bool asks = false;      ///< Many ask holders to give a lock back, and some holders listen.

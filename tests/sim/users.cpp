@@ -757,6 +757,9 @@ asio::awaitable<bool> actor::take_once(std::shared_ptr<operation> o,
             co_return true;
         }
         v.granted(l);
+        if (s_.valued) {
+            co_await count_up(l, name, v.fence);
+        }
         co_await use(v, l, name, taste);
         const bool clean = taste.one_in(2);
         v.give_back(clean);

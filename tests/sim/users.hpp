@@ -258,6 +258,9 @@ private:
     put_if(coetcd::client by, std::string key, std::string other, bool puts_both, bool asks_why);
     /// Follows a value, besides, until the end.
     asio::awaitable<void> follow_value();
+    /// Counts the value of a lock. See lock_values.cpp.
+    asio::awaitable<void>
+    count_up(const coetcd::held_lock& l, const std::string& name, std::int64_t fence);
     /// A group. See joining.cpp.
     asio::awaitable<void> join_again(std::uint64_t seed);
     asio::awaitable<void> be_member(coetcd::group g, std::uint64_t seed);

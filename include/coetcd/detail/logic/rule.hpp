@@ -18,6 +18,8 @@ enum class asking {
     admit, ///< Ownership, in exchange for our place.
 };
 
+struct known_value;
+
 /// What one attempt asks of etcd, and what the answers mean. This class is the rule of a plain
 /// queue: the first in it owns. Other rules derive from it, ask for room as well, and may remember
 /// what etcd has told them.
@@ -33,6 +35,8 @@ public:
 
     /// Several may hold at once, and several of a session may wait in etcd's queue abreast.
     virtual bool admits() const { return false; }
+    /// What is known of the lock's value; null if the rule does not ask for it.
+    virtual known_value* value() { return nullptr; }
     /// Completes the keys of an attempt, before anything is sent.
     virtual void prepare(attempt_keys&) {}
 

@@ -4,6 +4,8 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/logic/admin.hpp>
+#include <coetcd/detail/logic/lock_value.hpp>
+#include <coetcd/detail/logic/rule.hpp>
 #include <coetcd/detail/recipe/keeping.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/resume.hpp>
@@ -223,17 +225,27 @@ public:
     }
 
 private:
+    /// That of one attempt; null for the plain one.
+    std::shared_ptr<logic::rule> rule() const {
+        return options.value ? std::make_shared<logic::valued_rule>(name) : nullptr;
+    }
+
     using taking = asio::awaitable<std::shared_ptr<place>>;
 
     static taking granted(const std::shared_ptr<holder>& self, time_point deadline) {
-        return as_wanted(self, place_wait::lock(self->session, self->how, self->wanted, deadline));
+        return as_wanted(
+            self,
+            place_wait::lock(
+                self->session, self->how, self->wanted, deadline, std::nullopt, self->rule()));
     }
     static taking granted_within(const std::shared_ptr<holder>& self,
                                  std::chrono::nanoseconds patience) {
         if (patience.count() > 0) {
             return granted(self, after(self->session->world.now(), patience));
         }
-        return as_wanted(self, place_wait::try_lock(self->session, self->how, self->wanted));
+        return as_wanted(self,
+                         place_wait::try_lock(
+                             self->session, self->how, self->wanted, std::nullopt, self->rule()));
     }
     /// What is taken is held as the options say, from the grant on, whenever the caller learns of
     /// it. Without options this returns `work` itself, so most waiters have no frame for this.
