@@ -189,15 +189,16 @@ private:
     int script_ = -1;
 };
 
-/// Three processes, and the time line of what happens to them.
+/// Some processes, three as a rule, and the time line of what happens to them.
 class company {
 public:
     /// Returns when all of them are ready.
-    explicit company(const std::vector<std::string>& arguments) {
+    explicit company(const std::vector<std::string>& arguments,
+                     const std::vector<std::string>& names = {"A", "B", "C"}) {
         std::signal(SIGPIPE, SIG_IGN);
         const pipe_ends told = make_pipe();
         told_ = told.out;
-        for (const char* name : {"A", "B", "C"}) {
+        for (const std::string& name : names) {
             std::vector<std::string> argv = {"example", process_flag};
             argv.insert(argv.end(), arguments.begin(), arguments.end());
             argv.push_back(name);
