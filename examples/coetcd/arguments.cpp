@@ -239,6 +239,10 @@ private:
     void take_option(const std::string& word) {
         const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
         const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
+        if (o == nullptr && option_called(without_value(word), found_) != nullptr) {
+            throw usage_error(quoted(without_value(word)) +
+                              " is a word of its own: nothing belongs to it");
+        }
         if (o == nullptr) {
             throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
                               quoted(without_value(word)) +

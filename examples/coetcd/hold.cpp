@@ -437,7 +437,20 @@ awaitable<int> ask(client c, std::string name, double ttl) {
     co_return well;
 }
 
+/// A feed waits as long as it takes, whatever answers: something that is no etcd, perhaps.
+awaitable<void> say_if_no_answer(client c, std::string name) {
+    coetcd::range_options any;
+    any.limit = 1;
+    any.keys_only = true;
+    const auto queue = coetcd::key_range::prefix(name + "/");
+    const auto asked = co_await coetcd::as_result(c.range(queue, any));
+    if (!asked) {
+        note(asked.error().text() + "; still waiting");
+    }
+}
+
 awaitable<int> listen(client c, std::string name, bool as_json) {
+    co_await say_if_no_answer(c, name);
     coetcd::leader_feed news = coetcd::observe(c, name);
     bool was_nobody = false;
     for (;;) {

@@ -154,8 +154,9 @@ TEST_CASE("What is before -- is read strictly", "[arguments]") {
     CHECK(wrong({"show", "n", "--", "m"}) == "show: one word too many, behind NAME");
     CHECK(wrong({"run", "n", "--tries"}) == "no such flag of run: '--tries'");
     CHECK(wrong({"run", "n", "--tr"}) == "no such flag of run: '--tr'");
-    CHECK(wrong({"run", "n", "-try"}) == "no such flag of run: '-t'");
-    CHECK(wrong({"run", "n", "-t3"}) == "no such flag of run: '-t'");
+    CHECK(wrong({"run", "n", "-try"}) == "'-t' is a word of its own: nothing belongs to it");
+    CHECK(wrong({"run", "n", "-t3"}) == "'-t' is a word of its own: nothing belongs to it");
+    CHECK(wrong({"run", "n", "-x3"}) == "no such flag of run: '-x'");
     CHECK(wrong({"--ttl", "3s", "run", "n"}) == "no such flag: '--ttl', before a subcommand");
     CHECK(wrong({"show", "n", "--ttl", "3s"}) == "no such flag of show: '--ttl'");
     // Each flag takes one value, and never a word that belongs to another one.

@@ -291,6 +291,21 @@ TEST_CASE("elect --listen says why an endpoint cannot be connected to", "[tool]"
     CHECK(p.wait() == 128 + SIGTERM);
 }
 
+TEST_CASE("elect --listen says that what answers is no etcd", "[tool]") {
+    const no_reads other("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>");
+    const words line =
+        command({"elect", "--listen", "--endpoints", other.url(), "--command-timeout", "1s", "n"});
+    words all{"sh", "-c", "exec \"$@\" 2>&1", "sh"};
+    all.insert(all.end(), line.begin(), line.end());
+    support::background_process p(all, with_etcd());
+    const std::string said = next_line(p);
+    CHECK(said.find("no answer was one of etcd's JSON gateway") != std::string::npos);
+    CHECK(said.find("still waiting") != std::string::npos);
+    CHECK(p.running());
+    p.signal(SIGTERM);
+    CHECK(p.wait() == 128 + SIGTERM);
+}
+
 TEST_CASE("top, who and lock -v stand large values of others", "[tool][large]") {
     const std::string prefix = unique_name("big") + "/", lease = granted_lease();
     // Together with their base64 each of the answers is larger than a client accepts.
