@@ -100,8 +100,8 @@ asio::awaitable<void> judge_all(coetcd::client c, std::int64_t last, referee& by
 }
 
 /// What producers and consumers do while anything may fail.
-struct story {
-    explicit story(std::uint64_t seed)
+struct queue_story {
+    explicit queue_story(std::uint64_t seed)
         : etcd([seed] {
             cluster_options options;
             options.seed = seed;
@@ -182,7 +182,7 @@ TEST_CASE("whatever fails, each item of a work queue is at one place, and its ef
     int effects = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
-        story s(seed);
+        queue_story s(seed);
         std::vector<coetcd::testing::task<void>> all;
         for (int i = 0; i != 2; ++i) {
             const coetcd::client c = s.etcd.make_client();
