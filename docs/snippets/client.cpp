@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What docs/pages/recipes/client.md shows.
 #include <coetcd/client.hpp>
+#include <coetcd/mutex.hpp>
+#include <coetcd/session.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -77,6 +79,18 @@ asio::awaitable<void> client_watch(coetcd::client client) {
             std::cout << e.kv.key << (gone ? " is gone\n" : " has changed\n");
         }
     }
+}
+
+asio::awaitable<void> client_namespace(coetcd::client client) {
+    const coetcd::client app = client.in_namespace("app/");
+    co_await app.put("limit", "7"); // the key app/limit
+    const coetcd::range_response all = co_await app.range(coetcd::key_range::all());
+    for (const coetcd::key_value& each : all.kvs) {
+        std::cout << each.key << '\n'; // limit
+    }
+    coetcd::session session = co_await coetcd::session::open(app);
+    coetcd::mutex mutex(session, "m"); // the lock app/m of other clients
+    co_await mutex.lock();
 }
 
 } // namespace manual

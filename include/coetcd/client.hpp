@@ -76,6 +76,29 @@ public:
     /// through sessions opened with it, and their locks; `session::close` has its own.
     client with_timeout(std::chrono::milliseconds timeout) const;
 
+    /// The keys that begin with `prefix`, as a cluster of their own: Go's `clientv3/namespace`.
+    ///
+    /// The prefix stands before the key in all that goes to etcd, and is taken off all that comes
+    /// back: in calls, ranges, transactions and watches of the returned client, and in all that is
+    /// made from it, such as sessions and their locks. "All keys" and "all keys from here on" end
+    /// with the namespace. A lock `m` in the namespace `app/` is the lock `app/m` of other clients.
+    /// In a namespace, a prefix is added to the one there is: `app/` and then `eu/` is `app/eu/`.
+    ///
+    /// Keys and names in errors, sequencers and reports to an observer are without the prefix, but
+    /// the keys for which an error names a permission have it: that is for who grants it. What is
+    /// about the cluster as a whole has no namespace: leases and their ids, `compact`, `status`,
+    /// `auth` with the keys of its permissions, `cluster`, and `maintenance` with its snapshots.
+    /// `lease_time_to_live` leaves out keys that are not in the namespace.
+    ///
+    /// Endpoints, connections, logins and renewals are shared with this client. Calls and watches
+    /// that share requests and streams do so with those of the same namespaced client: keep it,
+    /// rather than make it for each call. No I/O.
+    /// @param prefix Any bytes, usually with a separator at the end. If it is empty, this client is
+    ///   returned, as it is.
+    /// @throws std::invalid_argument if it is longer than 512 bytes, together with that of this
+    ///   client.
+    client in_namespace(const std::string& prefix) const;
+
     /// Replaces the endpoints, for all handles of this client, its sessions and watches: for
     /// members that move. Takes effect at once on the client's executor, and from elsewhere as soon
     /// as that gets to it. No I/O.

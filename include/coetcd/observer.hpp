@@ -15,7 +15,8 @@ namespace coetcd {
 enum class session_end : int;
 
 // What an observer receives. Texts are valid during the call only. None of them holds a value, a
-// password, a key, or what etcd gives for a login; names of locks and endpoints appear as they are.
+// password, a key, or what etcd gives for a login; names of locks and endpoints appear as they are,
+// names without the prefix of `client::in_namespace`.
 
 /// An attempt of a request begins. One `request_report` with the same `id` follows.
 struct request_begin_report {

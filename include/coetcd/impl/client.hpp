@@ -5,10 +5,13 @@
 #include <coetcd/detail/access.hpp>
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/config.hpp>
+#include <coetcd/detail/logic/key_space.hpp>
 #include <coetcd/detail/service/client.hpp>
 #include <coetcd/detail/service/lease.hpp>
 
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace coetcd {
@@ -38,6 +41,16 @@ COETCD_DECL client client::with_timeout(std::chrono::milliseconds timeout) const
         throw std::invalid_argument("timeout: must be positive");
     }
     return {impl_, detail::bounded(timeout)};
+}
+
+COETCD_DECL client client::in_namespace(const std::string& prefix) const {
+    const std::shared_ptr<detail::client_impl>& whole = impl_.get();
+    if (prefix.empty()) {
+        return *this;
+    }
+    auto keys = std::make_shared<const detail::logic::key_space>(whole->in_etcd(prefix));
+    return {detail::make_at_home<detail::client_impl>(whole->world, *whole, std::move(keys)),
+            timeout_};
 }
 
 COETCD_DECL void client::set_endpoints(endpoints cluster) const {

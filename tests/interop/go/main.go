@@ -22,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+	"go.etcd.io/etcd/client/v3/namespace"
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 	naming "go.etcd.io/etcd/client/v3/naming/resolver"
 	"go.uber.org/zap"
@@ -101,7 +102,7 @@ func (c call) barrier() *recipe.Barrier { return recipe.NewBarrier(client, c.nam
 
 // entry tells the key that the session has below the name, and its create_revision.
 func (c call) entry() (string, int64, error) {
-	found, err := client.Get(c, c.name()+"/", clientv3.WithPrefix())
+	found, err := c.session().Client().Get(c, c.name()+"/", clientv3.WithPrefix())
 	if err != nil {
 		return "", 0, err
 	}
@@ -115,13 +116,42 @@ func (c call) entry() (string, int64, error) {
 
 var (
 	client    *clientv3.Client
+	parts     objects[*clientv3.Client]
 	sessions  objects[*concurrency.Session]
 	mutexes   objects[*concurrency.Mutex]
 	elections objects[*concurrency.Election]
 	shared    objects[*recipe.RWMutex]
 )
 
+func connect() *clientv3.Client {
+	made, err := clientv3.New(clientv3.Config{
+		Endpoints:   []string{os.Args[1]},
+		DialTimeout: 10 * time.Second,
+		Logger:      zap.NewNop(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return made
+}
+
+// in makes a client for the keys that begin with a prefix.
+func in(prefix string) *clientv3.Client {
+	return parts.get(prefix, func() *clientv3.Client {
+		part := connect()
+		part.KV = namespace.NewKV(part.KV, prefix)
+		part.Lease = namespace.NewLease(part.Lease, prefix)
+		part.Watcher = namespace.NewWatcher(part.Watcher, prefix)
+		return part
+	})
+}
+
+// open opens a session, in a &namespace= or without one.
 func open(c call) (string, error) {
+	of := client
+	if c.Has("namespace") {
+		of = in(c.Get("namespace"))
+	}
 	options := []concurrency.SessionOption{concurrency.WithTTL(int(c.number("ttl")))}
 	if lease := c.Get("lease"); lease != "" {
 		id, err := strconv.ParseInt(lease, 16, 64)
@@ -130,7 +160,7 @@ func open(c call) (string, error) {
 		}
 		options = append(options, concurrency.WithLease(clientv3.LeaseID(id)))
 	}
-	session, err := concurrency.NewSession(client, options...)
+	session, err := concurrency.NewSession(of, options...)
 	if err != nil {
 		return "", err
 	}
@@ -409,15 +439,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: interop URL")
 		os.Exit(2)
 	}
-	var err error
-	client, err = clientv3.New(clientv3.Config{
-		Endpoints:   []string{os.Args[1]},
-		DialTimeout: 10 * time.Second,
-		Logger:      zap.NewNop(),
-	})
-	if err != nil {
-		panic(err)
-	}
+	client = connect()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

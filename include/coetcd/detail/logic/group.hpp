@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/logic/key_space.hpp>
 #include <coetcd/detail/logic/touched_keys.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/error.hpp>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <list>
 #include <optional>
 #include <set>
 #include <string>
@@ -75,7 +77,8 @@ public:
     bool is_full() const { return is_full_; }
 
     /// The request. The transactions that were added must still exist.
-    std::string body() const;
+    /// @param in Where their keys are; null for all there are.
+    std::string body(const key_space* in = nullptr) const;
 
     /// The answers to all of them, in order; nothing if the flat ones, and with them all, were
     /// refused.
@@ -182,7 +185,16 @@ private:
     std::set<std::string, std::less<>> above_;
 };
 
-inline std::string group::body() const {
+inline std::string group::body(const key_space* in) const {
+    if (in) {
+        std::list<txn> inside;
+        group as_etcd_sees_it;
+        for (const member& m : members_) {
+            in->enter(inside.emplace_back(*m.what));
+            as_etcd_sees_it.members_.push_back({&inside.back(), m.how});
+        }
+        return as_etcd_sees_it.body();
+    }
     if (members_.front().how == form::alone) {
         return wire::encode(*members_.front().what);
     }

@@ -83,7 +83,8 @@ public:
     }
     /// The end of a message: what the user lacks if it was denied something.
     std::string if_denied(const error_code& ec) const {
-        return logic::if_denied(ec, wire::printable(name()), queues.size() > 1);
+        const std::string whole = wire::printable(session->owner->in_etcd(name()));
+        return logic::if_denied(ec, whole, queues.size() > 1);
     }
 
     /// A request of ours, on its way.

@@ -323,7 +323,7 @@ private:
         std::string text = title_ + ": " + failed.text;
         if (failed.ec == server_errc::permission_denied) {
             text += "; besides the key itself, " +
-                    logic::needed_permission(wire::printable(terms_.name));
+                    logic::needed_permission(wire::printable(where_.owner()->in_etcd(terms_.name)));
         }
         const error why(in_doubt ? make_error_code(errc::outcome_unknown) : failed.ec, text);
         if (settled_ == 0) {

@@ -37,16 +37,16 @@ inline asio::awaitable<outcome<txn_response>>
 ask_alone(std::shared_ptr<client_impl> by, txn what, call_terms how) {
     outcome<txn_response> result;
     decoder decode = [&](const std::string& body) -> decoded {
-        result.response = wire::decode<txn_response>(body);
+        result.response = by->cluster_router.told(wire::decode<txn_response>(body));
         if (result.response.header.revision <= 0 || !logic::fits(what, result.response)) {
             throw error(errc::protocol_error, "txn: the answer is not one to this request");
         }
         return result.response.header;
     };
     how.may_be_large = wire::may_be_large(what);
-    std::string body = wire::encode(what);
+    std::string body = by->cluster_router.write(what);
     answer how_it_went =
-        co_await carry(by->cluster_router, rpc::txn, how, std::move(body), std::move(decode));
+        co_await carry(by->cluster_router.by, rpc::txn, how, std::move(body), std::move(decode));
     static_cast<answer&>(result) = std::move(how_it_went);
     if (result.ec) {
         result.response = txn_response();
@@ -270,8 +270,9 @@ private:
         }
         std::string text = title_ + ": " + failed.text;
         if (failed.ec == server_errc::permission_denied) {
-            text += "; besides the keys that it writes, " +
-                    logic::needed_permission(wire::printable(marker_.name));
+            text +=
+                "; besides the keys that it writes, " +
+                logic::needed_permission(wire::printable(session_->owner->in_etcd(marker_.name)));
         }
         throw error(failed.ec, text);
     }

@@ -53,9 +53,9 @@ private:
 inline void check_resumed(const error_code& ec,
                           const std::string& text,
                           const std::string& title,
-                          const std::string& name) {
+                          const std::string& whole_name) {
     if (ec) {
-        throw error(ec, title + ": " + text + logic::if_denied(ec, wire::printable(name)));
+        throw error(ec, title + ": " + text + logic::if_denied(ec, wire::printable(whole_name)));
     }
 }
 
@@ -77,7 +77,7 @@ inline asio::awaitable<bool> is_oldest(std::shared_ptr<session_impl> s,
     part->not_after = deadline;
     part->patience = s->request_timeout;
     co_await until_over(s->owner->transactions, part);
-    check_resumed(part->ec, part->text, title, name);
+    check_resumed(part->ec, part->text, title, s->owner->in_etcd(name));
     const logic::standing now = logic::after_confirm(part->response, keys, create_revision);
     s->require_alive(title);
     if (stop.cancelled() != cancelled_before) {
@@ -95,7 +95,7 @@ inline asio::awaitable<std::shared_ptr<place>> resume_hold(std::shared_ptr<sessi
     const call_terms in_time = s->owner->within(s->request_timeout);
     const range_request queue = logic::whole_queue(name);
     const outcome<range_response> read = co_await call(s->owner, queue, in_time);
-    check_resumed(read.ec, read.text, title, name);
+    check_resumed(read.ec, read.text, title, s->owner->in_etcd(name));
     s->require_alive(title);
     const std::vector<logic::resumable_key> left =
         logic::resumable_of(read.response.kvs, name, s->lease(), s->nonce());

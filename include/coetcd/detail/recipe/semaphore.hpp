@@ -173,9 +173,10 @@ private:
             }
             throw error(errc::outcome_unknown, title() + ": " + describe(session->reason()));
         }
-        throw error(failed.ec,
-                    title() + ": " + failed.text +
-                        logic::if_denied(failed.ec, wire::printable(name)));
+        throw error(
+            failed.ec,
+            title() + ": " + failed.text +
+                logic::if_denied(failed.ec, wire::printable(session->owner->in_etcd(name))));
     }
 
     static asio::awaitable<bool> nothing() { co_return false; }

@@ -161,9 +161,10 @@ private:
     void check(const answer& a) {
         session().require_alive(about->title);
         if (a.ec) {
-            throw error(a.ec,
-                        about->title + ": " + a.text +
-                            logic::if_denied(a.ec, wire::printable(about->name)));
+            throw error(
+                a.ec,
+                about->title + ": " + a.text +
+                    logic::if_denied(a.ec, wire::printable(session().owner->in_etcd(about->name))));
         }
         ++answers_;
     }

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/logic/key_space.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/rpc.hpp>
 #include <coetcd/detail/wire/decode.hpp>
@@ -94,6 +95,32 @@ using decoder = std::function<decoded(const std::string& body)>;
 
 class router;
 
+/// The way to a cluster, and to some of its keys. Each request about keys is written here, and each
+/// answer passes here once it is read; `carry` sends a body as it is.
+struct route {
+    route(std::shared_ptr<router> r, std::shared_ptr<const logic::key_space> k = nullptr)
+        : by(std::move(r))
+        , keys(std::move(k)) {}
+    router* operator->() const { return by.get(); }
+
+    /// See `logic::encode`.
+    template<class Request>
+    std::string write(const Request& asked) const {
+        return logic::encode(keys.get(), asked);
+    }
+    /// See `logic::tell`.
+    template<class Message>
+    Message told(Message said) const {
+        if (keys) {
+            logic::tell(*keys, said);
+        }
+        return said;
+    }
+
+    std::shared_ptr<router> by;
+    std::shared_ptr<const logic::key_space> keys; ///< Null: all there are.
+};
+
 /// Makes a request that is written already; router.hpp has the definition. `body` is wiped at the
 /// end. When cancelled, it throws `operation_aborted`; the request may have been applied.
 inline asio::awaitable<answer>
@@ -102,11 +129,11 @@ carry(std::shared_ptr<router> by, rpc what, call_terms how, std::string body, de
 /// The part of `call` that waits.
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
-carry_for(std::shared_ptr<router> by, call_terms how, std::string body) {
+carry_for(route by, call_terms how, std::string body) {
     using response = wire::response_of<Request>;
     outcome<response> result;
-    decoder decode = [&result](const std::string& text) -> decoded {
-        auto message = wire::decode_answer<Request>(text);
+    decoder decode = [&result, &by](const std::string& text) -> decoded {
+        auto message = by.told(wire::decode_answer<Request>(text));
         if (auto* failure = std::get_if<wire::status>(&message)) {
             return std::move(*failure);
         }
@@ -115,7 +142,7 @@ carry_for(std::shared_ptr<router> by, call_terms how, std::string body) {
     };
     constexpr rpc what = wire::request_traits<Request>::what;
     answer how_it_went =
-        co_await carry(std::move(by), what, how, std::move(body), std::move(decode));
+        co_await carry(std::move(by.by), what, how, std::move(body), std::move(decode));
     static_cast<answer&>(result) = std::move(how_it_went);
     if (result.ec) {
         result.response = response();
@@ -128,9 +155,10 @@ carry_for(std::shared_ptr<router> by, call_terms how, std::string body) {
 /// @throws std::invalid_argument if the request cannot be written, at once.
 template<class Request>
 asio::awaitable<outcome<wire::response_of<Request>>>
-call(std::shared_ptr<router> by, const Request& request, call_terms how) {
+call(route by, const Request& request, call_terms how) {
     how.may_be_large = wire::may_be_large(request);
-    return carry_for<Request>(std::move(by), how, wire::encode(request));
+    std::string body = by.write(request);
+    return carry_for<Request>(std::move(by), how, std::move(body));
 }
 
 } // namespace coetcd::detail

@@ -54,30 +54,30 @@ inline bool has_secrets(const client_options& o) {
 /// The state that all handles of one client share with its sessions and watchers.
 class client_impl {
 public:
-    client_impl(std::shared_ptr<env> w,
+    client_impl(const std::shared_ptr<env>& w,
                 const std::vector<logic::endpoint>& cluster,
                 const client_options& o)
-        : world(std::move(w))
-        , cluster_router(std::make_shared<router>(world, cluster, to_router_options(cluster, o)))
-        , hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
-        , users_hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
-        , transactions(std::make_shared<transaction_lane>(
-              cluster_router, o.request_timeout, o.attempt_timeout))
-        , lease_renewals(std::make_shared<renewals>(cluster_router))
-        , options(o) {
-        if (o.combine_calls) {
-            combined.emplace(cluster_router, o);
-        }
-    }
+        : client_impl(w, std::make_shared<router>(w, cluster, to_router_options(cluster, o)), o) {}
+    /// One for some of the keys. It has watches and lanes of its own, and shares all else.
+    client_impl(const client_impl& whole, std::shared_ptr<const logic::key_space> keys)
+        : client_impl(whole.world,
+                      route(whole.cluster_router.by, std::move(keys)),
+                      whole.options,
+                      whole.lease_renewals) {}
 
     const std::shared_ptr<env> world;
-    const std::shared_ptr<router> cluster_router;
+    const route cluster_router;
     const std::shared_ptr<watch_hub> hub;       ///< For what the recipes watch.
     const std::shared_ptr<watch_hub> users_hub; ///< For users' watches: no others wait for them.
     const std::shared_ptr<transaction_lane> transactions; ///< The engine's.
     const std::shared_ptr<renewals> lease_renewals;       ///< For all sessions.
     std::optional<combined_calls> combined;               ///< Users' calls that share requests.
     const client_options options;
+
+    /// What a name, or the beginning of some keys, is in etcd.
+    std::string in_etcd(const std::string& name) const {
+        return cluster_router.keys ? cluster_router.keys->prefix() + name : name;
+    }
 
     /// The usual terms.
     call_terms within(std::chrono::nanoseconds timeout) const {
@@ -91,6 +91,23 @@ public:
     }
 
 private:
+    client_impl(std::shared_ptr<env> w,
+                route way,
+                const client_options& o,
+                std::shared_ptr<renewals> shared = nullptr)
+        : world(std::move(w))
+        , cluster_router(std::move(way))
+        , hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
+        , users_hub(std::make_shared<watch_hub>(cluster_router, o.max_answer))
+        , transactions(std::make_shared<transaction_lane>(
+              cluster_router, o.request_timeout, o.attempt_timeout))
+        , lease_renewals(shared ? std::move(shared) : std::make_shared<renewals>(cluster_router.by))
+        , options(o) {
+        if (o.combine_calls) {
+            combined.emplace(cluster_router, o);
+        }
+    }
+
     static router_options to_router_options(const std::vector<logic::endpoint>& cluster,
                                             const client_options& o) {
         router_options r;
@@ -203,8 +220,13 @@ inline asio::awaitable<std::shared_ptr<watcher_impl>> watch(std::shared_ptr<clie
         of = r.header.cluster_id;
         request.start_revision = told + 1;
     }
-    auto started = make_at_home<watcher_impl>(
-        impl->world, impl->cluster_router, impl->users_hub, std::move(request), told, of, options);
+    auto started = make_at_home<watcher_impl>(impl->world,
+                                              impl->cluster_router.by,
+                                              impl->users_hub,
+                                              std::move(request),
+                                              told,
+                                              of,
+                                              options);
     co_await watcher_impl::start(started, how.deadline);
     co_return started;
 }

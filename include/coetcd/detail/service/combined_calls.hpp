@@ -25,7 +25,7 @@ namespace coetcd::detail {
 /// together, and so do those that may change something.
 class combined_calls {
 public:
-    combined_calls(const std::shared_ptr<router>& by, const client_options& o)
+    combined_calls(const route& by, const client_options& o)
         : readers_(make_lane(by, o, impact::none))
         , writers_(make_lane(by, o, impact::once)) {}
 
@@ -47,7 +47,7 @@ public:
 
 private:
     static std::shared_ptr<transaction_lane>
-    make_lane(const std::shared_ptr<router>& by, const client_options& o, impact does) {
+    make_lane(const route& by, const client_options& o, impact does) {
         const lane_terms terms{connection_kind::shared, does, true};
         return std::make_shared<transaction_lane>(by, o.request_timeout, o.attempt_timeout, terms);
     }
@@ -68,10 +68,8 @@ inline error overdue(const lane_part& part, impact does) {
 }
 
 /// Makes a call in the company of others, or by itself if it turns out that it cannot have any.
-inline asio::awaitable<txn_response> ask_in_company(std::shared_ptr<router> by,
-                                                    std::shared_ptr<transaction_lane> lane,
-                                                    txn what,
-                                                    call_terms how) {
+inline asio::awaitable<txn_response>
+ask_in_company(route by, std::shared_ptr<transaction_lane> lane, txn what, call_terms how) {
     const bool has_conditions = !what.compares.empty();
     const auto part = std::make_shared<lane_part>(std::move(what));
     part->likely = !has_conditions;

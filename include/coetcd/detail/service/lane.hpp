@@ -61,7 +61,7 @@ class transaction_lane : public std::enable_shared_from_this<transaction_lane> {
 public:
     /// @param request_timeout How long a request may take, from when it is sent, unless one of its
     ///   transactions allows more.
-    transaction_lane(std::shared_ptr<router> r,
+    transaction_lane(route r,
                      std::chrono::nanoseconds request_timeout,
                      std::chrono::nanoseconds attempt_timeout,
                      lane_terms terms = {})
@@ -385,13 +385,13 @@ private:
         };
         how.tried = lane.terms_.of_users ? &tried : nullptr;
         decoder decode = [&](const std::string& body) -> decoded {
-            txn_response said = wire::decode<txn_response>(body);
+            txn_response said = lane.router_.told(wire::decode<txn_response>(body));
             const decoded whose(said.header);
             all->answers = g.split(std::move(said));
             return whose;
         };
-        std::string body = g.body();
-        auto carrying = carry(lane.router_, rpc::txn, how, std::move(body), std::move(decode));
+        std::string body = g.body(lane.router_.keys.get());
+        auto carrying = carry(lane.router_.by, rpc::txn, how, std::move(body), std::move(decode));
         all->fail(errc::outcome_unknown, logic::effect::unresolved);
         all->how_it_went = co_await std::move(carrying);
         all.reset();
@@ -478,7 +478,7 @@ private:
 
     static constexpr std::size_t most_passed_over = 256; // before a request leaves as it is
 
-    const std::shared_ptr<router> router_;
+    const route router_;
     env& env_;
     const std::chrono::nanoseconds request_timeout_;
     const std::chrono::nanoseconds attempt_timeout_;

@@ -29,10 +29,8 @@ namespace coetcd::detail {
 /// @param told The revision that was told of, asked for before each read; 0 if nobody wants to know
 ///        any more.
 /// @returns The latest revision that the reads gave, if the store is behind.
-inline asio::awaitable<std::optional<std::int64_t>> look_back(std::shared_ptr<router> by,
-                                                              range_request read,
-                                                              int reads,
-                                                              std::function<std::int64_t()> told) {
+inline asio::awaitable<std::optional<std::int64_t>>
+look_back(route by, range_request read, int reads, std::function<std::int64_t()> told) {
     constexpr std::chrono::seconds patience(1);
     env& world = *by->world();
     std::int64_t latest = 0;

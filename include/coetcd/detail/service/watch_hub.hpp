@@ -36,7 +36,7 @@ namespace coetcd::detail {
 class watch_hub final : public watch_streams {
 public:
     /// @param most How many bytes a revision may have.
-    watch_hub(std::shared_ptr<router> r, std::size_t most)
+    watch_hub(route r, std::size_t most)
         : watch_streams(std::move(r), most)
         , wanted_(env_) {}
 

@@ -4,6 +4,7 @@
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/endpoint.hpp>
+#include <coetcd/detail/logic/key_space.hpp>
 #include <coetcd/detail/logic/watch_stream.hpp>
 #include <coetcd/detail/wire/encode.hpp>
 #include <coetcd/detail/wire/status.hpp>
@@ -28,11 +29,16 @@ struct watch_load {
 
 /// One stream of watches, from before it is opened until it has ended.
 struct watch_link {
-    watch_link(env& w, logic::endpoint endpoint, sending how_sent, watch_load whose)
+    watch_link(env& w,
+               logic::endpoint endpoint,
+               sending how_sent,
+               watch_load whose,
+               std::shared_ptr<const logic::key_space> which)
         : world(w)
         , where(std::move(endpoint))
         , how(how_sent)
         , load(whose)
+        , keys(std::move(which))
         , state(whose.kind, how_sent == sending::duplex, w.now())
         , outgoing(w) {}
 
@@ -59,7 +65,7 @@ struct watch_link {
     /// Begins a watch on it.
     void create(const wire::watch_create_request& request) {
         state.asked(request.watch_id, world.now());
-        send(wire::encode(request));
+        send(logic::encode(keys.get(), request));
     }
     /// Ends a watch that is on it.
     void cancel(std::int64_t id) noexcept {
@@ -101,6 +107,7 @@ struct watch_link {
     const logic::endpoint where;
     const sending how;
     const watch_load load;
+    const std::shared_ptr<const logic::key_space> keys; // null: all there are
     logic::watch_stream<time_point> state;
 
     std::unique_ptr<stream> channel;

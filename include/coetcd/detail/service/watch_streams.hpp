@@ -43,7 +43,7 @@ namespace coetcd::detail {
 class watch_streams : public std::enable_shared_from_this<watch_streams> {
 protected:
     /// @param most How many bytes a revision, or a message with one event, may have.
-    watch_streams(std::shared_ptr<router> r, std::size_t most)
+    watch_streams(route r, std::size_t most)
         : router_(std::move(r))
         , env_(*router_->world())
         , most_(most) {}
@@ -64,7 +64,7 @@ protected:
     using stream_state = logic::watch_stream<time_point>;
 
     std::shared_ptr<watch_link> make_link(logic::endpoint where, sending how, watch_load whose) {
-        return std::make_shared<watch_link>(env_, std::move(where), how, whose);
+        return std::make_shared<watch_link>(env_, std::move(where), how, whose, router_.keys);
     }
 
     /// Opens a stream with the watches that it carries, and reads until it ends.
@@ -242,7 +242,7 @@ protected:
         wire::stream_message<wire::watch_response> message;
         try {
             if (r.status == 200) {
-                message = wire::decode_stream<wire::watch_response>(r.body);
+                message = router_.told(wire::decode_stream<wire::watch_response>(r.body));
             } else {
                 message = wire::decode_status(r.status, r.body);
             }
@@ -484,7 +484,7 @@ protected:
         }
     }
 
-    const std::shared_ptr<router> router_;
+    const route router_;
     env& env_;
     const std::size_t most_; // bytes of one revision
     watch_map watches_;
