@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What docs/pages/recipes/barriers.md shows.
 #include <coetcd/barrier.hpp>
+#include <coetcd/cyclic_barrier.hpp>
+#include <coetcd/double_barrier.hpp>
 #include <coetcd/latch.hpp>
 #include <coetcd/session.hpp>
 
@@ -42,6 +44,21 @@ asio::awaitable<void> barriers_latch(coetcd::session& session) {
     co_await migrate();
     co_await loaded.count_down();
     co_await loaded.wait(); // until all three have
+}
+
+asio::awaitable<void> barriers_cyclic(coetcd::session& session) {
+    coetcd::cyclic_barrier step(session, "run-42/step", 3);
+    for (int round = 0; round != 10; ++round) {
+        co_await migrate();
+        co_await step.arrive_and_wait(); // nobody begins the next round before all three are here
+    }
+}
+
+asio::awaitable<void> barriers_double(coetcd::session& session) {
+    coetcd::double_barrier test(session, "run-42/load", 3);
+    co_await test.enter(); // all three begin together
+    co_await migrate();
+    co_await test.leave(); // nobody goes on before all three have ended
 }
 
 } // namespace manual

@@ -16,6 +16,8 @@
 #include <coetcd/impl/client_options.hpp>
 #include <coetcd/impl/cluster.hpp>
 #include <coetcd/impl/counter.hpp>
+#include <coetcd/impl/cyclic_barrier.hpp>
+#include <coetcd/impl/double_barrier.hpp>
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/ephemeral.hpp>
 #include <coetcd/impl/error.hpp>

@@ -2,6 +2,8 @@
 #include <coetcd/barrier.hpp>
 #include <coetcd/bulk.hpp>
 #include <coetcd/client.hpp>
+#include <coetcd/cyclic_barrier.hpp>
+#include <coetcd/double_barrier.hpp>
 #include <coetcd/latch.hpp>
 #include <coetcd/session.hpp>
 
@@ -9,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,5 +131,170 @@ TEST_CASE("A latch opens with the last count of many", "[latch]") {
         const std::size_t erased = co_await erases.run();
         CHECK(erased == 41);
         co_await until_count(c, name, 0);
+    });
+}
+
+TEST_CASE("Groups go through a cyclic barrier whole, in round after round", "[cyclic_barrier]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("cyclic");
+        std::vector<session> sessions;
+        std::vector<coetcd::cyclic_barrier> all;
+        for (int i = 0; i != 5; ++i) {
+            sessions.push_back(co_await open_session(c, 30s));
+            all.emplace_back(sessions.back(), name, 5);
+        }
+        int finished = 0; // rounds of all of them together
+        auto take_part = [&](coetcd::cyclic_barrier b) -> awaitable<void> {
+            for (int round = 0; round != 20; ++round) {
+                co_await b.arrive_and_wait();
+                ++finished;
+                // Nobody is more than a round ahead of anybody.
+                CHECK(finished > 5 * round);
+                CHECK(finished <= 5 * (round + 2));
+            }
+        };
+        std::vector<task<void>> running;
+        for (const auto& b : all) {
+            running.emplace_back(executor, take_part(b));
+        }
+        for (auto& one : running) {
+            co_await one.result();
+        }
+        CHECK(finished == 100);
+        // One that leaves is in no group, and the others wait for another one.
+        task<bool> one(executor, all[0].arrive_and_wait_for(300ms));
+        std::vector<task<void>> others;
+        for (std::size_t i = 1; i != 5; ++i) {
+            if (i == 4) {
+                const bool went = co_await one.result();
+                CHECK(!went);
+            }
+            others.emplace_back(executor, all[i].arrive_and_wait());
+        }
+        co_await until_count(c, name + "/", 4);
+        co_await all[0].arrive_and_wait();
+        for (auto& other : others) {
+            co_await other.result();
+        }
+        for (session& s : sessions) {
+            co_await s.close();
+        }
+        co_await until_count(c, name, 2); // the size, and the bound
+        (void)co_await c.erase(key_range(name + ".", name + "0"));
+    });
+}
+
+TEST_CASE("A group does not go through with one whose lease has ended, nor before it is whole",
+          "[cyclic_barrier]") {
+    run_test([]() -> awaitable<void> {
+        etcd_server own;
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, own.url());
+        session a = co_await open_session(c, 60s);
+        session b = co_await open_session(c, 60s);
+        session d = co_await open_session(c, 60s);
+        coetcd::cyclic_barrier first(a, "b", 2);
+        coetcd::cyclic_barrier second(b, "b", 2);
+        coetcd::cyclic_barrier third(d, "b", 2);
+        task<bool> dying(executor, first.arrive_and_wait_for(60s));
+        co_await until_count(c, "b/", 1);
+        (void)co_await c.lease_revoke(a.lease());
+        co_await until_count(c, "b/", 0);
+        task<bool> waiting(executor, second.arrive_and_wait_for(60s));
+        co_await until_count(c, "b/", 1);
+        own.kill();
+        own.start();
+        co_await until_count(c, "b/", 1);
+        CHECK(!waiting.done());
+        const bool went = co_await third.arrive_and_wait_for(60s);
+        CHECK(went);
+        const bool too = co_await waiting.result();
+        CHECK(too);
+        bool lost = false;
+        try {
+            (void)co_await dying.result();
+        } catch (const coetcd::error& e) {
+            lost = e.code() == coetcd::errc::session_lost;
+        }
+        CHECK(lost);
+    });
+}
+
+TEST_CASE("Groups begin together and end together, in round after round", "[double_barrier]") {
+    run_test([]() -> awaitable<void> {
+        const auto executor = co_await asio::this_coro::executor;
+        const client c = connect(executor);
+        const std::string name = unique_name("double");
+        constexpr int parties = 5;
+        constexpr int rounds = 20;
+        std::vector<session> sessions;
+        std::vector<coetcd::double_barrier> all;
+        for (int i = 0; i != parties; ++i) {
+            sessions.push_back(co_await open_session(c, 30s));
+            all.emplace_back(sessions.back(), name, parties);
+        }
+        int began = 0; // rounds of all of them together
+        int ended = 0;
+        auto take_part = [&](coetcd::double_barrier b) -> awaitable<void> {
+            for (int round = 1; round <= rounds; ++round) {
+                ++began;
+                co_await b.enter();
+                CHECK(began == parties * round);
+                ++ended;
+                co_await b.leave();
+                CHECK(ended == parties * round);
+            }
+        };
+        std::vector<task<void>> running;
+        for (auto& b : all) {
+            running.emplace_back(executor, take_part(std::move(b)));
+        }
+        for (auto& one : running) {
+            co_await one.result();
+        }
+        CHECK(ended == parties * rounds);
+        for (session& s : sessions) {
+            co_await s.close();
+        }
+        co_await until_count(c, name, 1); // the size
+        (void)co_await c.erase(name + ".parties");
+    });
+}
+
+TEST_CASE("A member that dies inside leaves with its lease, and one that waits survives an outage",
+          "[double_barrier]") {
+    run_test([]() -> awaitable<void> {
+        etcd_server own;
+        const auto executor = co_await asio::this_coro::executor;
+        const client c(executor, own.url());
+        session a = co_await open_session(c, 60s);
+        session b = co_await open_session(c, 60s);
+        coetcd::double_barrier one(a, "b", 2);
+        std::optional<coetcd::double_barrier> other(std::in_place, b, "b", 2);
+        for (const bool dies : {false, true}) {
+            task<void> first(executor, one.enter());
+            co_await until_count(c, "b/", 1);
+            co_await other->enter();
+            co_await first.result();
+            co_await until_count(c, "b.in/", 2);
+            task<void> leaving(executor, one.leave());
+            co_await until_count(c, "b.in/", 1);
+            own.kill();
+            own.start();
+            co_await until_count(c, "b.in/", 1);
+            CHECK(!leaving.done());
+            if (dies) {
+                (void)co_await c.lease_revoke(b.lease());
+            } else {
+                co_await other->leave();
+            }
+            co_await leaving.result();
+            co_await until_count(c, "b.in/", 0);
+        }
+        const ending late = co_await ending_of(other->leave());
+        CHECK(late.code == coetcd::errc::session_lost);
+        co_await a.close();
     });
 }

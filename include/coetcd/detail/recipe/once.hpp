@@ -67,6 +67,12 @@ struct once_end {
 /// time. Must live and end at home.
 class once_writer {
 public:
+    const std::string& marker_key() const { return marker_.key; }
+    /// A name that no other write of any session has: that of the next one.
+    std::string next_id() const {
+        return marker_.key.substr(marker_.name.size() + 1) + "-" + logic::hex(marker_.number + 1);
+    }
+
     enum class form {
         plain, ///< A write that may be refused.
         either ///< A transaction that does something in either case.
