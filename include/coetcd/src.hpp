@@ -38,7 +38,9 @@
 #include <coetcd/impl/observers.hpp>
 #include <coetcd/impl/pages.hpp>
 #include <coetcd/impl/printable.hpp>
+#include <coetcd/impl/priority_queue.hpp>
 #include <coetcd/impl/prometheus.hpp>
+#include <coetcd/impl/queue.hpp>
 #include <coetcd/impl/registry.hpp>
 #include <coetcd/impl/semaphore.hpp>
 #include <coetcd/impl/sequence.hpp>

@@ -341,6 +341,12 @@ TEST_CASE("a cyclic barrier that cannot be is refused", "[cyclic_barrier]") {
     auto closed = t.arrive(0);
     t.w.env->pass(1s);
     CHECK(closed.code() == errc::session_closed);
+    t.w.env->calls.clear();
+    cyclic_barrier other(t.sessions[0], "other", 2);
+    auto never = t.w.start(other.arrive_and_wait());
+    t.w.env->pass(1s);
+    CHECK(never.code() == errc::session_closed);
+    CHECK(t.w.env->calls.empty());
     cyclic_barrier taken = std::move(t.all[1]);
     CHECK_THROWS_AS(t.all[1].arrive_and_wait(), std::logic_error);
     CHECK_THROWS_AS(t.all[1].arrive_and_wait_for(1s), std::logic_error);

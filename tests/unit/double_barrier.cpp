@@ -427,6 +427,12 @@ TEST_CASE("a double barrier refuses what makes no sense", "[double_barrier]") {
     auto closed = t.enter(0);
     t.w.env->pass(1s);
     CHECK(closed.code() == errc::session_closed);
+    t.w.env->calls.clear();
+    double_barrier other(t.sessions[0], "other", 2);
+    auto never = t.w.start(other.enter());
+    t.w.env->pass(1s);
+    CHECK(never.code() == errc::session_closed);
+    CHECK(t.w.env->calls.empty());
     double_barrier taken = std::move(t.all[1]);
     CHECK_THROWS_AS(t.all[1].enter(), std::logic_error);
     CHECK_THROWS_AS(t.all[1].leave_for(1s), std::logic_error);

@@ -250,6 +250,11 @@ func hold(c call) (string, error) {
 func lift(c call) (string, error)  { return "", c.barrier().Release() }
 func await(c call) (string, error) { return "", c.barrier().Wait() }
 
+func (c call) queue() *recipe.Queue { return recipe.NewQueue(client, c.name()) }
+
+func enqueue(c call) (string, error) { return "", c.queue().Enqueue(c.Get("value")) }
+func dequeue(c call) (string, error) { return c.queue().Dequeue() }
+
 // enter adds the own create_revision to a list, several times, each time under the lock: if two are
 // inside at a time, what one of them adds gets lost.
 func enter(take, give func(call) (string, error)) func(call) (string, error) {
@@ -403,6 +408,8 @@ var calls = map[string]func(call) (string, error){
 	"/hold":           hold,
 	"/lift":           lift,
 	"/await":          await,
+	"/enqueue":        enqueue,
+	"/dequeue":        dequeue,
 	"/enter_mutex":    enter(lock, unlock),
 	"/enter_election": enter(campaign, resign),
 	"/enter_write":    enter(write, endWrite),
