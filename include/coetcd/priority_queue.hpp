@@ -26,8 +26,8 @@ class queue_impl;
 ///
 /// Items are keys `<name>/<priority>/...`, with four hexadecimal digits for the priority, without a
 /// lease. All keys that begin with `<name>/` belong to the queue; its other keys are as with
-/// `queue`, and so is what calls throw. It is not the `PriorityQueue` of Go's client, which fails
-/// at keys that are not its own.
+/// `queue`, and so is what calls throw. It is not the `PriorityQueue` of Go's client, whose keys
+/// are ordered otherwise.
 ///
 /// To find the first item, etcd walks over all keys of the queue, and those that were erased since
 /// the last compaction: do not let it get very long.

@@ -196,6 +196,34 @@ TEST_CASE("whatever is lost, each arrival counts once", "[cyclic_barrier]") {
     }
 }
 
+TEST_CASE("a group goes through as soon as there are answers", "[cyclic_barrier]") {
+    trio t;
+    for (std::size_t i = 0; i != 3; ++i) { // the size is known from now on
+        CHECK_FALSE(t.w.await(t.all[i].arrive_and_wait_for(0s)));
+    }
+    CHECK(t.w.etcd->watches() == 0); // which has not waited
+    auto one = t.arrive(0);
+    auto two = t.arrive(1);
+    t.w.env->pass(1s);
+    SECTION("the last one is not told that it has arrived") {
+        support::fate_of_copies(t.w, {support::broken()});
+        auto three = t.arrive(2);
+        t.w.env->pass(1s); // long before the next look
+        CHECK(trio::through({&one, &two, &three}) == 3);
+    }
+    SECTION("nobody can read for a while") {
+        t.w.env->decide = [](const call_request& r) {
+            return support::is_write(r) ? scripted_env::fate() : support::lost();
+        };
+        auto three = t.arrive(2);
+        t.w.env->pass(20s);
+        CHECK(trio::through({&one, &two, &three}) == 0);
+        t.w.env->decide = nullptr;
+        t.w.env->pass(20s);
+        CHECK(trio::through({&one, &two, &three}) == 3);
+    }
+}
+
 TEST_CASE("cancelled at any moment, an arrival is withdrawn", "[cyclic_barrier][cancellation]") {
     for (auto when = 0us; when < 300ms; when += (when < 10ms ? 500us : 29ms)) {
         trio t;

@@ -243,6 +243,36 @@ TEST_CASE("whatever is lost, each member enters and leaves once", "[double_barri
     }
 }
 
+TEST_CASE("a group enters as soon as there are answers", "[double_barrier]") {
+    pairs t(2);
+    for (double_barrier& b : t.all) { // the size is known from now on
+        CHECK_FALSE(t.w.await(b.enter_for(0s)));
+    }
+    CHECK(t.w.etcd->watches() == 0); // which has not waited
+    auto one = t.enter(0);
+    t.w.env->pass(1s);
+    SECTION("the last one is not told that it has arrived") {
+        support::fate_of_copies(t.w, {support::broken()});
+        auto two = t.enter(1);
+        t.w.env->pass(1s); // long before the next look
+        CHECK(one.get());
+        CHECK(two.get());
+    }
+    SECTION("nobody can read for a while") {
+        t.w.env->decide = [](const call_request& r) {
+            return support::is_write(r) ? scripted_env::fate() : support::lost();
+        };
+        auto two = t.enter(1);
+        t.w.env->pass(20s);
+        CHECK_FALSE(one.ended());
+        CHECK_FALSE(two.ended());
+        t.w.env->decide = nullptr;
+        t.w.env->pass(20s);
+        CHECK(one.get());
+        CHECK(two.get());
+    }
+}
+
 TEST_CASE("cancelled at any moment, entering is withdrawn", "[double_barrier][cancellation]") {
     for (auto when = 0us; when < 300ms; when += (when < 12ms ? 500us : 29ms)) {
         pairs t(3);

@@ -68,11 +68,11 @@ private:
         for (unsigned failures = 0; !mine->over && mine->session->alive(); ++failures) {
             try {
                 txn erases = logic::abandon(mine->keys);
-                const once_end end = co_await mine->writer.apply(
+                (void)co_await mine->writer.apply(
                     std::move(erases),
                     once_writer::form::plain,
                     mine->session->owner->within(mine->session->request_timeout));
-                mine->over = end.applied;
+                mine->over = true;
             } catch (const error& e) {
                 mine->over = !logic::is_transient(e.code());
             }
