@@ -16,6 +16,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     values.changed(changes, has_returned);
     members.changed(changes, has_returned);
     lock_values.changed(changes);
+    jobs.changed(changes, why, has_returned);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -290,7 +291,8 @@ bool referee::owes_changes() {
                              std::any_of(watches_.begin(), watches_.end(), [&](watching& v) {
                                  return first_untold(v) != world_.store.history().size();
                              });
-    return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states();
+    return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states() ||
+           jobs.owes_work();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/jobs.hpp"
 #include "sim/leaders.hpp"
 #include "sim/ledger.hpp"
 #include "sim/lock_values.hpp"
@@ -118,6 +119,7 @@ public:
         , values(w)
         , members(w)
         , lock_values(w)
+        , jobs(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -136,6 +138,7 @@ public:
     value_rules values;
     member_rules members;
     lock_value_rules lock_values;
+    job_rules jobs;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 

@@ -164,6 +164,12 @@ outcome run(const plan& p) {
     if (joins) {
         w.operator_prefixes.emplace_back(group_prefix);
     }
+    // Streams with which it is in none of the histories that `mutants/found` names.
+    chance working(chance::derive(p.seed, 658));
+    const bool does_jobs = random && !s.crowded && working.one_in(12);
+    if (does_jobs) {
+        w.operator_prefixes.emplace_back(claim_prefix);
+    }
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
@@ -262,6 +268,9 @@ outcome run(const plan& p) {
         if (joins && joining.one_in(2) && takes_part()) {
             added.start_listing();
         }
+        if (does_jobs && takes_part()) {
+            added.start_working(working.next());
+        }
     }
     if (forces && takes_part()) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
@@ -320,6 +329,7 @@ outcome run(const plan& p) {
             s.judge.look_for_stuck(prompt ? 0s : healed_at, bound);
             s.judge.look_for_untold(healed_at, patience);
             s.judge.tenure.look_for_unheard(healed_at, patience);
+            s.judge.jobs.look_for_idle(prompt ? 0s : healed_at, std::max(bound, patience) + 1s);
         }
     };
     while (more && !finished() && w.now() < storm && !faults.calm()) {

@@ -16,6 +16,7 @@
 #include <coetcd/task_group.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
+#include <coetcd/work_queue.hpp>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/system/system_error.hpp>
@@ -86,6 +87,8 @@ public:
     void start_joining(std::uint64_t seed);
     /// Follows that group likewise.
     void start_listing();
+    /// Appends items to a work queue besides, and takes and ends them until the end.
+    void start_working(std::uint64_t seed);
     /// Takes locks besides, in whichever session a keeper has.
     void start_keeping(std::uint64_t seed);
     /// Runs groups of tasks besides, one after the other.
@@ -265,6 +268,15 @@ private:
     asio::awaitable<void> join_again(std::uint64_t seed);
     asio::awaitable<void> be_member(coetcd::group g, std::uint64_t seed);
     asio::awaitable<void> list_members();
+    /// A work queue. See working.cpp.
+    asio::awaitable<std::shared_ptr<coetcd::work_queue>> have_jobs();
+    asio::awaitable<void> produce(std::uint64_t seed);
+    asio::awaitable<void> append_jobs(std::shared_ptr<coetcd::work_queue> q, int n);
+    asio::awaitable<void> consume(std::uint64_t seed);
+    asio::awaitable<void> work_once(std::shared_ptr<coetcd::work_queue> q, std::uint64_t seed);
+    asio::awaitable<void> end_job(coetcd::job& j, job_rules::attempt a, job_rules::verdict how);
+    asio::awaitable<void> look_at_dead(std::shared_ptr<coetcd::work_queue> q, std::uint64_t seed);
+    asio::awaitable<void> close_work(coetcd::session last);
 
     /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
     /// lease, and goes on.
@@ -344,6 +356,9 @@ private:
     std::optional<coetcd::session_keeper> keeper_;
     std::optional<coetcd::session_keeper> member_keeper_;
     std::optional<coetcd::members_feed> members_feed_;
+    std::optional<coetcd::session> work_session_;
+    std::shared_ptr<coetcd::work_queue> jobs_queue_; // of that session
+    bool opening_work_ = false;
     std::optional<coetcd::task_group> group_;
     int watches_ = 0;  ///< Feeds, and what keeps sessions or runs groups, too.
     int mourners_ = 0; ///< Coroutines that wait for the end of a session.
