@@ -17,6 +17,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     members.changed(changes, has_returned);
     lock_values.changed(changes);
     jobs.changed(changes, why, has_returned);
+    mirrors.changed(changes);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -292,13 +293,14 @@ bool referee::owes_changes() {
                                  return first_untold(v) != world_.store.history().size();
                              });
     return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states() ||
-           jobs.owes_work();
+           jobs.owes_work() || mirrors.owes_states();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {
     leaders.look_for_untold(healed_at, bound);
     values.look_for_untold(healed_at, bound);
     members.look_for_untold(healed_at, bound);
+    mirrors.look_for_untold(healed_at, bound);
     if (world_.had_lost_events()) {
         return;
     }

@@ -22,6 +22,7 @@
 #include "sim/ledger.hpp"
 #include "sim/lock_values.hpp"
 #include "sim/members.hpp"
+#include "sim/mirrors.hpp"
 #include "sim/permits.hpp"
 #include "sim/registers.hpp"
 #include "sim/sharing.hpp"
@@ -120,6 +121,7 @@ public:
         , members(w)
         , lock_values(w)
         , jobs(w)
+        , mirrors(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -139,6 +141,7 @@ public:
     member_rules members;
     lock_value_rules lock_values;
     job_rules jobs;
+    mirror_rules mirrors;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 
@@ -165,7 +168,10 @@ public:
         herd.answered(number);
     }
     void sent_on_stream(const process& by) override { rates.sent(by); }
-    void told(const process& who, std::string_view line) override { herd.told(who, line); }
+    void told(const process& who, std::string_view line) override {
+        herd.told(who, line);
+        mirrors.line_comes(who);
+    }
 
     // What etcd does.
 

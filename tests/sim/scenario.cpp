@@ -170,6 +170,8 @@ outcome run(const plan& p) {
     if (does_jobs) {
         w.operator_prefixes.emplace_back(claim_prefix);
     }
+    chance mirroring(chance::derive(p.seed, 2146));
+    const bool mirrors = random && !s.crowded && mirroring.one_in(12);
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
@@ -270,6 +272,9 @@ outcome run(const plan& p) {
         }
         if (does_jobs && takes_part()) {
             added.start_working(working.next());
+        }
+        if (mirrors && mirroring.one_in(2) && takes_part()) {
+            added.start_mirroring(mirroring.next());
         }
     }
     if (forces && takes_part()) {

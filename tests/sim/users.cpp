@@ -137,6 +137,8 @@ void actor::drop() {
     keeper_.reset();
     member_keeper_.reset();
     members_feed_.reset();
+    mirror_changes_.reset();
+    mirror_.reset();
     jobs_queue_.reset();
     work_session_.reset();
     group_.reset();

@@ -7,6 +7,7 @@
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/group.hpp>
 #include <coetcd/lock_options.hpp>
+#include <coetcd/mirror.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
 #include <coetcd/semaphore.hpp>
@@ -89,6 +90,8 @@ public:
     void start_listing();
     /// Appends items to a work queue besides, and takes and ends them until the end.
     void start_working(std::uint64_t seed);
+    /// Has a mirror besides, reads its changes, and changes what is mirrored.
+    void start_mirroring(std::uint64_t seed);
     /// Takes locks besides, in whichever session a keeper has.
     void start_keeping(std::uint64_t seed);
     /// Runs groups of tasks besides, one after the other.
@@ -277,6 +280,14 @@ private:
     asio::awaitable<void> end_job(coetcd::job& j, job_rules::attempt a, job_rules::verdict how);
     asio::awaitable<void> look_at_dead(std::shared_ptr<coetcd::work_queue> q, std::uint64_t seed);
     asio::awaitable<void> close_work(coetcd::session last);
+    /// A mirror. See mirroring.cpp.
+    asio::awaitable<void> have_mirror(std::uint64_t seed);
+    asio::awaitable<void> open_mirror();
+    asio::awaitable<void> read_mirror(std::uint64_t seed);
+    asio::awaitable<void> read_batch(mirror_rules::follower& f, bool& goes_on);
+    asio::awaitable<void> write_and_wait(std::uint64_t seed);
+    asio::awaitable<void> write_rows(std::uint64_t seed);
+    void overtake_watches(chance& taste);
 
     /// A session of its own is orphaned while it holds a lock, or leads; another one adopts its
     /// lease, and goes on.
@@ -359,6 +370,9 @@ private:
     std::optional<coetcd::session> work_session_;
     std::shared_ptr<coetcd::work_queue> jobs_queue_; // of that session
     bool opening_work_ = false;
+    std::optional<coetcd::mirror> mirror_;
+    std::size_t mirror_buffer_ = 0;
+    std::optional<coetcd::mirror_changes> mirror_changes_;
     std::optional<coetcd::task_group> group_;
     int watches_ = 0;  ///< Feeds, and what keeps sessions or runs groups, too.
     int mourners_ = 0; ///< Coroutines that wait for the end of a session.
