@@ -140,7 +140,8 @@ struct dead_item {
 /// etcd happen exactly once.
 ///
 /// Items are taken in order: one whose `enqueue` was over before that of another began is before
-/// it. One that is tried again comes before all that were never taken.
+/// it, unless etcd loses the event that tells of it. One that is tried again comes before all that
+/// were never taken.
 ///
 /// When the session of a consumer ends, its items are ready again as soon as some consumer looks:
 /// at once if one waits in `take`, otherwise within half the session's time to live, at most 10 s,
