@@ -45,7 +45,7 @@ asio::awaitable<void>
 actor::count_up(const coetcd::held_lock& l, const std::string& name, std::int64_t fence) {
     const std::string key = l.key();
     try {
-        for (int times = 2; times != 0; --times) {
+        for (int times = 3; times != 0; --times) {
             const std::optional<std::string> last = co_await coetcd::get_value(l);
             const std::int64_t number = last ? std::stoll(*last) : 0;
             s_.judge.lock_values.told(name, key, fence, number);

@@ -1448,6 +1448,9 @@ actor::guarded_body(visit& v, const coetcd::held_lock& l, const std::string& nam
         ~end() { of.give_back(clean); }
     };
     end at_end{v};
+    if (s_.valued) {
+        co_await count_up(l, name, v.fence);
+    }
     co_await use(v, l, name, taste);
     at_end.clean = true;
 }
