@@ -29,8 +29,8 @@ using support::world;
 namespace {
 
 /// Three sessions, and a barrier for three.
-struct trio {
-    trio()
+struct cyclic_trio {
+    cyclic_trio()
         : client(w.client()) {
         for (int i = 0; i != 3; ++i) {
             sessions.push_back(w.await(coetcd::session::open(client, {60s})));
@@ -57,14 +57,14 @@ struct trio {
     std::vector<cyclic_barrier> all;
 };
 
-bool is_txn(const call_request& r) {
+bool is_of_cyclic(const call_request& r) {
     return r.what == rpc::txn;
 }
 
 } // namespace
 
 TEST_CASE("a group goes through when it is whole, and not before", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     CHECK(t.all[0].name() == "b");
     CHECK(t.all[0].get_executor() == t.client.get_executor());
     for (int round = 0; round != 3; ++round) { // again and again
@@ -93,7 +93,7 @@ TEST_CASE("a group goes through when it is whole, and not before", "[cyclic_barr
 }
 
 TEST_CASE("more than a group are the next one", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     std::vector<std::unique_ptr<background<bool>>> calls;
     for (std::size_t i = 0; i != 8; ++i) {
         calls.push_back(
@@ -117,7 +117,7 @@ TEST_CASE("more than a group are the next one", "[cyclic_barrier]") {
 }
 
 TEST_CASE("what is stored is the size of the groups", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0);
     t.w.env->pass(10ms);
     cyclic_barrier other(t.sessions[1], "b", 2);
@@ -126,7 +126,7 @@ TEST_CASE("what is stored is the size of the groups", "[cyclic_barrier]") {
     CHECK_FALSE(two.ended());
     auto three = t.arrive(2);
     t.w.env->pass(1s);
-    CHECK(trio::through({&one, &two, &three}) == 3);
+    CHECK(cyclic_trio::through({&one, &two, &three}) == 3);
     for (const char* wrong : {"x", "101", "0"}) {
         t.w.etcd->write("c.parties", wrong);
         cyclic_barrier c(t.sessions[0], "c", 2);
@@ -137,7 +137,7 @@ TEST_CASE("what is stored is the size of the groups", "[cyclic_barrier]") {
 }
 
 TEST_CASE("one that has waited for long enough leaves, and is in no group", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0, 5s);
     auto two = t.arrive(1);
     t.w.env->pass(6s);
@@ -154,7 +154,7 @@ TEST_CASE("one that has waited for long enough leaves, and is in no group", "[cy
     // At any moment: all of them, or none.
     int whole = 0;
     for (auto when = 0us; when < 16ms; when += 250us) {
-        trio r;
+        cyclic_trio r;
         auto a = r.arrive(0, 1s);
         auto b = r.arrive(1, 1h);
         r.w.env->pass(1s - 12ms + when);
@@ -177,10 +177,10 @@ TEST_CASE("whatever is lost, each arrival counts once", "[cyclic_barrier]") {
     for (const auto& fate : {broken(), lost(), unanswered(), late(8s)}) {
         for (int victim = 0; victim != 8; ++victim) {
             INFO("victim " << victim);
-            trio t;
+            cyclic_trio t;
             int n = 0;
             t.w.env->decide = [&](const call_request& r) {
-                return is_txn(r) && n++ == victim ? fate : scripted_env::fate();
+                return is_of_cyclic(r) && n++ == victim ? fate : scripted_env::fate();
             };
             auto one = t.arrive(0);
             auto two = t.arrive(1);
@@ -190,14 +190,14 @@ TEST_CASE("whatever is lost, each arrival counts once", "[cyclic_barrier]") {
             CHECK(t.arrived() == 2);
             auto three = t.arrive(2);
             t.w.env->pass(30s);
-            CHECK(trio::through({&one, &two, &three}) == 3);
+            CHECK(cyclic_trio::through({&one, &two, &three}) == 3);
             CHECK(t.arrived() == 0); // no ghost
         }
     }
 }
 
 TEST_CASE("a group goes through as soon as there are answers", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     for (std::size_t i = 0; i != 3; ++i) { // the size is known from now on
         CHECK_FALSE(t.w.await(t.all[i].arrive_and_wait_for(0s)));
     }
@@ -209,7 +209,7 @@ TEST_CASE("a group goes through as soon as there are answers", "[cyclic_barrier]
         support::fate_of_copies(t.w, {support::broken()});
         auto three = t.arrive(2);
         t.w.env->pass(1s); // long before the next look
-        CHECK(trio::through({&one, &two, &three}) == 3);
+        CHECK(cyclic_trio::through({&one, &two, &three}) == 3);
     }
     SECTION("nobody can read for a while") {
         t.w.env->decide = [](const call_request& r) {
@@ -217,16 +217,16 @@ TEST_CASE("a group goes through as soon as there are answers", "[cyclic_barrier]
         };
         auto three = t.arrive(2);
         t.w.env->pass(20s);
-        CHECK(trio::through({&one, &two, &three}) == 0);
+        CHECK(cyclic_trio::through({&one, &two, &three}) == 0);
         t.w.env->decide = nullptr;
         t.w.env->pass(20s);
-        CHECK(trio::through({&one, &two, &three}) == 3);
+        CHECK(cyclic_trio::through({&one, &two, &three}) == 3);
     }
 }
 
 TEST_CASE("cancelled at any moment, an arrival is withdrawn", "[cyclic_barrier][cancellation]") {
     for (auto when = 0us; when < 300ms; when += (when < 10ms ? 500us : 29ms)) {
-        trio t;
+        cyclic_trio t;
         auto one = t.arrive(0);
         auto two = t.arrive(1);
         t.w.env->pass(when);
@@ -239,7 +239,7 @@ TEST_CASE("cancelled at any moment, an arrival is withdrawn", "[cyclic_barrier][
         auto three = t.arrive(2);
         auto again = t.arrive(0);
         t.w.env->pass(1s);
-        CHECK(trio::through({&two, &three, &again}) == 3);
+        CHECK(cyclic_trio::through({&two, &three, &again}) == 3);
         CHECK(t.arrived() == 0);
         for (auto& s : t.sessions) { // each keeps a few watches for a while
             t.w.await(s.close());
@@ -250,7 +250,7 @@ TEST_CASE("cancelled at any moment, an arrival is withdrawn", "[cyclic_barrier][
 }
 
 TEST_CASE("a request of a cancelled arrival that comes late makes no ghost", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     t.w.await([&]() -> asio::awaitable<void> {
         auto none = t.all[0].arrive_and_wait_for(0s); // the size is known from now on
         (void)co_await std::move(none);
@@ -264,7 +264,7 @@ TEST_CASE("a request of a cancelled arrival that comes late makes no ghost", "[c
 }
 
 TEST_CASE("an outage ends no wait, and lets nobody through", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0);
     auto two = t.arrive(1);
     t.w.env->pass(1s);
@@ -277,22 +277,22 @@ TEST_CASE("an outage ends no wait, and lets nobody through", "[cyclic_barrier]")
     t.w.env->pass(20s);
     auto three = t.arrive(2);
     t.w.env->pass(20s);
-    CHECK(trio::through({&one, &two, &three}) == 3);
+    CHECK(cyclic_trio::through({&one, &two, &three}) == 3);
 }
 
 TEST_CASE("a group whose last one dies is let through by the others", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0);
     auto two = t.arrive(1);
     t.w.env->pass(1s);
     t.w.etcd->write("b/third", ""); // it has arrived, and does nothing more
     t.w.env->pass(12s);
-    CHECK(trio::through({&one, &two}) == 2);
+    CHECK(cyclic_trio::through({&one, &two}) == 2);
     CHECK(t.arrived() == 0);
 }
 
 TEST_CASE("one whose session is lost is in no group", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0);
     auto two = t.arrive(1);
     t.w.env->pass(1s);
@@ -314,11 +314,11 @@ TEST_CASE("one whose session is lost is in no group", "[cyclic_barrier]") {
     CHECK_FALSE(two.ended());
     auto four = t.w.start(next.arrive_and_wait_for(1h));
     t.w.env->pass(1s);
-    CHECK(trio::through({&two, &three, &four}) == 3);
+    CHECK(cyclic_trio::through({&two, &three, &four}) == 3);
 }
 
 TEST_CASE("one whose key is deleted by hand is told", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     auto one = t.arrive(0);
     t.w.env->pass(1s);
     t.w.etcd->erase(t.w.etcd->under("b/").front());
@@ -327,7 +327,7 @@ TEST_CASE("one whose key is deleted by hand is told", "[cyclic_barrier]") {
 }
 
 TEST_CASE("an arrival that is refused, or without an answer, is withdrawn", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     SECTION("no space") {
         t.w.etcd->no_space = true;
         auto one = t.arrive(0);
@@ -339,7 +339,7 @@ TEST_CASE("an arrival that is refused, or without an answer, is withdrawn", "[cy
         auto none = t.arrive(0, 0s);
         t.w.env->pass(1s);
         t.w.env->decide = [](const call_request& r) {
-            return is_txn(r) ? support::unanswered() : scripted_env::fate();
+            return is_of_cyclic(r) ? support::unanswered() : scripted_env::fate();
         };
         auto one = t.arrive(0);
         t.w.env->pass(10s);
@@ -352,7 +352,7 @@ TEST_CASE("an arrival that is refused, or without an answer, is withdrawn", "[cy
 }
 
 TEST_CASE("a cyclic barrier that cannot be is refused", "[cyclic_barrier]") {
-    trio t;
+    cyclic_trio t;
     CHECK_THROWS_AS(cyclic_barrier(t.sessions[0], "", 2), std::invalid_argument);
     CHECK_THROWS_AS(cyclic_barrier(t.sessions[0], "b", 0), std::invalid_argument);
     CHECK_THROWS_AS(cyclic_barrier(t.sessions[0], "b", 101), std::invalid_argument);

@@ -29,8 +29,8 @@ using support::world;
 namespace {
 
 /// Members of groups of two, each with a session of its own.
-struct pairs {
-    explicit pairs(int members = 4)
+struct double_pairs {
+    explicit double_pairs(int members = 4)
         : client(w.client()) {
         for (int i = 0; i != members; ++i) {
             sessions.push_back(w.await(coetcd::session::open(client, {60s})));
@@ -69,14 +69,14 @@ struct pairs {
     std::vector<double_barrier> all;
 };
 
-bool is_txn(const call_request& r) {
+bool is_of_double(const call_request& r) {
     return r.what == rpc::txn;
 }
 
 } // namespace
 
 TEST_CASE("a group begins together and ends together", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     CHECK(t.all[0].name() == "b");
     CHECK(t.all[0].get_executor() == t.client.get_executor());
     for (int round = 0; round != 3; ++round) { // again and again
@@ -118,7 +118,7 @@ TEST_CASE("a group begins together and ends together", "[double_barrier]") {
 }
 
 TEST_CASE("groups in the double barrier do not wait for each other", "[double_barrier]") {
-    pairs t;
+    double_pairs t;
     t.let_in(0, 1);
     auto leaving = t.leave(0);
     t.w.env->pass(10ms);
@@ -137,7 +137,7 @@ TEST_CASE("groups in the double barrier do not wait for each other", "[double_ba
 }
 
 TEST_CASE("a member whose session ends leaves with its lease", "[double_barrier]") {
-    pairs t;
+    double_pairs t;
     t.let_in(0, 1);
     auto leaving = t.leave(0);
     t.w.env->pass(1s);
@@ -160,7 +160,7 @@ TEST_CASE("a member whose session ends leaves with its lease", "[double_barrier]
 
 TEST_CASE("nobody enters with one that has withdrawn, or whose session is lost",
           "[double_barrier]") {
-    pairs t;
+    double_pairs t;
     auto one = t.enter(0, 5s);
     t.w.env->pass(6s);
     CHECK_FALSE(one.get());
@@ -179,7 +179,7 @@ TEST_CASE("nobody enters with one that has withdrawn, or whose session is lost",
     // At any moment: both of them, or none.
     int whole = 0;
     for (auto when = 0us; when < 16ms; when += 250us) {
-        pairs r(2);
+        double_pairs r(2);
         auto a = r.enter(0, 1s);
         r.w.env->pass(1s - 12ms + when);
         auto b = r.enter(1);
@@ -197,7 +197,7 @@ TEST_CASE("nobody enters with one that has withdrawn, or whose session is lost",
 }
 
 TEST_CASE("leaving waits for as long as it may, and can be continued", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     t.let_in(0, 1);
     CHECK_FALSE(t.w.await(t.all[0].leave_for(0s)));
     CHECK(t.inside() == 1);
@@ -217,10 +217,10 @@ TEST_CASE("whatever is lost, each member enters and leaves once", "[double_barri
     for (const auto& fate : {broken(), lost(), unanswered(), late(8s)}) {
         for (int victim = 0; victim != 9; ++victim) {
             INFO("victim " << victim);
-            pairs t(2);
+            double_pairs t(2);
             int n = 0;
             t.w.env->decide = [&](const call_request& r) {
-                return is_txn(r) && n++ == victim ? fate : scripted_env::fate();
+                return is_of_double(r) && n++ == victim ? fate : scripted_env::fate();
             };
             auto one = t.enter(0);
             t.w.env->pass(20s);
@@ -244,7 +244,7 @@ TEST_CASE("whatever is lost, each member enters and leaves once", "[double_barri
 }
 
 TEST_CASE("a group enters as soon as there are answers", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     for (double_barrier& b : t.all) { // the size is known from now on
         CHECK_FALSE(t.w.await(b.enter_for(0s)));
     }
@@ -275,7 +275,7 @@ TEST_CASE("a group enters as soon as there are answers", "[double_barrier]") {
 
 TEST_CASE("cancelled at any moment, entering is withdrawn", "[double_barrier][cancellation]") {
     for (auto when = 0us; when < 300ms; when += (when < 12ms ? 500us : 29ms)) {
-        pairs t(3);
+        double_pairs t(3);
         INFO("at " << when.count());
         auto one = t.enter(0);
         t.w.env->pass(when / 2);
@@ -309,7 +309,7 @@ TEST_CASE("cancelled at any moment, entering is withdrawn", "[double_barrier][ca
 
 TEST_CASE("cancelled at any moment, leaving goes on", "[double_barrier][cancellation]") {
     for (auto when = 0us; when < 300ms; when += (when < 6ms ? 500us : 29ms)) {
-        pairs t(2);
+        double_pairs t(2);
         t.let_in(0, 1);
         INFO("at " << when.count());
         auto one = t.leave(0);
@@ -329,7 +329,7 @@ TEST_CASE("cancelled at any moment, leaving goes on", "[double_barrier][cancella
 }
 
 TEST_CASE("a request of a cancelled entry that comes late makes no ghost", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     t.w.await(t.all[0].enter_for(0s)); // the size is known from now on
     support::fate_of_copies(t.w, {support::late(8s)});
     auto one = t.enter(0);
@@ -341,7 +341,7 @@ TEST_CASE("a request of a cancelled entry that comes late makes no ghost", "[dou
 }
 
 TEST_CASE("an outage ends no wait in a double barrier, and lets nobody out", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     t.let_in(0, 1);
     auto leaving = t.leave(0);
     t.w.env->pass(1s);
@@ -361,7 +361,7 @@ TEST_CASE("an outage ends no wait in a double barrier, and lets nobody out", "[d
 }
 
 TEST_CASE("an object that is destroyed leaves", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     t.let_in(0, 1);
     auto leaving = t.leave(0);
     t.w.env->pass(1s);
@@ -382,7 +382,7 @@ TEST_CASE("an object that is destroyed leaves", "[double_barrier]") {
 }
 
 TEST_CASE("what is deleted by hand", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     SECTION("an arrival") {
         auto one = t.enter(0);
         t.w.env->pass(1s);
@@ -401,7 +401,7 @@ TEST_CASE("what is deleted by hand", "[double_barrier]") {
 }
 
 TEST_CASE("entering that is refused, or without an answer, is withdrawn", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     CHECK_FALSE(t.w.await(t.all[0].enter_for(0s)));
     SECTION("no space") {
         t.w.etcd->no_space = true;
@@ -412,7 +412,7 @@ TEST_CASE("entering that is refused, or without an answer, is withdrawn", "[doub
     }
     SECTION("no answer") {
         t.w.env->decide = [](const call_request& r) {
-            return is_txn(r) ? support::unanswered() : scripted_env::fate();
+            return is_of_double(r) ? support::unanswered() : scripted_env::fate();
         };
         auto one = t.enter(0);
         t.w.env->pass(10s);
@@ -432,7 +432,7 @@ TEST_CASE("entering that is refused, or without an answer, is withdrawn", "[doub
 }
 
 TEST_CASE("a double barrier refuses what makes no sense", "[double_barrier]") {
-    pairs t(2);
+    double_pairs t(2);
     CHECK_THROWS_AS(double_barrier(t.sessions[0], "", 2), std::invalid_argument);
     CHECK_THROWS_AS(double_barrier(t.sessions[0], "b", 0), std::invalid_argument);
     CHECK_THROWS_AS(double_barrier(t.sessions[0], "b", 61), std::invalid_argument);

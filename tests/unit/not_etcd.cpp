@@ -31,7 +31,7 @@ struct page {
         r.ec = too_large ? coetcd::error_code(errc::too_large) : coetcd::error_code();
     }
 };
-const page pages[] = {{200, "<html>hello</html>"},
+const page sites[] = {{200, "<html>hello</html>"},
                       {200, ""},
                       {200, "{}"},
                       {302, ""},
@@ -82,7 +82,7 @@ struct cluster {
 } // namespace
 
 TEST_CASE("one endpoint that does not lead to etcd is of no account", "[not_etcd]") {
-    for (const page& each : pages) {
+    for (const page& each : sites) {
         CAPTURE(each.status, each.body);
         cluster c;
         world& w = c.w;
@@ -109,7 +109,7 @@ TEST_CASE("one endpoint that does not lead to etcd is of no account", "[not_etcd
 }
 
 TEST_CASE("a wait for a lock rides out what is not etcd's", "[not_etcd][mutex]") {
-    for (const page& each : pages) {
+    for (const page& each : sites) {
         if (std::string(each.body).find("\"code\"") != std::string::npos) {
             continue; // no member knows transactions: that is etcd's word
         }
@@ -145,7 +145,7 @@ TEST_CASE("a wait for a lock rides out what is not etcd's", "[not_etcd][mutex]")
 }
 
 TEST_CASE("a clean-up rides out what is not etcd's", "[not_etcd][mutex]") {
-    for (const page& each : pages) {
+    for (const page& each : sites) {
         if (std::string(each.body).find("\"code\"") != std::string::npos) {
             continue;
         }
@@ -168,7 +168,7 @@ TEST_CASE("a clean-up rides out what is not etcd's", "[not_etcd][mutex]") {
 }
 
 TEST_CASE("a login rides out what is not etcd's", "[not_etcd][auth]") {
-    for (const page& each : pages) {
+    for (const page& each : sites) {
         if (std::string(each.body).find("\"code\"") != std::string::npos) {
             continue;
         }

@@ -26,8 +26,8 @@ using support::world;
 
 namespace {
 
-struct users {
-    users()
+struct priority_users {
+    priority_users()
         : client(w.client())
         , one(w.await(coetcd::session::open(client)))
         , two(w.await(coetcd::session::open(client)))
@@ -49,14 +49,14 @@ struct users {
     priority_queue b;
 };
 
-bool takes_item(const call_request& r) {
+bool takes_urgent(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && has(r, "\"limit\"");
 }
 
 } // namespace
 
 TEST_CASE("the most urgent item is first, and equals are in order", "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     CHECK(all.a.name() == "p");
     CHECK(all.a.get_executor() == all.client.get_executor());
@@ -82,7 +82,7 @@ TEST_CASE("the most urgent item is first, and equals are in order", "[priority_q
 }
 
 TEST_CASE("what a priority queue costs", "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     all.enqueue("1", 5);
     CHECK(w.env->calls.size() == 1);
@@ -101,7 +101,7 @@ TEST_CASE("what a priority queue costs", "[priority_queue]") {
 }
 
 TEST_CASE("an idle consumer gets an urgent item as soon as it is there", "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     auto waiting = w.start(all.b.dequeue());
     w.env->pass(1s);
@@ -112,7 +112,7 @@ TEST_CASE("an idle consumer gets an urgent item as soon as it is there", "[prior
     w.env->pass(3ms);
     REQUIRE(waiting.ended());
     CHECK(waiting.get() == "x");
-    CHECK(support::count(w, takes_item) == 1);
+    CHECK(support::count(w, takes_urgent) == 1);
     CHECK_FALSE(w.await(all.a.dequeue_for(300ms)));
     CHECK_FALSE(w.await(all.a.dequeue_for(0s)));
     all.enqueue("y", 7);
@@ -121,11 +121,11 @@ TEST_CASE("an idle consumer gets an urgent item as soon as it is there", "[prior
 
 TEST_CASE("an urgent item whose answer is lost is neither lost nor there twice",
           "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     all.enqueue("y", 1);
     all.enqueue("x", 0);
-    fate_of(w, takes_item, {support::unanswered(), support::broken()});
+    fate_of(w, takes_urgent, {support::unanswered(), support::broken()});
     CHECK(all.dequeue(all.a) == "x");
     w.env->pass(10s);
     CHECK(all.items() == 1);
@@ -137,13 +137,13 @@ TEST_CASE("an urgent item whose answer is lost is neither lost nor there twice",
 }
 
 TEST_CASE("a cancelled dequeue puts an item back among those of its priority", "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     all.enqueue("second", 3);
     all.enqueue("third", 3);
     const auto when = GENERATE(1ms, 2ms, 3ms, 4ms);
     CAPTURE(when.count());
-    fate_of(w, takes_item, {support::unanswered()});
+    fate_of(w, takes_urgent, {support::unanswered()});
     auto taking = w.start(all.a.dequeue());
     w.env->pass(when);
     taking.cancel();
@@ -158,7 +158,7 @@ TEST_CASE("a cancelled dequeue puts an item back among those of its priority", "
 }
 
 TEST_CASE("what a priority queue refuses", "[priority_queue]") {
-    users all;
+    priority_users all;
     world& w = all.w;
     CHECK_THROWS_AS(priority_queue(all.one, ""), std::invalid_argument);
     CHECK_THROWS_AS(priority_queue(all.one, std::string(513, 'x')), std::invalid_argument);

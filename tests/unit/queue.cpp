@@ -37,8 +37,8 @@ using fate = scripted_env::fate;
 namespace {
 
 /// A producer and two consumers, each with a session of its own.
-struct users {
-    users()
+struct queue_users {
+    queue_users()
         : client(w.client())
         , one(w.await(coetcd::session::open(client)))
         , two(w.await(coetcd::session::open(client)))
@@ -63,19 +63,19 @@ struct users {
     queue b;
 };
 
-bool takes_item(const call_request& r) {
+bool takes_from_queue(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && has(r, "request_range") &&
            has(r, "\"limit\"");
 }
 /// The rest of a line, or of an item that is put back, goes in the background.
-void settle(world& w) {
+void settle_queue(world& w) {
     w.env->pass(50ms);
 }
 
 } // namespace
 
 TEST_CASE("items are handed out in order, each once", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     CHECK(all.a.name() == "q");
     CHECK(all.a.get_executor() == all.client.get_executor());
@@ -99,7 +99,7 @@ TEST_CASE("items are handed out in order, each once", "[queue]") {
 }
 
 TEST_CASE("all that begins with the name of a queue is an item", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("1");
     CHECK(all.dequeue(all.a) == "1");
@@ -113,7 +113,7 @@ TEST_CASE("all that begins with the name of a queue is an item", "[queue]") {
 }
 
 TEST_CASE("what a queue costs", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("1");
     CHECK(w.env->calls.size() == 1);
@@ -147,7 +147,7 @@ TEST_CASE("what a queue costs", "[queue]") {
 }
 
 TEST_CASE("an item of a queue costs an idle consumer one event and one round trip", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     auto waiting = w.start(all.a.dequeue());
     std::vector<background<std::string>> others;
@@ -160,7 +160,7 @@ TEST_CASE("an item of a queue costs an idle consumer one event and one round tri
     all.enqueue("x");
     w.env->pass(3ms);
     REQUIRE(waiting.ended());
-    CHECK(support::count(w, takes_item) == 1); // nobody else was woken for it
+    CHECK(support::count(w, takes_from_queue) == 1); // nobody else was woken for it
     CHECK(waiting.get() == "x");
     w.env->pass(1s);
     for (auto& each : others) {
@@ -178,7 +178,7 @@ TEST_CASE("an item of a queue costs an idle consumer one event and one round tri
 }
 
 TEST_CASE("many consumers of a queue get each item once", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     std::vector<background<std::string>> taking;
     for (int i = 0; i != 20; ++i) {
@@ -202,7 +202,7 @@ TEST_CASE("many consumers of a queue get each item once", "[queue]") {
 }
 
 TEST_CASE("items of several producers of a queue are in the order of their calls", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     queue* const producers[] = {&all.producer, &all.a, &all.b};
     for (int i = 0; i != 30; ++i) {
@@ -214,7 +214,7 @@ TEST_CASE("items of several producers of a queue are in the order of their calls
 }
 
 TEST_CASE("a dequeue gives up in time", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     CHECK_FALSE(w.await(all.a.dequeue_for(0s)));
     const auto begin = w.env->now();
@@ -225,7 +225,7 @@ TEST_CASE("a dequeue gives up in time", "[queue]") {
     w.env->pass(100ms);
     CHECK_FALSE(w.await(all.b.dequeue_for(300ms))); // behind another one in the line
     all.enqueue("x");
-    settle(w);
+    settle_queue(w);
     CHECK(first.ended());
     all.enqueue("y");
     CHECK(w.await(all.b.dequeue_for(300ms)) == "y");
@@ -237,7 +237,7 @@ TEST_CASE("a dequeue gives up in time", "[queue]") {
 }
 
 TEST_CASE("an item whose enqueue is repeated is in the queue once", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     for (int i = 0; i != 4; ++i) {
         support::fate_of_copies(w, {broken(), i % 2 == 0 ? broken() : late(3s)});
@@ -253,12 +253,12 @@ TEST_CASE("an item whose enqueue is repeated is in the queue once", "[queue]") {
 }
 
 TEST_CASE("an item that was taken without an answer is neither lost nor there twice", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     const fate what = GENERATE(broken(), lost(), unanswered(), late(3s));
     all.enqueue("x");
     all.enqueue("y");
-    fate_of(w, takes_item, {what, broken()});
+    fate_of(w, takes_from_queue, {what, broken()});
     CHECK(all.dequeue(all.a) == "x");
     w.env->pass(10s);
     CHECK(all.items() == 1);
@@ -267,14 +267,14 @@ TEST_CASE("an item that was taken without an answer is neither lost nor there tw
 }
 
 TEST_CASE("an item that somebody else takes goes to nobody else", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     all.enqueue("y");
     // Another one, such as Go's, takes it between our read and our request.
     bool raced = false;
     w.env->decide = [&](const call_request& r) {
-        if (takes_item(r) && !raced) {
+        if (takes_from_queue(r) && !raced) {
             raced = true;
             w.etcd->erase(w.etcd->under("q/").front());
         }
@@ -287,12 +287,12 @@ TEST_CASE("an item that somebody else takes goes to nobody else", "[queue]") {
 }
 
 TEST_CASE("an item that was written again is handed out as it is now", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     bool raced = false;
     w.env->decide = [&](const call_request& r) {
-        if (takes_item(r) && !raced) {
+        if (takes_from_queue(r) && !raced) {
             raced = true;
             w.etcd->write(w.etcd->under("q/").front(), "z");
         }
@@ -303,7 +303,7 @@ TEST_CASE("an item that was written again is handed out as it is now", "[queue]"
 }
 
 TEST_CASE("items of Go's queue are taken, too", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     w.etcd->write("q/1764512345678901235", "go 2");
     w.etcd->write("q/1764512345678901234", "go 1");
@@ -311,22 +311,22 @@ TEST_CASE("items of Go's queue are taken, too", "[queue]") {
     CHECK(all.dequeue(all.a) == "ours");
     CHECK(all.dequeue(all.a) == "go 1");
     auto waiting = w.start(all.b.dequeue());
-    settle(w);
+    settle_queue(w);
     CHECK(waiting.get() == "go 2");
     auto idle = w.start(all.b.dequeue());
-    settle(w);
+    settle_queue(w);
     w.etcd->write("q/1764512345678901236", "go 3");
-    settle(w);
+    settle_queue(w);
     CHECK(idle.get() == "go 3");
 }
 
 TEST_CASE("dequeue() goes on for as long as etcd does not answer", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     const bool reads = GENERATE(false, true);
     w.env->decide = [reads](const call_request& r) {
-        return takes_item(r) || (reads && has(r, "request_range")) ? lost() : fate();
+        return takes_from_queue(r) || (reads && has(r, "request_range")) ? lost() : fate();
     };
     auto taking = w.start(all.a.dequeue());
     auto limited = w.start(all.b.dequeue_for(1s));
@@ -341,7 +341,7 @@ TEST_CASE("dequeue() goes on for as long as etcd does not answer", "[queue]") {
 }
 
 TEST_CASE("a dequeue that is cancelled leaves the item to others, at its place", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     all.enqueue("y");
@@ -349,7 +349,7 @@ TEST_CASE("a dequeue that is cancelled leaves the item to others, at its place",
     const bool slow = GENERATE(false, true);
     CAPTURE(when.count(), slow);
     if (slow) {
-        fate_of(w, takes_item, {broken(), late(1s)});
+        fate_of(w, takes_from_queue, {broken(), late(1s)});
     }
     auto taking = w.start(all.a.dequeue());
     w.env->pass(when);
@@ -372,8 +372,29 @@ TEST_CASE("a dequeue that is cancelled leaves the item to others, at its place",
     CHECK_FALSE(all.try_dequeue(all.a));
 }
 
+TEST_CASE("a cancelled call that got nothing puts nothing back", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    all.enqueue("x");
+    const auto when = GENERATE(1ms, 2ms, 3ms);
+    bool raced = false;
+    w.env->decide = [&](const call_request& r) {
+        if (takes_from_queue(r) && !raced) { // somebody else takes it
+            raced = true;
+            w.etcd->erase(w.etcd->under("q/").front());
+        }
+        return takes_from_queue(r) ? late(100ms) : fate();
+    };
+    auto taking = w.start(all.a.dequeue());
+    w.env->pass(when);
+    taking.cancel();
+    w.env->pass(10s);
+    CHECK(taking.code() == asio::error::operation_aborted);
+    CHECK(all.items() == (raced ? 0 : 1));
+}
+
 TEST_CASE("an item is put back once", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     for (const fate& what : {broken(), lost(), unanswered(), late(3s)}) {
@@ -396,10 +417,10 @@ TEST_CASE("an item is put back once", "[queue]") {
 }
 
 TEST_CASE("an item is put back as soon as etcd lets it", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
-    fate_of(w, takes_item, {unanswered()});
+    fate_of(w, takes_from_queue, {unanswered()});
     auto taking = w.start(all.a.dequeue());
     w.env->pass(5ms);
     taking.cancel();
@@ -413,7 +434,7 @@ TEST_CASE("an item is put back as soon as etcd lets it", "[queue]") {
 }
 
 TEST_CASE("a consumer that is cancelled in the line of a queue lets the next one wait", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     auto first = w.start(all.a.dequeue());
     w.env->pass(1s);
@@ -424,7 +445,7 @@ TEST_CASE("a consumer that is cancelled in the line of a queue lets the next one
     CHECK(first.code() == asio::error::operation_aborted);
     w.env->pass(1s);
     all.enqueue("x");
-    settle(w);
+    settle_queue(w);
     REQUIRE(second.ended());
     CHECK(second.get() == "x");
 }
@@ -459,7 +480,7 @@ TEST_CASE("dequeue() || timer puts the item back if the timer wins", "[queue][ca
 }
 
 TEST_CASE("a queue object may be destroyed under way", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     std::optional<queue> gone(std::in_place, all.two, "q");
     auto taking = w.start(gone->dequeue());
@@ -471,7 +492,7 @@ TEST_CASE("a queue object may be destroyed under way", "[queue]") {
 }
 
 TEST_CASE("a queue does nothing without a session", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     auto waiting = w.start(all.a.dequeue());
     w.env->pass(1s);
@@ -490,12 +511,12 @@ TEST_CASE("a queue does nothing without a session", "[queue]") {
 }
 
 TEST_CASE("a session that ends while an item is taken says that it may be lost", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     const bool arrives = GENERATE(true, false);
     w.env->decide = [arrives](const call_request& r) {
-        return takes_item(r) ? (arrives ? unanswered() : lost()) : fate();
+        return takes_from_queue(r) ? (arrives ? unanswered() : lost()) : fate();
     };
     auto taking = w.start(all.a.dequeue());
     w.env->pass(500ms);
@@ -510,14 +531,14 @@ TEST_CASE("a session that ends while an item is taken says that it may be lost",
 }
 
 TEST_CASE("an answer to a queue that is not etcd's loses no item", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     all.enqueue("x");
     const auto serve = w.env->on_call;
     const bool is_json = GENERATE(true, false);
     w.env->on_call = [serve, is_json](const call_request& r, coetcd::detail::reply& to) {
         serve(r, to);
-        if (takes_item(r)) {
+        if (takes_from_queue(r)) {
             to.body = is_json ? R"({"header":{"revision":"9"},"succeeded":true})" : "<html>";
         }
     };
@@ -533,7 +554,7 @@ TEST_CASE("an answer to a queue that is not etcd's loses no item", "[queue]") {
 }
 
 TEST_CASE("a place in the line that is deleted is noticed", "[queue]") {
-    users all;
+    queue_users all;
     world& w = all.w;
     auto waiting = w.start(all.a.dequeue());
     w.env->pass(1s);
@@ -548,7 +569,7 @@ TEST_CASE("a place in the line that is deleted is noticed", "[queue]") {
 }
 
 TEST_CASE("what a queue refuses", "[queue]") {
-    users all;
+    queue_users all;
     CHECK_THROWS_AS(queue(all.one, ""), std::invalid_argument);
     CHECK_THROWS_AS(queue(all.one, std::string(513, 'x')), std::invalid_argument);
     CHECK_THROWS_AS(all.a.enqueue(std::vector<std::string>()), std::invalid_argument);
