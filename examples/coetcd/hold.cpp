@@ -2,6 +2,7 @@
 #include "hold.hpp"
 
 #include <coetcd/admin.hpp>
+#include <coetcd/as_result.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/error.hpp>
 #include <coetcd/mutex.hpp>
