@@ -395,7 +395,7 @@ TEST_CASE("an answer with a key outside of the namespace is not etcd's", "[names
     CHECK(writing.code() == errc::outcome_unknown);
     const coetcd::txn_outcome applied = asking.get(); // its marker tells
     CHECK(applied.succeeded);
-    CHECK_FALSE(applied.responses); // what it read is not told
+    CHECK_FALSE(applied.responses.has_value()); // what it read is not told
 
     coetcd::mutex lock(s, "m");
     w.env->on_call = [serve = w.env->on_call](const call_request& q, reply& r) {
