@@ -372,6 +372,36 @@ TEST_CASE("a dequeue that is cancelled leaves the item to others, at its place",
     CHECK_FALSE(all.try_dequeue(all.a));
 }
 
+TEST_CASE("an item that is put back is found by a consumer that is far ahead", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    w.await(all.producer.enqueue(std::vector<std::string>{"1", "2", "3", "4", "5", "6"}));
+    CHECK(all.dequeue(all.a) == "1");
+    fate_of(w, takes_from_queue, {unanswered()});
+    auto taking = w.start(all.b.dequeue());
+    w.env->pass(5ms);
+    CHECK(all.dequeue(all.a) == "3");
+    taking.cancel();
+    w.env->pass(10s);
+    CHECK(all.dequeue(all.a) == "4"); // as it was told before
+    CHECK(all.dequeue(all.a) == "2");
+    CHECK(all.dequeue(all.a) == "5");
+}
+
+TEST_CASE("an item that was appended much later is found", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    all.enqueue("1");
+    all.enqueue("2");
+    for (int i = 0; i != 40; ++i) {
+        w.etcd->write("other", std::to_string(i));
+    }
+    all.enqueue("3");
+    CHECK(all.dequeue(all.a) == "1");
+    CHECK(all.dequeue(all.b) == "2");
+    CHECK(all.try_dequeue(all.a) == "3");
+}
+
 TEST_CASE("a cancelled call that got nothing puts nothing back", "[queue]") {
     queue_users all;
     world& w = all.w;
