@@ -139,9 +139,10 @@ struct dead_item {
 /// its consumer dies. So each item is worked on at least once; `job::ack(txn)` makes the effects in
 /// etcd happen exactly once.
 ///
-/// Items are taken in order: one whose `enqueue` was over before that of another began is before
-/// it, unless etcd loses the event that tells of it. One that is tried again comes before all that
-/// were never taken.
+/// Items are in order: one whose `enqueue` was over before that of another began is before it. One
+/// that is tried again comes before all that were never taken. A consumer that waits takes the
+/// first item that it is told of: that may be a later one, if the event of an earlier one is lost,
+/// or came before its watch was in force.
 ///
 /// When the session of a consumer ends, its items are ready again as soon as some consumer looks:
 /// at once if one waits in `take`, otherwise within half the session's time to live, at most 10 s,

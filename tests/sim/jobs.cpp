@@ -229,13 +229,20 @@ void job_rules::judge_appended(const std::string& order, const where& is, const 
         world_.fail("an item was appended although its producer was told that it is not: " +
                     items_[order].value);
     }
+    for (const auto& [other, i] : items_) {
+        const value_state& before = values_[i.value];
+        const where* const at = place_of(i);
+        if (at && at->at != place::dead && before.over != 0 && before.over < v.began &&
+            order < other) {
+            world_.fail("an item comes before one that was there when it came: " + order);
+        }
+    }
     v.is_new = false;
     v.is_reviving = false;
 }
 
-/// It has to be the first one.
+/// It has to be the first one of those that are to be tried again, if there are any.
 void job_rules::judge_taken(const std::string& order, const where& was, const revision& r) const {
-    const std::uint64_t began = values_.at(items_.at(order).value).began;
     for (const auto& [other, i] : items_) {
         const where* const at = place_of(i);
         if (!at || other == order || r.before.contains(other)) {
@@ -245,13 +252,6 @@ void job_rules::judge_taken(const std::string& order, const where& was, const re
             at->at == place::again && (was.at == place::ready || at->id < was.id);
         if (is_before) {
             world_.fail("an item was taken before one that was to be tried again: " + order);
-        }
-        if (world_.had_lost_events()) {
-            continue; // who waits takes what it was told of
-        }
-        const value_state& v = values_.at(i.value);
-        if (at->at == place::ready && was.at == place::ready && v.over != 0 && v.over < began) {
-            world_.fail("an item was taken before one that was there when it came: " + order);
         }
     }
 }

@@ -94,6 +94,9 @@ asio::awaitable<void> actor::have_mirror(std::uint64_t seed) {
 }
 
 asio::awaitable<void> actor::open_mirror() {
+    if (!client_) {
+        co_return; // all was closed before it has begun
+    }
     coetcd::mirror_options options;
     options.buffer = mirror_buffer_;
     asio::awaitable<coetcd::mirror> opening =
@@ -106,6 +109,9 @@ asio::awaitable<void> actor::open_mirror() {
 
 /// Whoever has written sees it.
 asio::awaitable<void> actor::write_and_wait(std::uint64_t seed) {
+    if (!client_) {
+        co_return;
+    }
     chance taste(seed);
     const coetcd::client by = *client_;
     const std::string one = row(taste);
@@ -184,6 +190,9 @@ asio::awaitable<void> actor::read_mirror(std::uint64_t seed) {
 /// @param goes_on Set to false if there is no more to read.
 asio::awaitable<void> actor::read_batch(mirror_rules::follower& f, bool& goes_on) {
     try {
+        if (!mirror_changes_) {
+            co_return;
+        }
         asio::awaitable<coetcd::mirror_batch> reading = mirror_changes_->next();
         const coetcd::mirror_batch batch = co_await std::move(reading);
         s_.judge.mirrors.told(f, batch);

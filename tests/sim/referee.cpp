@@ -83,8 +83,12 @@ void referee::lease_ended(lease_id id, etcd::lease_end how) {
     }
 }
 
-void referee::opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock) {
+void referee::opened(const std::shared_ptr<session_impl>& s,
+                     const process& in,
+                     bool sound_clock,
+                     bool works) {
     known_session known(s, in, sound_clock);
+    known.works = works;
     known.opened_at = world_.now();
     if (s->reason() != session_end::none) { // the answer to its grant came too late
         known.ends = 1;
@@ -117,14 +121,15 @@ void referee::session_ended(lease_id id, session_end why) {
         world_.fail("a session ended as expired, and its lease lives");
     }
     if ((only_refused || prompt) && s.sound_clock &&
-        (why == session_end::deadline || why == session_end::cleanup_failed)) {
+        (why == session_end::deadline || (why == session_end::cleanup_failed && !s.works))) {
         world_.fail("a session was lost although all members but one do as they are asked");
     }
     if (why == session_end::cleanup_failed && world_.healed() && calm_) {
         world_.fail("a session gave its lease up although nothing goes wrong");
     }
     const auto live = s.impl.lock();
-    if (why == session_end::cleanup_failed && live && s.sound_clock && !world_.had_refusals() &&
+    if (why == session_end::cleanup_failed && live && s.sound_clock && !s.works &&
+        !world_.had_refusals() &&
         world_.now() - s.opened_at < live->ttl() / 2) { // etcd refuses nothing for good here
         world_.fail("a session gave its lease up before it had tried for a ttl");
     }

@@ -192,7 +192,11 @@ public:
 
     // What clients do.
 
-    void opened(const std::shared_ptr<session_impl>& s, const process& in, bool sound_clock);
+    /// @param works It works on jobs: if it is not known whether it has taken one, it ends.
+    void opened(const std::shared_ptr<session_impl>& s,
+                const process& in,
+                bool sound_clock,
+                bool works = false);
     void session_ended(lease_id id, session_end why);
 
     /// A waiter for the end of a session was told of it.
@@ -287,6 +291,7 @@ private:
         std::weak_ptr<session_impl> impl;
         const process* in = nullptr;
         bool sound_clock = false;
+        bool works = false;
         nanoseconds opened_at{0};
         int ends = 0;
         session_end why = session_end::none;

@@ -53,7 +53,8 @@ asio::awaitable<std::shared_ptr<coetcd::work_queue>> actor::have_jobs() {
             coetcd::session made = co_await coetcd::session::open(by, how);
             if (client_) {
                 work_session_.emplace(std::move(made));
-                s_.judge.opened(coetcd::detail::access::impl(*work_session_), *p_, sound_clock_);
+                s_.judge.opened(
+                    coetcd::detail::access::impl(*work_session_), *p_, sound_clock_, true);
                 coetcd::work_options options;
                 options.max_attempts = job_rules::most_attempts;
                 jobs_queue_ = std::make_shared<coetcd::work_queue>(
