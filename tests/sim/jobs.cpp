@@ -232,8 +232,8 @@ void job_rules::judge_appended(const std::string& order, const where& is, const 
     for (const auto& [other, i] : items_) {
         const value_state& before = values_[i.value];
         const where* const at = place_of(i);
-        if (at && at->at != place::dead && before.over != 0 && before.over < v.began &&
-            order < other) {
+        const bool is_counted = at && (at->at == place::ready || at->at == place::busy);
+        if (is_counted && before.over != 0 && before.over < v.began && order < other) {
             world_.fail("an item comes before one that was there when it came: " + order);
         }
     }
