@@ -469,7 +469,8 @@ void referee::gives_back(std::list<hold>::iterator h) {
     nanoseconds& wanted = wanted_at_[{h->lease, h->name}];
     wanted = std::max(wanted, until);
     if (h->clean && h->retained.count() != 0) {
-        const nanoseconds stays = h->retained * 11 / 10 + 1s; // its clock may be slow
+        const nanoseconds stays =
+            h->retained * (h->sound_clock ? 11 : 15) / 10 + 1s; // it may be slow
         wanted = std::max(wanted, until + stays);
         retained_[{h->name, h->fence}] = until + stays;
     }
