@@ -34,7 +34,7 @@ using integration::patient;
 
 namespace {
 
-client connect_patiently(const asio::any_io_executor& executor) {
+client connect_to_work(const asio::any_io_executor& executor) {
     coetcd::client_options options;
     options.request_timeout = 60s;
     return client(executor, shared_etcd().url(), options);
@@ -45,7 +45,7 @@ client connect_patiently(const asio::any_io_executor& executor) {
 TEST_CASE("An item goes through all that can happen to it", "[work_queue]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect_patiently(executor);
+        const client c = connect_to_work(executor);
         const std::string name = unique_name("work");
         session one = co_await open_session(c, 30s);
         session two = co_await open_session(c, 30s);
@@ -114,7 +114,7 @@ TEST_CASE("An item goes through all that can happen to it", "[work_queue]") {
 TEST_CASE("Ten thousand items are drained in a time that grows as they do", "[work_queue]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect_patiently(executor);
+        const client c = connect_to_work(executor);
         const std::string name = unique_name("drain");
         session s = co_await open_session(c, 60s);
         work_queue q(s, name);
@@ -155,7 +155,7 @@ TEST_CASE("Ten thousand items are drained in a time that grows as they do", "[wo
 TEST_CASE("Consumers die, and each effect happens once", "[work_queue]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect_patiently(executor);
+        const client c = connect_to_work(executor);
         const std::string name = unique_name("deadly");
         constexpr int items = 300;
         int done = 0;
@@ -230,7 +230,7 @@ TEST_CASE("Consumers die, and each effect happens once", "[work_queue]") {
 TEST_CASE("Producers and consumers of several sessions keep the order", "[work_queue]") {
     const auto body = []() -> awaitable<void> {
         const auto executor = co_await asio::this_coro::executor;
-        const client c = connect_patiently(executor);
+        const client c = connect_to_work(executor);
         const std::string name = unique_name("order");
         constexpr int each = 60;
         constexpr int producers = 5;

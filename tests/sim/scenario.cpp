@@ -164,10 +164,9 @@ outcome run(const plan& p) {
     if (joins) {
         w.operator_prefixes.emplace_back(group_prefix);
     }
-    // Streams with which it was in none of the histories that `mutants/found` named then. Not
-    // beside a group: its followers believe a look that a stalled member answers.
+    // Streams with which it was in none of the histories that `mutants/found` named then.
     chance working(chance::derive(p.seed, 658));
-    const bool does_jobs = random && !s.crowded && !joins && working.one_in(12);
+    const bool does_jobs = random && !s.crowded && working.one_in(12);
     if (does_jobs) {
         w.operator_prefixes.emplace_back(claim_prefix);
     }

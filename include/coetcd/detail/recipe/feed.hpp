@@ -145,6 +145,10 @@ private:
     /// Something has happened, but only a look can tell the answer; the event does not.
     bool is_behind() const { return happened_ != 0; }
 
+    /// An answer that is older than this leaves out something: what was told, or what had happened
+    /// before the watch came into force.
+    std::int64_t known() const { return std::max({as_of_, happened_, tells_after_}); }
+
     /// When to look next.
     time_point due() const {
         return is_blind() || is_behind() ? not_before_ : std::max(recheck_, not_before_);
@@ -157,7 +161,7 @@ private:
             self->watch();
         }
         const std::uint64_t created = self->created_;
-        const std::int64_t known = std::max(self->as_of_, self->happened_);
+        const std::int64_t known = self->known();
         const outcome<range_response> seen = co_await call(
             self->client_, self->question_.read, self->client_->within(self->timeout_));
         const bool older = !seen.ec && seen.response.header.revision < known;
@@ -225,14 +229,16 @@ private:
         told_before_.reset();
         as_of_ = 0;
         happened_ = 0;
+        tells_after_ = 0;
         recheck_ = world().now();
         failure_.emplace(errc::revision_regressed,
                          question_.title + ": etcd is at revision " + std::to_string(found) +
                              ", and revision " + std::to_string(known) + " was told of");
     }
 
-    void on_created(std::int64_t) override {
+    void on_created(std::int64_t revision) override {
         ++created_;
+        tells_after_ = revision;
         changed_.notify_all();
     }
     void on_events(std::vector<event>& events) override {
@@ -269,9 +275,10 @@ private:
     bool begun_ = false;
     bool over_ = false;
     bool watching_ = false;
-    std::int64_t id_ = 0;       // of the watch
-    std::uint64_t created_ = 0; // how often it came into force
-    std::uint64_t looked_ = 0;  // how often it had when the last answer was asked for
+    std::int64_t id_ = 0;          // of the watch
+    std::uint64_t created_ = 0;    // how often it came into force
+    std::uint64_t looked_ = 0;     // how often it had when the last answer was asked for
+    std::int64_t tells_after_ = 0; // the last time that it came into force
     std::optional<T> now_;
     std::int64_t as_of_ = 0;    // the revision of `now_`
     std::int64_t happened_ = 0; // a change that `now_` does not know of

@@ -325,6 +325,19 @@ TEST_CASE("an older answer is no answer", "[feed]") {
     CHECK_FALSE(next.ended());
 }
 
+TEST_CASE("a look that is older than the watch is no answer", "[feed]") {
+    feed_fixture f;
+    f.put("a");
+    f.put("b");
+    f.etcd->stale_by = 1; // the watch tells what comes after "b", and the look shows "a"
+    auto next = f.next();
+    f.env->pass(300ms);
+    CHECK_FALSE(next.ended());
+    f.etcd->stale_by = 0;
+    f.env->pass(2s);
+    CHECK(next.get() == "b");
+}
+
 TEST_CASE("a look that is older than what the watch told of is not repeated at once", "[feed]") {
     int looks = 0; // outlives them
     feed_fixture f(looked_up());
