@@ -5,8 +5,9 @@ reached.py LCOV UNREACHED [--write]
 
 LCOV is what llvm-cov exports of a run of sim. UNREACHED names the lines that sim does not reach, as
 they are written, below the header that they are in: what no user of it does, what its network
-cannot do, and what is too rare. A `*` stands for all lines of a header that no user of it has. Fails if there are others, or if one that is named there is no more
-in its header; with --write, writes it anew.
+cannot do, and what is too rare. A `*` stands for all lines of a header that no user of it has.
+Fails if there are others, or if one that is named there is no more in its header; with --write,
+writes it anew.
 """
 import os
 import sys
