@@ -37,7 +37,8 @@ coetcd::lock_options with_value() {
 
 awaitable<void> count_value(const held_lock& held) {
     const std::optional<std::string> last = co_await coetcd::get_value(held);
-    co_await coetcd::set_value(held, std::to_string(last ? std::stoi(*last) + 1 : 1));
+    const int number = last ? std::stoi(*last) : 0;
+    co_await coetcd::set_value(held, std::to_string(number + 1));
 }
 
 /// A program of its own: it takes the lock again and again, in each of the ways.
