@@ -239,14 +239,8 @@ private:
     void take_option(const std::string& word) {
         const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
         const option* const o = option_called(std::string_view(word).substr(0, equals), found_);
-        if (o == nullptr && option_called(without_value(word), found_) != nullptr) {
-            throw usage_error(quoted(without_value(word)) +
-                              " is a word of its own: nothing belongs to it");
-        }
         if (o == nullptr) {
-            throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") + ": " +
-                              quoted(without_value(word)) +
-                              (found_ ? "" : ", before a subcommand"));
+            refuse(without_value(word));
         }
         std::string value = "true";
         if (equals != word.npos) {
@@ -273,6 +267,21 @@ private:
                               o.name + "=" + o.value); // not as it is: perhaps a password
         }
         return *at_++;
+    }
+
+    /// @param flag What is left of a word that is no flag.
+    [[noreturn]] void refuse(const std::string& flag) const {
+        const option* const meant = option_called(flag, found_);
+        if (meant != nullptr && !meant->value.empty()) {
+            throw usage_error(quoted(flag) + ": its value stands behind it, or after =: " + flag +
+                              "=" + meant->value);
+        }
+        if (meant != nullptr || asks_for_help(flag)) {
+            throw usage_error(quoted(flag) + " is a word of its own: nothing belongs to it");
+        }
+        throw usage_error("no such flag" + (found_ ? " of " + found_->name : "") +
+                          (flag == "--" ? "; all have small letters" : ": " + quoted(flag)) +
+                          (found_ ? "" : ", before a subcommand"));
     }
 
     /// An unknown flag, cut off where a password may begin: other programs know `-pSECRET`.

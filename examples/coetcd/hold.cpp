@@ -445,8 +445,16 @@ awaitable<void> say_if_no_answer(client c, std::string name) {
     any.keys_only = true;
     const auto queue = coetcd::key_range::prefix(name + "/");
     const auto asked = co_await coetcd::as_result(c.range(queue, any));
-    if (!asked) {
-        note(asked.error().text() + "; still waiting");
+    if (asked) {
+        co_return;
+    }
+    const coetcd::failure& why = asked.error();
+    if (why.is_cancelled()) {
+        why.rethrow();
+    }
+    // Otherwise the feed ends, too, and says why.
+    if (why.code() == coetcd::condition::retryable || why.code() == coetcd::errc::protocol_error) {
+        note(in_flags(why.text()) + "; still waiting");
     }
 }
 

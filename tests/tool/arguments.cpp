@@ -157,6 +157,11 @@ TEST_CASE("What is before -- is read strictly", "[arguments]") {
     CHECK(wrong({"run", "n", "-try"}) == "'-t' is a word of its own: nothing belongs to it");
     CHECK(wrong({"run", "n", "-t3"}) == "'-t' is a word of its own: nothing belongs to it");
     CHECK(wrong({"run", "n", "-x3"}) == "no such flag of run: '-x'");
+    CHECK(wrong({"run", "n", "--label:x"}) ==
+          "'--label': its value stands behind it, or after =: --label=TEXT");
+    CHECK(wrong({"run", "n", "--help=1"}) ==
+          "'--help' is a word of its own: nothing belongs to it");
+    CHECK(wrong({"run", "n", "--TRY"}) == "no such flag of run; all have small letters");
     CHECK(wrong({"--ttl", "3s", "run", "n"}) == "no such flag: '--ttl', before a subcommand");
     CHECK(wrong({"show", "n", "--ttl", "3s"}) == "no such flag of show: '--ttl'");
     // Each flag takes one value, and never a word that belongs to another one.

@@ -306,6 +306,23 @@ TEST_CASE("elect --listen says that what answers is no etcd", "[tool]") {
     CHECK(p.wait() == 128 + SIGTERM);
 }
 
+TEST_CASE("elect --listen that is refused, or stopped, does not say that it waits", "[tool]") {
+    const no_reads refuses("HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\n"
+                           "Content-Length: 33\r\n\r\n"
+                           R"({"code":7,"message":"not for you"})");
+    const auto refused = run_all("elect --listen n --endpoints " + refuses.url());
+    CHECK(refused.exit_code == 69);
+    CHECK(refused.output.find("waiting") == std::string::npos);
+
+    const no_reads silent("");
+    const std::string tool = COETCD_TOOL;
+    const std::string line = "timeout -s INT 1 " + tool + " elect --listen n --endpoints ";
+    const auto stopped =
+        run_process({"sh", "-c", line + silent.url() + " --command-timeout 60s 2>&1"}, with_etcd());
+    CHECK(stopped.exit_code == 124);
+    CHECK(stopped.output.find("waiting") == std::string::npos);
+}
+
 TEST_CASE("top, who and lock -v stand large values of others", "[tool][large]") {
     const std::string prefix = unique_name("big") + "/", lease = granted_lease();
     // Together with their base64 each of the answers is larger than a client accepts.
