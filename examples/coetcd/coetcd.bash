@@ -30,7 +30,7 @@ _coetcd_names() {
             COMPREPLY+=("$name")
         fi
     done < <("${limit[@]}" coetcd top --json --command-timeout 1s -- "$typed" 2>/dev/null </dev/null |
-        sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p' | head -n 500)
+        sed -n 's|.*"name":"\([A-Za-z0-9._/-]*\)".*|\1|p' 2>/dev/null | head -n 500)
 }
 
 _coetcd() {

@@ -308,7 +308,7 @@ TEST_CASE("elect --listen says that what answers is no etcd", "[tool]") {
 
 TEST_CASE("elect --listen that is refused, or stopped, does not say that it waits", "[tool]") {
     const no_reads refuses("HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\n"
-                           "Content-Length: 33\r\n\r\n"
+                           "Content-Length: 34\r\n\r\n"
                            R"({"code":7,"message":"not for you"})");
     const auto refused = run_all("elect --listen n --endpoints " + refuses.url());
     CHECK(refused.exit_code == 69);

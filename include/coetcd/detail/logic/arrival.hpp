@@ -211,10 +211,10 @@ inline bool was_lost(const txn_response& left) {
 }
 
 /// The keys of a group that are still there.
-using inside = std::set<std::string>;
+using member_keys = std::set<std::string>;
 
-inline inside those_inside(const range_response& read, std::int64_t group) {
-    inside result;
+inline member_keys those_inside(const range_response& read, std::int64_t group) {
+    member_keys result;
     for (const key_value& kv : read.kvs) {
         if (kv.create_revision == group) {
             result.insert(kv.key);
@@ -224,12 +224,12 @@ inline inside those_inside(const range_response& read, std::int64_t group) {
 }
 
 /// Who of a group is still inside. An event says it without a read.
-inline question<inside>
+inline question<member_keys>
 inside_now(const std::string& title, const std::string& name, std::int64_t group) {
     const key_range keys = key_range::prefix(insiders(name));
     const auto from = [group](const range_response& read) { return those_inside(read, group); };
-    const auto follow = [](const inside& now, const event& e) {
-        std::optional<inside> next(now);
+    const auto follow = [](const member_keys& now, const event& e) {
+        std::optional<member_keys> next(now);
         if (e.type == event_type::erase) {
             next->erase(e.kv.key);
         }

@@ -68,9 +68,8 @@ public:
                 co_return true;
             }
         }
-        std::function<bool(const logic::inside&)> all_left = [](const logic::inside& now) {
-            return now.empty();
-        };
+        std::function<bool(const logic::member_keys&)> all_left =
+            [](const logic::member_keys& now) { return now.empty(); };
         auto question = logic::inside_now(self->about.title, self->about.name, self->group_);
         auto waiting = until_told(by,
                                   self->about.session->request_timeout,

@@ -171,7 +171,7 @@ TEST_CASE("who of a group is still inside", "[logic][barrier]") {
     CHECK(std::get<std::int64_t>(leaves.compares.front().operand) == 77);
     CHECK(std::get<erase_request>(leaves.success.front()).range.key == a.proof);
     const range_response read = found({kv("b.in/1", 77), kv("b.in/2", 80), kv("b.in/3", 77)});
-    CHECK(those_inside(read, 77) == inside{"b.in/1", "b.in/3"});
+    CHECK(those_inside(read, 77) == member_keys{"b.in/1", "b.in/3"});
 
     txn_response left;
     left.succeeded = true;
@@ -183,7 +183,7 @@ TEST_CASE("who of a group is still inside", "[logic][barrier]") {
     CHECK(was_lost(left));
 
     const auto asks = inside_now("double_barrier", "b", 77);
-    inside now = asks.from(read);
+    member_keys now = asks.from(read);
     CHECK(now.size() == 2);
     event e;
     e.type = event_type::put;
@@ -195,5 +195,5 @@ TEST_CASE("who of a group is still inside", "[logic][barrier]") {
         e.kv = kv(key, 0);
         now = asks.follow(now, e).value();
     }
-    CHECK(now == inside{"b.in/3"});
+    CHECK(now == member_keys{"b.in/3"});
 }
