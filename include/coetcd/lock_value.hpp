@@ -13,12 +13,11 @@ namespace coetcd {
 
 /// The value of a lock: what each holder leaves to the next, such as how far it came.
 ///
-///     coetcd::mutex import(session, "import", {.value = true});
-///     co_await with_lock(import, [](const coetcd::held_lock& held) -> awaitable<void> {
-///         const std::optional<std::string> last = co_await coetcd::get_value(held);
-///         const std::string next = co_await import_from(last.value_or("0"));
-///         co_await coetcd::set_value(held, next);
-///     });
+///     coetcd::mutex mutex(session, "import", {.value = true});
+///     const coetcd::held_lock held = co_await mutex.scoped_lock();
+///     const std::optional<std::string> last = co_await coetcd::get_value(held);
+///     const std::string next = co_await import_from(last.value_or("the beginning"));
+///     co_await coetcd::set_value(held, next);
 ///
 /// With `lock_options::value`, a lock that is free brings its value with the grant. So does one
 /// that was waited for, if etcd had to be asked once more; as a rule it is granted by the end of

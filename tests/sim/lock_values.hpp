@@ -12,8 +12,8 @@
 
 namespace sim {
 
-/// What must be true of the values of locks, each of which its holders count up: no holder misses
-/// what another one has counted, and nothing comes after a holder's end.
+/// What must be true of the values of locks. Holders count them up, so each change adds 1: none is
+/// missed by the next holder, and none comes after the end of its own.
 class lock_value_rules {
 public:
     explicit lock_value_rules(world& w)

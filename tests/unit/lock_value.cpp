@@ -258,6 +258,23 @@ TEST_CASE("a change that nobody answers is unknown, and the value is read again"
     CHECK(h.stored() == "3");
 }
 
+TEST_CASE("a change that comes long after it failed is seen", "[lock_value]") {
+    heirs h;
+    held_lock held = h.w.await(h.a.scoped_lock());
+    h.w.await(coetcd::set_value(held, "1"));
+    h.w.env->decide = [](const call_request& r) {
+        return is_change(r) ? support::late(10s) : scripted_env::fate();
+    };
+    auto changing = h.w.start(coetcd::set_value(held, "2"));
+    h.w.env->pass(6s);
+    CHECK(changing.code() == errc::outcome_unknown);
+    h.w.env->decide = nullptr;
+    CHECK(h.w.await(coetcd::get_value(held)) == text("1"));
+    h.w.env->pass(10s);
+    CHECK(h.stored() == "2");
+    CHECK(h.w.await(coetcd::get_value(held)) == text("2"));
+}
+
 TEST_CASE("a change that is cancelled may have happened", "[lock_value]") {
     heirs h;
     held_lock held = h.w.await(h.a.scoped_lock());

@@ -50,21 +50,43 @@ inline lock_value lock_value_in(const range_response& read, const std::string& k
 }
 
 /// What an owner knows of the value. What it was at the grant, it is until the owner changes it.
-struct known_value {
-    std::optional<lock_value> now; ///< Nothing: that is not known.
-    std::uint64_t changes = 0;     ///< That have begun: what was read before one of them is old.
+class known_value {
+public:
+    /// Nothing: that is not known.
+    const std::optional<lock_value>& now() const { return now_; }
+    /// Counts what makes older answers useless.
+    std::uint64_t turn() const { return turn_; }
 
-    /// A change begins; what it leaves is not known until etcd has answered.
-    std::uint64_t change() {
-        now.reset();
-        return ++changes;
+    /// The place asks etcd for the lock: nothing of an earlier hold can come after the grant.
+    void ask() {
+        now_.reset();
+        is_certain_ = true;
     }
-    /// @param since The number of changes when etcd was asked.
+    /// @param since The turn when etcd was asked.
     void learn(const lock_value& told, std::uint64_t since) {
-        if (since == changes) {
-            now = told;
+        if (is_certain_ && since == turn_) {
+            now_ = told;
         }
     }
+    /// A change begins. Until one has succeeded, it may come at any moment.
+    std::uint64_t change() {
+        now_.reset();
+        is_certain_ = false;
+        return ++turn_;
+    }
+    /// etcd has made a change: no copy of an earlier one can come.
+    void changed(const lock_value& told, std::uint64_t change) {
+        if (change == turn_) {
+            now_ = told;
+            is_certain_ = true;
+            ++turn_;
+        }
+    }
+
+private:
+    std::optional<lock_value> now_;
+    std::uint64_t turn_ = 0;
+    bool is_certain_ = false; // no change of ours is under way, perhaps without our knowledge
 };
 
 /// The rule of a plain queue, which reads the lock's value as well.
@@ -103,10 +125,10 @@ private:
     }
     /// If it is the ends of other keys that make it the owner, the value may change until then.
     standing learn_from(const txn_response& response, standing now) {
-        known_.now.reset();
+        known_.ask();
         if (response.succeeded && now.at == standing::where::owner) {
             const std::size_t last = response.responses.size() - 1;
-            known_.now = lock_value_in(answers::range_at(response, last), key_);
+            known_.learn(lock_value_in(answers::range_at(response, last), key_), known_.turn());
         }
         return now;
     }

@@ -18,7 +18,7 @@ enum class asking {
     admit, ///< Ownership, in exchange for our place.
 };
 
-struct known_value;
+class known_value;
 
 /// What one attempt asks of etcd, and what the answers mean. This class is the rule of a plain
 /// queue: the first in it owns. Other rules derive from it, ask for room as well, and may remember

@@ -39,18 +39,18 @@ public:
             // If it is not set, another coroutine that shares the lock has changed it meanwhile.
             is_set = last.text == text;
         }
-        self->known().learn(last, change);
+        self->known().changed(last, change);
     }
 
 private:
     static asio::awaitable<logic::lock_value> current(std::shared_ptr<held_value> self) {
         self->require_held();
         logic::lock_value now;
-        if (self->known().now) {
-            now = *self->known().now;
+        if (self->known().now()) {
+            now = *self->known().now();
             co_return now;
         }
-        const std::uint64_t since = self->known().changes;
+        const std::uint64_t since = self->known().turn();
         const txn asks = logic::read_lock_value(self->by_->proof().front(), self->key_);
         const call_terms how = self->terms();
         const txn_response said = co_await ask(self->owner(), asks, how);

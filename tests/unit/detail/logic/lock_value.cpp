@@ -71,32 +71,32 @@ TEST_CASE("the value is known to the owner, and to nobody else", "[logic][lock_v
     const range_response value = showing({stored_value("m.value", "x", 3)});
     valued_rule by("m");
     REQUIRE(by.value());
-    CHECK_FALSE(by.value()->now);
+    CHECK_FALSE(by.value()->now());
 
     CHECK(by.after_enter(said(true, 9, {nobody, put_response(), value}), a).at ==
           standing::where::owner);
-    REQUIRE(by.value()->now);
-    CHECK(by.value()->now->text == "x");
-    CHECK(by.value()->now->revision == 3);
+    REQUIRE(by.value()->now());
+    CHECK(by.value()->now()->text == "x");
+    CHECK(by.value()->now()->revision == 3);
 
     const range_response somebody = showing({stored_value("m/other", "", 8)});
     CHECK(by.after_enter(said(true, 9, {somebody, put_response(), value}), a).at ==
           standing::where::behind);
-    CHECK_FALSE(by.value()->now);
+    CHECK_FALSE(by.value()->now());
 
     CHECK(by.after_confirm(said(true, 9, {erase_response(), nobody, nobody}), a, 9).at ==
           standing::where::owner);
-    REQUIRE(by.value()->now);
-    CHECK_FALSE(by.value()->now->text);
-    CHECK(by.value()->now->revision == 0);
+    REQUIRE(by.value()->now());
+    CHECK_FALSE(by.value()->now()->text);
+    CHECK(by.value()->now()->revision == 0);
     CHECK(by.after_confirm(said(true, 9, {erase_response(), somebody, value}), a, 9).at ==
           standing::where::behind);
-    CHECK_FALSE(by.value()->now);
+    CHECK_FALSE(by.value()->now());
 
     CHECK(by.after_take(said(true, 9, {put_response(), value}), a).at == standing::where::owner);
-    CHECK(by.value()->now);
+    CHECK(by.value()->now());
     CHECK(by.after_take(said(false, 9, {}), a).at == standing::where::taken);
-    CHECK_FALSE(by.value()->now);
+    CHECK_FALSE(by.value()->now());
 
     const range_response foreign = showing({stored_value("n.value", "x", 3)});
     CHECK_THROWS_AS(by.after_take(said(true, 9, {put_response(), foreign}), a), coetcd::error);
@@ -107,20 +107,33 @@ TEST_CASE("the value is known to the owner, and to nobody else", "[logic][lock_v
     CHECK(plain_rule().value() == nullptr);
 }
 
-TEST_CASE("what was read before a change is not learned after it", "[logic][lock_value]") {
+TEST_CASE("an answer is learned only if nothing can have changed the value since",
+          "[logic][lock_value]") {
     known_value known;
-    known.learn({"1", 1}, known.changes);
-    CHECK(known.now->text == "1");
-    const std::uint64_t before = known.changes;
+    known.learn({"0", 1}, known.turn()); // the hold did not begin in etcd
+    CHECK_FALSE(known.now());
+    known.ask();
+    known.learn({"1", 1}, known.turn());
+    REQUIRE(known.now());
+    CHECK(known.now()->text == "1");
+    const std::uint64_t before = known.turn();
     const std::uint64_t first = known.change();
-    CHECK_FALSE(known.now);
+    CHECK_FALSE(known.now());
     known.learn({"1", 1}, before);
-    CHECK_FALSE(known.now);
+    CHECK_FALSE(known.now());
+    const std::uint64_t meanwhile = known.turn();
+    known.learn({"1", 1}, meanwhile); // the change may come at any moment
+    CHECK_FALSE(known.now());
     const std::uint64_t second = known.change();
-    known.learn({"2", 2}, first); // the second may have come before it
-    CHECK_FALSE(known.now);
-    known.learn({"3", 3}, second);
-    CHECK(known.now->text == "3");
+    known.changed({"2", 2}, first); // the second may have come before it
+    CHECK_FALSE(known.now());
+    known.changed({"3", 3}, second);
+    REQUIRE(known.now());
+    CHECK(known.now()->text == "3");
+    known.learn({"1", 1}, second); // read before it, and told after it
+    CHECK(known.now()->text == "3");
+    known.learn({"3", 3}, known.turn());
+    CHECK(known.now()->text == "3");
 }
 
 TEST_CASE("a change names its owner and the change before it", "[logic][lock_value]") {
