@@ -21,7 +21,7 @@ using coetcd::held_lock;
 using coetcd::detail::call_request;
 using support::scripted_env;
 using support::world;
-using text = std::optional<std::string>;
+using value_text = std::optional<std::string>;
 
 namespace {
 
@@ -68,10 +68,10 @@ bool is_change(const call_request& r) {
 TEST_CASE("a free lock brings what the last holder has left, with the grant", "[lock_value]") {
     heirs h;
     held_lock first = h.w.await(h.a.scoped_lock());
-    CHECK(h.w.await(coetcd::get_value(first)) == text());
+    CHECK(h.w.await(coetcd::get_value(first)) == value_text());
     CHECK(h.requests() == 1);
     h.w.await(coetcd::set_value(first, "1"));
-    CHECK(h.w.await(coetcd::get_value(first)) == text("1"));
+    CHECK(h.w.await(coetcd::get_value(first)) == value_text("1"));
     h.w.await(coetcd::set_value(first, "2"));
     CHECK(h.requests() == 2);
     CHECK(h.w.await(first.unlock()));
@@ -82,18 +82,18 @@ TEST_CASE("a free lock brings what the last holder has left, with the grant", "[
     (void)h.requests();
     std::optional<held_lock> next = h.w.await(h.b.scoped_try_lock());
     REQUIRE(next);
-    CHECK(h.w.await(coetcd::get_value(*next)) == text("2"));
+    CHECK(h.w.await(coetcd::get_value(*next)) == value_text("2"));
     CHECK(h.requests() == 1);
     h.w.await(coetcd::set_value(*next, ""));
-    CHECK(h.w.await(coetcd::get_value(*next)) == text(""));
+    CHECK(h.w.await(coetcd::get_value(*next)) == value_text(""));
     CHECK(h.w.await(next->unlock()));
     h.w.await(h.b.lock());
     held_lock adopted(h.b, std::adopt_lock);
     (void)h.requests();
-    CHECK(h.w.await(coetcd::get_value(adopted)) == text(""));
+    CHECK(h.w.await(coetcd::get_value(adopted)) == value_text(""));
     CHECK(h.requests() == 0);
-    CHECK(h.w.await(coetcd::get_value(h.client, "m")) == text("")); // for anybody
-    CHECK(h.w.await(coetcd::get_value(h.client, "other")) == text());
+    CHECK(h.w.await(coetcd::get_value(h.client, "m")) == value_text("")); // for anybody
+    CHECK(h.w.await(coetcd::get_value(h.client, "other")) == value_text());
 }
 
 TEST_CASE("who waits for a lock has what its last holder leaves, not what was there",
@@ -110,8 +110,8 @@ TEST_CASE("who waits for a lock has what its last holder leaves, not what was th
         held_lock next = waiting.get();
         h.pass();
         (void)h.requests();
-        CHECK(h.w.await(coetcd::get_value(next)) == text("new"));
-        CHECK(h.w.await(coetcd::get_value(next)) == text("new"));
+        CHECK(h.w.await(coetcd::get_value(next)) == value_text("new"));
+        CHECK(h.w.await(coetcd::get_value(next)) == value_text("new"));
         CHECK(h.requests() == 1);
     }
     SECTION("granted by a look") {
@@ -121,7 +121,7 @@ TEST_CASE("who waits for a lock has what its last holder leaves, not what was th
         held_lock next = waiting.get();
         CHECK(support::count(h.w, support::is_confirm) == 1);
         (void)h.requests();
-        CHECK(h.w.await(coetcd::get_value(next)) == text("new"));
+        CHECK(h.w.await(coetcd::get_value(next)) == value_text("new"));
         CHECK(h.requests() == 0);
     }
 }
@@ -131,11 +131,11 @@ TEST_CASE("a lock without the option reads its value when asked", "[lock_value]"
     coetcd::mutex plain(h.one, "m");
     held_lock held = h.w.await(plain.scoped_lock());
     (void)h.requests();
-    CHECK(h.w.await(coetcd::get_value(held)) == text());
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text());
     CHECK(h.requests() == 1);
     h.w.await(coetcd::set_value(held, "1"));
     CHECK(h.requests() == 2);
-    CHECK(h.w.await(coetcd::get_value(held)) == text("1"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("1"));
     CHECK(h.requests() == 1);
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("a retained lock is taken at home, and its value is asked for", "[lock
     (void)h.requests();
     held_lock held = h.w.await(kept.scoped_lock());
     CHECK(h.requests() == 0);
-    CHECK(h.w.await(coetcd::get_value(held)) == text("3"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("3"));
     CHECK(h.requests() == 1);
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("after a delay the value is what the vanished holder has left", "[lock
     h.w.etcd->erase(held.key());
     h.w.env->pass(20s);
     held_lock after = waiting.get();
-    CHECK(h.w.await(coetcd::get_value(after)) == text("last words"));
+    CHECK(h.w.await(coetcd::get_value(after)) == value_text("last words"));
     auto late = h.w.start(coetcd::set_value(held, "late"));
     h.pass();
     CHECK(late.code() == errc::lock_lost);
@@ -217,10 +217,10 @@ TEST_CASE("a holder that was overtaken neither reads nor changes the value", "[l
         h.w.env->pass(10ms);
         h.w.etcd->erase(held.key());
         held_lock next = h.w.await(h.b.scoped_lock());
-        CHECK(h.w.await(coetcd::get_value(next)) == text("1"));
+        CHECK(h.w.await(coetcd::get_value(next)) == value_text("1"));
         h.w.env->pass(10s);
         CHECK(changing.code() == errc::lock_lost);
-        CHECK(h.w.await(coetcd::get_value(next)) == text("1"));
+        CHECK(h.w.await(coetcd::get_value(next)) == value_text("1"));
     }
     CHECK(h.stored() == "1");
 }
@@ -236,7 +236,7 @@ TEST_CASE("a value whose answer is lost is set once, and undoes nothing later", 
         h.w.env->pass(10s); // the late one comes
         CHECK(h.stored() == "2");
         CHECK(h.w.etcd->keys.at("m.value").version == 2);
-        CHECK(h.w.await(coetcd::get_value(held)) == text("2"));
+        CHECK(h.w.await(coetcd::get_value(held)) == value_text("2"));
     }
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("a change that nobody answers is unknown, and the value is read again"
     CHECK(changing.code() == errc::outcome_unknown);
     h.w.env->decide = nullptr;
     (void)h.requests();
-    CHECK(h.w.await(coetcd::get_value(held)) == text("2"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("2"));
     CHECK(h.requests() >= 1);
     h.w.await(coetcd::set_value(held, "3"));
     CHECK(h.stored() == "3");
@@ -269,10 +269,10 @@ TEST_CASE("a change that comes long after it failed is seen", "[lock_value]") {
     h.w.env->pass(6s);
     CHECK(changing.code() == errc::outcome_unknown);
     h.w.env->decide = nullptr;
-    CHECK(h.w.await(coetcd::get_value(held)) == text("1"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("1"));
     h.w.env->pass(10s);
     CHECK(h.stored() == "2");
-    CHECK(h.w.await(coetcd::get_value(held)) == text("2"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("2"));
 }
 
 TEST_CASE("a change that is cancelled may have happened", "[lock_value]") {
@@ -283,7 +283,7 @@ TEST_CASE("a change that is cancelled may have happened", "[lock_value]") {
     changing.cancel();
     h.pass();
     CHECK(changing.code() == asio::error::operation_aborted);
-    CHECK(h.w.await(coetcd::get_value(held)) == text(h.stored()));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text(h.stored()));
 }
 
 TEST_CASE("coroutines that share a lock change its value one after the other", "[lock_value]") {
@@ -299,8 +299,8 @@ TEST_CASE("coroutines that share a lock change its value one after the other", "
     two.get();
     CHECK(h.w.etcd->keys.at("m.value").version == 3);
     CHECK(h.stored() == "2");
-    CHECK(h.w.await(coetcd::get_value(held)) == text("2"));
-    CHECK(h.w.await(coetcd::get_value(other)) == text("2"));
+    CHECK(h.w.await(coetcd::get_value(held)) == value_text("2"));
+    CHECK(h.w.await(coetcd::get_value(other)) == value_text("2"));
     SECTION("and an older answer does not hide a newer value") {
         h.w.env->decide = [](const call_request& r) {
             return is_change(r) ? support::unanswered() : scripted_env::fate();
@@ -315,7 +315,7 @@ TEST_CASE("coroutines that share a lock change its value one after the other", "
         h.pass();
         (void)reading.get();
         changing.get();
-        CHECK(h.w.await(coetcd::get_value(held)) == text("4"));
+        CHECK(h.w.await(coetcd::get_value(held)) == value_text("4"));
     }
 }
 
@@ -325,7 +325,7 @@ TEST_CASE("a lock that is held to read has a value, too, and cannot change it", 
     held_lock writer = h.w.await(shared.scoped_lock());
     h.w.await(coetcd::set_value(writer, "w"));
     h.w.await(writer.downgrade());
-    CHECK(h.w.await(coetcd::get_value(writer)) == text("w"));
+    CHECK(h.w.await(coetcd::get_value(writer)) == value_text("w"));
     CHECK_THROWS_WITH(coetcd::set_value(writer, "r"), "set_value: the lock is only held to read");
     CHECK(h.w.etcd->keys.at("rw.value").value == "w");
 }
