@@ -94,7 +94,9 @@ TEST_CASE("Each item of a queue is handed out once, while etcd dies and calls ar
                 try {
                     value = co_await taking.result();
                 } catch (const boost::system::system_error& e) {
-                    CHECK(e.code() == asio::error::operation_aborted);
+                    const bool was_away = e.code() == coetcd::condition::retryable; // all the time
+                    const bool was_cancelled = e.code() == asio::error::operation_aborted;
+                    CHECK((was_away || was_cancelled));
                 }
                 if (value) {
                     ++seen[*value];

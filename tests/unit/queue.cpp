@@ -236,6 +236,23 @@ TEST_CASE("a dequeue gives up in time", "[queue]") {
     CHECK(cut_off.code() == errc::timed_out);
 }
 
+TEST_CASE("a time that is over while etcd is away is no failure of a queue if it was there before",
+          "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    const bool was_there = GENERATE(false, true); // at first
+    int answers = was_there ? 1 : 0;
+    w.env->decide = [&](const call_request&) { return answers-- > 0 ? fate() : broken(); };
+    auto taking = w.start(all.a.dequeue_for(300ms));
+    w.env->pass(400ms);
+    REQUIRE(taking.ended());
+    if (was_there) {
+        CHECK_FALSE(taking.get());
+    } else {
+        CHECK(taking.code() == errc::unavailable);
+    }
+}
+
 TEST_CASE("an item whose enqueue is repeated is in the queue once", "[queue]") {
     queue_users all;
     world& w = all.w;

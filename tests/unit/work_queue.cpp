@@ -497,6 +497,24 @@ TEST_CASE("take_for() and take_until() give up in time", "[work_queue]") {
     CHECK(cut_off.code() == errc::timed_out);
 }
 
+TEST_CASE(
+    "a time that is over while etcd is away is no failure of a work queue if it was there before",
+    "[work_queue]") {
+    workers all;
+    world& w = all.w;
+    const bool was_there = GENERATE(false, true); // at first
+    int answers = was_there ? 1 : 0;
+    w.env->decide = [&](const call_request&) { return answers-- > 0 ? fate() : broken(); };
+    auto taking = w.start(all.a.take_for(300ms));
+    w.env->pass(400ms);
+    REQUIRE(taking.ended());
+    if (was_there) {
+        CHECK_FALSE(taking.get());
+    } else {
+        CHECK(taking.code() == errc::unavailable);
+    }
+}
+
 TEST_CASE("an item whose enqueue is repeated is there once", "[work_queue]") {
     workers all;
     world& w = all.w;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/async/turns.hpp>
 #include <coetcd/detail/logic/counter.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/once.hpp>
@@ -28,20 +28,16 @@ class counter_impl {
 public:
     counter_impl(std::shared_ptr<session_impl> s, std::string n)
         : about("counter", std::move(s), std::move(n))
-        , free_(about.session->world) {}
+        , turns_(about.session->world) {}
 
     const named_recipe about;
 
     static asio::awaitable<std::int64_t> add(std::shared_ptr<counter_impl> self, std::int64_t by) {
         const call_terms in_time = self->about.within();
-        while (self->busy_) {
-            const bool came = co_await self->free_.wait(in_time.deadline);
-            if (!came) {
-                throw error(errc::timed_out,
-                            self->about.title + ": behind other adds of this object");
-            }
+        const auto until_the_end = co_await self->turns_.take_until(in_time.deadline);
+        if (!until_the_end) {
+            throw error(errc::timed_out, self->about.title + ": behind other adds of this object");
         }
-        const turn until_the_end(*self);
         once_writer writer(self->about.session, self->about.name, self->about.title);
         if (!logic::sum(self->known_.value, by)) { // what we know may be old
             const outcome<range_response> now =
@@ -73,20 +69,6 @@ public:
     }
 
 private:
-    struct turn {
-        explicit turn(counter_impl& c)
-            : of(c) {
-            of.busy_ = true;
-        }
-        ~turn() {
-            of.busy_ = false;
-            of.free_.notify_one();
-        }
-        turn(const turn&) = delete;
-        turn& operator=(const turn&) = delete;
-        counter_impl& of;
-    };
-
     std::int64_t raised(std::int64_t by) const {
         const std::optional<std::int64_t> next = logic::sum(known_.value, by);
         if (!next) {
@@ -104,8 +86,7 @@ private:
     void learn(const range_response& r) { known_ = *read(r); }
 
     logic::counted known_; // at first: that it does not exist
-    bool busy_ = false;
-    notifier free_;
+    turns turns_;
 };
 
 } // namespace coetcd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/turns.hpp>
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/arrival.hpp>
 #include <coetcd/detail/recipe/gathering.hpp>
@@ -25,7 +26,8 @@ public:
     double_barrier_impl(std::shared_ptr<session_impl> s, std::string n, std::int64_t parties)
         : gate(std::make_shared<gathering>(
               "double_barrier", std::move(s), std::move(n), parties, logic::gathers::to_stay))
-        , about(gate->about) {}
+        , about(gate->about)
+        , turns_(about.session->world) {}
 
     const std::shared_ptr<gathering> gate;
     const named_recipe& about;
@@ -35,8 +37,8 @@ public:
     }
     static asio::awaitable<bool> enter_until(std::shared_ptr<double_barrier_impl> self,
                                              time_point deadline) {
-        self->require(!self->busy_ && !self->inside_, "enter", "it is inside, or about to be");
-        const turn until_the_end(*self);
+        const auto until_the_end = self->turns_.try_take();
+        self->require(until_the_end && !self->inside_, "enter", "it is inside, or about to be");
         auto gathers = gathering::gather_until(self->gate, deadline);
         const std::shared_ptr<barrier_arrival> mine = co_await std::move(gathers);
         self->inside_ = mine;
@@ -49,8 +51,8 @@ public:
     }
     static asio::awaitable<bool> leave_until(std::shared_ptr<double_barrier_impl> self,
                                              time_point deadline) {
-        self->require(!self->busy_ && self->group_ != 0, "leave", "it is not inside");
-        const turn until_the_end(*self);
+        const auto until_the_end = self->turns_.try_take();
+        self->require(until_the_end && self->group_ != 0, "leave", "it is not inside");
         const std::shared_ptr<client_impl> by = self->about.session->owner;
         if (const auto mine = std::exchange(self->inside_, nullptr)) { // given up if this fails
             self->about.session->require_alive(self->about.title);
@@ -84,17 +86,6 @@ public:
     }
 
 private:
-    struct turn {
-        explicit turn(double_barrier_impl& b)
-            : of(b) {
-            of.busy_ = true;
-        }
-        ~turn() { of.busy_ = false; }
-        turn(const turn&) = delete;
-        turn& operator=(const turn&) = delete;
-        double_barrier_impl& of;
-    };
-
     void require(bool fits, const char* call, const char* why) const {
         if (!fits) {
             throw std::logic_error(about.title + ", " + call + ": " + why);
@@ -103,7 +94,7 @@ private:
 
     std::shared_ptr<barrier_arrival> inside_; // given up with this object
     std::int64_t group_ = 0;                  // that of ours, until all of it have left
-    bool busy_ = false;                       // a call is under way
+    turns turns_;                             // of calls: there are no two at once
 };
 
 } // namespace coetcd::detail

@@ -5,9 +5,11 @@
 #include <coetcd/detail/async/loss.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/async/turns.hpp>
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/queue.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/null_if_late.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/recipe.hpp>
@@ -148,7 +150,7 @@ public:
                std::string n,
                logic::queue::order by)
         : of(std::make_shared<named_queue>(word, std::move(s), std::move(n), by))
-        , free_(of->session().world)
+        , turns_(of->session().world)
         , line_name_(of->beside + ".line") {}
 
     const std::shared_ptr<const named_queue> of;
@@ -183,17 +185,10 @@ public:
     }
     /// @returns Null if the deadline came first, and etcd has answered something before.
     static asio::awaitable<taken> take(std::shared_ptr<queue_impl> self, time_point deadline) {
-        const std::uint64_t answers = self->answers_;
-        taken item;
-        try {
-            auto taking = take_or_wait(self, deadline);
-            item = co_await std::move(taking);
-        } catch (const error& e) {
-            const bool is_late = self->of->session().world.now() >= deadline;
-            if (e.code() != errc::timed_out || !is_late || self->answers_ == answers) {
-                throw;
-            }
-        }
+        auto taking = take_or_wait(self, deadline);
+        auto in_time =
+            null_if_late(self->of->session().world, std::move(taking), deadline, self->answers_);
+        const taken item = co_await std::move(in_time);
         co_return item;
     }
 
@@ -238,21 +233,6 @@ private:
         co_return item;
     }
 
-    /// Only one coroutine at a time asks for the first item: more would only beat each other.
-    struct turn {
-        explicit turn(queue_impl& q)
-            : of(q) {
-            of.busy_ = true;
-        }
-        ~turn() {
-            of.busy_ = false;
-            of.free_.notify_one();
-        }
-        turn(const turn&) = delete;
-        turn& operator=(const turn&) = delete;
-        queue_impl& of;
-    };
-
     struct looked {
         logic::queue::next_item next;
         std::int64_t revision = 0;
@@ -279,13 +259,10 @@ private:
                                               std::optional<logic::queue::item> first,
                                               time_point deadline,
                                               unsigned races = no_limit) {
-        while (self->busy_) {
-            const bool came = co_await self->free_.wait(deadline);
-            if (!came) {
-                throw error(errc::timed_out, self->of->about.title + ": behind other calls");
-            }
+        const auto until_the_end = co_await self->turns_.take_until(deadline);
+        if (!until_the_end) {
+            throw error(errc::timed_out, self->of->about.title + ": behind other calls");
         }
-        const turn until_the_end(*self);
         if (!first) {
             first = std::exchange(self->next_, std::nullopt);
         }
@@ -405,8 +382,7 @@ private:
     }
 
     const std::function<bool()> alive_ = [s = of->about.session] { return s->alive(); };
-    bool busy_ = false; // somebody has the turn
-    notifier free_;
+    turns turns_; // to ask for the first item: several at once would only beat each other
     std::optional<logic::queue::item> next_; // the first item, as we were told last
     std::int64_t newest_ = 0;                // a revision after which we have appended nothing
     std::uint64_t answers_ = 0;              // that we have had

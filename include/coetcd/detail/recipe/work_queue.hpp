@@ -4,9 +4,11 @@
 #include <coetcd/detail/async/home.hpp>
 #include <coetcd/detail/async/notifier.hpp>
 #include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/async/turns.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/work.hpp>
 #include <coetcd/detail/recipe/job.hpp>
+#include <coetcd/detail/recipe/null_if_late.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
 #include <coetcd/detail/recipe/recipe.hpp>
@@ -37,7 +39,7 @@ public:
     work_queue_impl(std::shared_ptr<session_impl> s, std::string n, int most_attempts)
         : about(std::make_shared<named_recipe>("work_queue", std::move(s), std::move(n)))
         , most_attempts_(most_attempts)
-        , free_(about->session->world)
+        , turns_(about->session->world)
         , line_name_(about->name + ".line") {}
 
     const std::shared_ptr<const named_recipe> about;
@@ -67,17 +69,10 @@ public:
     }
     /// @returns Null if the deadline came first, and etcd has answered something before.
     static asio::awaitable<taken> take(std::shared_ptr<work_queue_impl> self, time_point deadline) {
-        const std::uint64_t answers = self->answers_;
-        taken job;
-        try {
-            auto taking = take_or_wait(self, deadline);
-            job = co_await std::move(taking);
-        } catch (const error& e) {
-            const bool is_late = self->session().world.now() >= deadline;
-            if (e.code() != errc::timed_out || !is_late || self->answers_ == answers) {
-                throw;
-            }
-        }
+        auto taking = take_or_wait(self, deadline);
+        auto in_time =
+            null_if_late(self->session().world, std::move(taking), deadline, self->answers_);
+        const taken job = co_await std::move(in_time);
         co_return job;
     }
 
@@ -205,21 +200,6 @@ private:
         }
     }
 
-    /// Only one coroutine at a time asks for the first item: more would only beat each other.
-    struct turn {
-        explicit turn(work_queue_impl& q)
-            : of(q) {
-            of.busy_ = true;
-        }
-        ~turn() {
-            of.busy_ = false;
-            of.free_.notify_one();
-        }
-        turn(const turn&) = delete;
-        turn& operator=(const turn&) = delete;
-        work_queue_impl& of;
-    };
-
     /// Takes the first item.
     /// @param first The item that may be it.
     /// @param races How often to try.
@@ -228,13 +208,10 @@ private:
                                               std::optional<logic::work::item> first,
                                               time_point deadline,
                                               unsigned races = no_limit) {
-        while (self->busy_) {
-            const bool came = co_await self->free_.wait(deadline);
-            if (!came) {
-                throw error(errc::timed_out, self->about->title + ": behind other calls");
-            }
+        const auto until_the_end = co_await self->turns_.take_until(deadline);
+        if (!until_the_end) {
+            throw error(errc::timed_out, self->about->title + ": behind other calls");
         }
-        const turn until_the_end(*self);
         if (!first) {
             first = std::exchange(self->next_, std::nullopt);
         }
@@ -419,8 +396,7 @@ private:
 
     const int most_attempts_;
     const std::function<bool()> alive_ = [s = about->session] { return s->alive(); };
-    bool busy_ = false; // somebody has the turn
-    notifier free_;
+    turns turns_; // to ask for the first item: several at once would only beat each other
     std::optional<logic::work::item> next_; // the first item, as we were told last
     std::int64_t newest_ = 0;               // a revision after which we have appended nothing
     std::uint64_t answers_ = 0;             // that we have had

@@ -40,6 +40,44 @@ TEST_CASE("calls take turns in the order in which they come", "[async]") {
     CHECK(calls[3]->ended());
 }
 
+TEST_CASE("a turn that ends is handed over: nobody who comes then is faster", "[async]") {
+    support::world w;
+    turns all(*w.env);
+    std::optional<turns::turn> first = all.try_take();
+    REQUIRE(first);
+    auto take = [&]() -> asio::awaitable<turns::turn> { return all.take(); };
+    auto waiting = w.start(take());
+    w.env->pass(1ms);
+    CHECK_FALSE(waiting.ended());
+    first.reset();
+    CHECK_FALSE(all.try_take()); // before the one that waits goes on
+    waiting.cancel();            // too late: it has its turn, and drops it
+    w.env->pass(1ms);
+    CHECK(waiting.ended());
+}
+
+TEST_CASE("a turn is waited for until a deadline", "[async]") {
+    support::world w;
+    turns all(*w.env);
+    std::optional<turns::turn> first = all.try_take();
+    REQUIRE(first);
+    auto take = [&]() -> asio::awaitable<bool> {
+        const auto mine = co_await all.take_until(w.env->now() + 10ms);
+        co_return mine.has_value();
+    };
+    auto late = w.start(take());
+    w.env->pass(10ms);
+    REQUIRE(late.ended());
+    CHECK_FALSE(late.get());
+    auto in_time = w.start(take());
+    w.env->pass(5ms);
+    first.reset();
+    w.env->pass(1ms);
+    REQUIRE(in_time.ended());
+    CHECK(in_time.get());
+    CHECK(all.try_take());
+}
+
 TEST_CASE("a turn that was moved from does not end twice", "[async]") {
     support::world w;
     turns all(*w.env);
