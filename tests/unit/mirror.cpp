@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <coetcd/client.hpp>
+#include <coetcd/detail/logic/mirror_read.hpp>
 #include <coetcd/mirror.hpp>
 
 #include <boost/asio/strand.hpp>
@@ -36,6 +37,7 @@ using coetcd::server_errc;
 using coetcd::detail::call_request;
 using coetcd::detail::reply;
 using coetcd::detail::rpc;
+using support::has;
 using support::scripted_env;
 using support::world;
 
@@ -388,6 +390,84 @@ TEST_CASE("what was compacted before it was told is found by comparison", "[mirr
     f.write({{"c/a", "4"}});
     CHECK(f.next(seen) == mirror_list{"c/a 3>4"});
     CHECK(f.etcd->watches() == 1);
+}
+
+TEST_CASE("what a read finds unchanged takes no memory again", "[mirror]") {
+    mirror_fixture f;
+    f.write({{"c/a", "1"}, {"c/b", "1"}});
+    mirror& m = f.open();
+    const mirror_entry a = m.get("c/a");
+    const mirror_entry b = m.get("c/b");
+    f.cut();
+    f.etcd->write("c/a", "2");
+    f.etcd->write("c/a", "1"); // the same value, but another version
+    f.etcd->compact(f.etcd->revision);
+    f.heal();
+    CHECK(m.revision() == f.etcd->revision);
+    CHECK(m.get("c/a") != a);
+    CHECK(m.get("c/b") == b); // the same object
+}
+
+TEST_CASE("a mirror looks at many keys in parts, all of one revision", "[mirror]") {
+    mirror_fixture f;
+    constexpr std::size_t part = coetcd::detail::logic::most_looked_at;
+    for (std::size_t i = 0; i != 2 * part + 1; ++i) {
+        f.etcd->write("c/" + std::to_string(100'000 + i), "1");
+    }
+    mirror& m = f.open();
+    f.env->calls.clear();
+    const auto lost = GENERATE(as<std::string>(), "nothing", "a put", "an erase");
+    f.etcd->tells = false;
+    if (lost == "a put") {
+        f.etcd->write("c/" + std::to_string(100'000 + part), "2"); // the first of the second part
+    } else if (lost == "an erase") {
+        f.etcd->erase("c/" + std::to_string(100'000 + 2 * part));
+    }
+    f.etcd->tells = true;
+    f.etcd->write("d/", "1");
+    auto waiting = f.start(m.wait(f.etcd->revision)); // nothing that is mirrored, or lost
+    int looks = 0;
+    f.env->decide = [&](const call_request& r) {
+        if (r.what == rpc::txn) {
+            ++looks;
+            CHECK(has(r, "\"revision\":") == (looks % 3 != 1)); // that of the first part
+        }
+        return scripted_env::fate();
+    };
+    f.env->pass(200ms);
+    CHECK(looks == 3);
+    CHECK(waiting.ended() == (lost == "nothing"));
+    f.env->pass(10s);
+    CHECK(waiting.ended());
+    CHECK(m.revision() == f.etcd->revision);
+    CHECK(m.size() == f.etcd->under("c/").size());
+    CHECK(m.get("c/" + std::to_string(100'000 + part))->value == (lost == "a put" ? "2" : "1"));
+}
+
+TEST_CASE("a look that compaction has overtaken is begun anew", "[mirror]") {
+    mirror_fixture f;
+    for (std::size_t i = 0; i != coetcd::detail::logic::most_looked_at + 1; ++i) {
+        f.etcd->write("c/" + std::to_string(100'000 + i), "1");
+    }
+    mirror& m = f.open();
+    f.etcd->write("d/", "1");
+    auto waiting = f.start(m.wait(f.etcd->revision));
+    int looks = 0;
+    f.env->decide = [&](const call_request& r) {
+        if (r.what == rpc::txn && ++looks == 2) {
+            f.etcd->write("d/", "2");
+            f.etcd->compact(f.etcd->revision);
+        }
+        return scripted_env::fate();
+    };
+    f.env->pass(200ms);
+    CHECK(looks == 2);
+    CHECK_FALSE(waiting.ended());
+    CHECK_FALSE(m.trouble());
+    f.env->pass(6s);
+    CHECK(waiting.ended());
+    CHECK(looks == 4);
+    CHECK_FALSE(m.trouble());
 }
 
 TEST_CASE("a mirror says that it is out of date, why, and for how long", "[mirror]") {

@@ -137,7 +137,13 @@ public:
     /// The keys at `revision` are still those of `revision()`.
     void prove(std::int64_t revision) { proved_ = std::max(proved_, revision); }
 
-    /// Becomes what a read has found, and what was told by `difference` from `told()` to that.
+    /// What is to be told so that it becomes `found`, which was read at `revision`.
+    std::vector<mirror_change> changes_to(const mirror_entries& found,
+                                          std::int64_t revision) const {
+        return passing_.empty() ? difference(now_, found, revision)
+                                : difference(told(), found, revision);
+    }
+    /// Becomes what a read has found, once `changes_to` it were told.
     void become(mirror_entries found, std::int64_t revision) {
         now_ = std::move(found);
         passing_.clear();

@@ -16,16 +16,19 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail::logic {
 
 /// A read of all keys of a range at one revision, page by page.
 class paged_read {
 public:
-    /// @param size Must outlive this.
-    paged_read(key_range keys, page_size& size)
+    /// @param size Must outlive this, as must `known`.
+    /// @param known What was read before. An entry that is still the same takes no memory again.
+    paged_read(key_range keys, page_size& size, const mirror_entries& known)
         : keys_(std::move(keys))
         , size_(size)
+        , known_(known)
         , next_(keys_.key) {}
 
     range_request request() const {
@@ -56,7 +59,11 @@ public:
             require(kv.mod_revision > 0 && kv.mod_revision <= revision_);
             next_ = kv.key;
             next_.push_back('\0');
-            found_.insert(found_.end(), std::make_shared<const key_value>(std::move(kv)));
+            mirror_entry same = find_entry(known_, kv.key);
+            if (!same || *same != kv) {
+                same = std::make_shared<const key_value>(std::move(kv));
+            }
+            found_.insert(found_.end(), std::move(same));
         }
         is_complete_ = !page.more;
         if (page.more) {
@@ -99,6 +106,7 @@ private:
 
     const key_range keys_;
     page_size& size_;
+    const mirror_entries& known_;
     std::string next_; // where the next page begins
     std::int64_t revision_ = 0;
     std::uint64_t cluster_ = 0;
@@ -126,13 +134,38 @@ struct mirror_mark {
     std::int64_t checked = 0; ///< Up to which revision it was found right before.
 };
 
+/// Divides a range into parts with about `most` keys each.
+/// @param now The keys that there are, as far as is known.
+inline std::vector<key_range>
+divided(const key_range& keys, const mirror_entries& now, std::size_t most) {
+    std::vector<key_range> parts = {keys};
+    std::size_t keys_of_part = 0;
+    for (const mirror_entry& e : now) {
+        if (keys_of_part == most) {
+            key_range rest = parts.back();
+            parts.back().range_end = e->key;
+            rest.key = e->key;
+            parts.push_back(std::move(rest));
+            keys_of_part = 0;
+        }
+        ++keys_of_part;
+    }
+    return parts;
+}
+
+/// How many keys etcd is to go through at once. Others wait meanwhile.
+inline constexpr std::size_t most_looked_at = 20'000;
+
 /// A look at what has changed since a mark: the first read. If it is a check, the second one tells
 /// whether the mark is right: what etcd had then. The answers are small, but etcd goes through all
 /// keys for each.
-inline txn look_since(const key_range& keys, const mirror_mark& m, bool is_check) {
+/// @param revision Which keys to look at; 0: the newest.
+inline txn
+look_since(const key_range& keys, const mirror_mark& m, bool is_check, std::int64_t revision) {
     range_options since;
     since.limit = 1;
     since.keys_only = true;
+    since.revision = revision;
     since.min_mod_revision = m.revision + 1;
     txn look = txn().then(op::range(keys, since));
     if (is_check) {

@@ -150,10 +150,8 @@ public:
     /// Ends it; waiters are told that they were aborted.
     void end() {
         over_ = true;
-        stop_watching();
+        stop();
         readers_.clear();
-        news_.notify_all();
-        work_.notify_all();
     }
 
 private:
@@ -171,8 +169,9 @@ private:
     /// Reads all keys at one revision.
     static asio::awaitable<mirror_reading> read(const std::shared_ptr<mirror_impl>& self) {
         std::function<bool()> wanted = [self] { return !self->over_; };
-        return read_pages(
-            self->client_, self->timeout_, self->keys_, &self->size_, std::move(wanted));
+        mirror_impl& m = *self;
+        const logic::mirror_entries& known = m.map().now();
+        return read_pages(m.client_, m.timeout_, m.keys_, &m.size_, &known, std::move(wanted));
     }
 
     void watch() {
@@ -188,6 +187,12 @@ private:
             in_force_ = false;
             client_->users_hub->remove(id_);
         }
+    }
+
+    void stop() {
+        stop_watching();
+        news_.notify_all();
+        work_.notify_all();
     }
 
     /// Does what is to be done beside the watch, as long as the mirror lasts.
@@ -255,8 +260,7 @@ private:
             ++regressions_;
             regressed_ = is_older(title_, now.revision, map().revision());
         }
-        const std::vector<mirror_change> changes =
-            logic::difference(map().told(), now.found, now.revision);
+        const std::vector<mirror_change> changes = map().changes_to(now.found, now.revision);
         if (regressed) {
             readers_.regress(*regressed_);
         }
@@ -277,20 +281,20 @@ private:
         const time_point sent = self->world()->now();
         const bool is_check = sent >= self->check_at_;
         std::function<bool()> wanted = [self] { return !self->over_; };
-        auto looking = look_at_mirror(self->client_,
-                                      self->timeout_,
-                                      logic::look_since(self->keys_, mark, is_check),
-                                      std::move(wanted));
+        auto parts = logic::divided(self->keys_, self->map().now(), logic::most_looked_at);
+        auto looking = look_at_mirror(
+            self->client_, self->timeout_, std::move(parts), mark, is_check, std::move(wanted));
         const mirror_look seen = co_await std::move(looking);
         if (self->over_ || !self->watching_) {
             co_return;
         }
-        const bool was_compacted = seen.ec == server_errc::out_of_range && is_check;
-        if (was_compacted || (is_check && !seen.ec)) {
+        const bool was_compacted = seen.ec == server_errc::out_of_range;
+        if (is_check && (was_compacted || !seen.ec)) {
             self->check_later();
         }
-        if (was_compacted) {
-            co_return; // without that, at once
+        if (was_compacted) { // what is checked, or, more rarely, what is looked at
+            self->look_at_ = is_check ? sent : after(sent, mirror_times::patience_with_lost);
+            co_return;
         }
         if (seen.ec) {
             self->is_in_doubt_ = true;
@@ -386,18 +390,14 @@ private:
         state_.note(ec, std::move(text), since ? *since : world()->now());
         if (is_final) {
             failed_ = true;
-            stop_watching();
-            news_.notify_all();
-            work_.notify_all();
+            stop();
         }
     }
     /// It follows the keys no longer.
     void fail_for_want_of_memory() noexcept {
         failed_ = true;
         note(make_error_code(boost::system::errc::not_enough_memory), {});
-        stop_watching();
-        news_.notify_all();
-        work_.notify_all();
+        stop();
     }
 
     void on_created(std::int64_t revision) override {

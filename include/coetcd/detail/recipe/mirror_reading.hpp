@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail {
 
@@ -33,13 +34,15 @@ struct mirror_reading {
 
 /// @param timeout For each page.
 /// @param size Must live as long as `wanted` does.
+/// @param known What there was before: likewise.
 /// @param wanted Whether anybody still wants it.
 inline asio::awaitable<mirror_reading> read_pages(std::shared_ptr<client_impl> by,
                                                   std::chrono::nanoseconds timeout,
                                                   key_range keys,
                                                   logic::page_size* size,
+                                                  const logic::mirror_entries* known,
                                                   std::function<bool()> wanted) {
-    logic::paged_read pages(std::move(keys), *size);
+    logic::paged_read pages(std::move(keys), *size, *known);
     mirror_reading result;
     while (!pages.is_complete()) {
         call_terms how = by->within(timeout);
@@ -76,34 +79,49 @@ struct mirror_look {
     range_response then; ///< If it was asked for.
 };
 
-/// @param question See `logic::look_since`.
+inline void add_part(range_response& to, range_response part) {
+    to.count += part.count;
+    for (key_value& kv : part.kvs) {
+        to.kvs.push_back(std::move(kv));
+    }
+}
+
+/// Looks at the parts of a range, all at one revision. See `logic::look_since`.
+/// @param timeout For each part.
 /// @param wanted Whether anybody still wants it.
 inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> by,
                                                    std::chrono::nanoseconds timeout,
-                                                   txn question,
+                                                   std::vector<key_range> parts,
+                                                   logic::mirror_mark mark,
+                                                   bool is_check,
                                                    std::function<bool()> wanted) {
-    call_terms how = by->within(timeout).as(impact::none);
-    how.attempt_timeout = timeout; // etcd goes through all keys
-    how.wanted = &wanted;
-    auto asking = call(by, question, how);
-    outcome<txn_response> said = co_await std::move(asking);
-    mirror_look result;
-    result.ec = said.ec;
-    result.text = std::move(said.text);
-    result.revision = said.response.header.revision;
-    if (result.ec) {
-        co_return result;
-    }
-    try {
-        result.now = logic::answers::range_at(said.response, 0);
-        if (question.success.size() > 1) {
-            result.then = logic::answers::range_at(said.response, 1);
+    mirror_look all;
+    for (const key_range& part : parts) {
+        call_terms how = by->within(timeout).as(impact::none);
+        how.attempt_timeout = timeout; // etcd goes through all keys
+        how.wanted = &wanted;
+        auto asking = call(by, logic::look_since(part, mark, is_check, all.revision), how);
+        outcome<txn_response> said = co_await std::move(asking);
+        all.ec = said.ec;
+        all.text = std::move(said.text);
+        if (all.revision == 0) {
+            all.revision = said.response.header.revision;
         }
-    } catch (const error& e) { // it is not etcd's
-        result.ec = e.code();
-        result.text = logic::words_of(e);
+        if (all.ec || all.revision < mark.revision) {
+            break;
+        }
+        try {
+            add_part(all.now, logic::answers::range_at(said.response, 0));
+            if (is_check) {
+                add_part(all.then, logic::answers::range_at(said.response, 1));
+            }
+        } catch (const error& e) { // it is not etcd's
+            all.ec = e.code();
+            all.text = logic::words_of(e);
+            break;
+        }
     }
-    co_return result;
+    co_return all;
 }
 
 inline void require_revision(std::int64_t revision) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/logic/mirror_map.hpp>
 #include <coetcd/detail/logic/mirror_read.hpp>
+#include <coetcd/detail/logic/page_size.hpp>
+#include <coetcd/kv.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -20,6 +23,7 @@ using coetcd::key_value;
 using coetcd::range_request;
 using coetcd::range_response;
 using coetcd::server_errc;
+using logic::mirror_entries;
 using logic::page_size;
 using logic::paged_read;
 
@@ -54,7 +58,8 @@ struct read_fixture {
         }
     }
     page_size size = sizes();
-    paged_read read{key_range::prefix("k/"), size};
+    mirror_entries known;
+    paged_read read{key_range::prefix("k/"), size, known};
 };
 
 } // namespace
@@ -83,15 +88,38 @@ TEST_CASE("a read of many keys goes on after the last key, at the same revision"
 
 TEST_CASE("a read of one key, and of all keys", "[logic][mirror]") {
     page_size size = sizes();
-    paged_read one(key_range("k"), size);
+    const mirror_entries none;
+    paged_read one(key_range("k"), size, none);
     CHECK(one.request().range.key == "k");
     CHECK(one.request().range.range_end.empty());
     one.came(read_fixture::page({"k"}, false, 3));
     CHECK(one.is_complete());
-    paged_read all(key_range::all(), size);
+    paged_read all(key_range::all(), size, none);
     all.came(read_fixture::page({std::string(1, '\0'), "\xff\xff"}, true, 3));
     CHECK(all.request().range.key == std::string("\xff\xff\0", 3));
     CHECK(all.request().range.range_end == std::string(1, '\0'));
+}
+
+TEST_CASE("a range is divided into parts of so many keys", "[logic][mirror]") {
+    mirror_entries now;
+    for (const char* key : {"k/a", "k/b", "k/c", "k/d", "k/e"}) {
+        key_value kv;
+        kv.key = key;
+        now.insert(std::make_shared<const key_value>(std::move(kv)));
+    }
+    const key_range all = key_range::prefix("k/");
+    const auto bounds = [&](std::size_t most) {
+        std::string text;
+        for (const key_range& part : logic::divided(all, now, most)) {
+            text += part.key + " " + part.range_end + ", ";
+        }
+        return text;
+    };
+    CHECK(bounds(2) == "k/ k/c, k/c k/e, k/e k0, ");
+    CHECK(bounds(4) == "k/ k/e, k/e k0, ");
+    CHECK(bounds(5) == "k/ k0, ");
+    now.clear();
+    CHECK(bounds(2) == "k/ k0, ");
 }
 
 TEST_CASE("an answer that cannot be etcd's is refused", "[logic][mirror]") {
@@ -177,7 +205,7 @@ TEST_CASE("what follows when the watch of a mirror has ended", "[logic][mirror]"
 
 TEST_CASE("a look tells whether the keys have changed since a revision", "[logic][mirror]") {
     const logic::mirror_mark mark{7, 3, 4};
-    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, false);
+    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, false, 0);
     CHECK(look.compares.empty());
     REQUIRE(look.success.size() == 1);
     const auto& read = std::get<range_request>(look.success[0]);
@@ -211,9 +239,10 @@ TEST_CASE("a look tells whether the keys have changed since a revision", "[logic
 
 TEST_CASE("a check tells whether events were lost", "[logic][mirror]") {
     const logic::mirror_mark mark{7, 3, 4};
-    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, true);
+    const coetcd::txn look = logic::look_since(key_range::prefix("k/"), mark, true, 9);
     REQUIRE(look.success.size() == 2);
     const auto& read = std::get<range_request>(look.success[1]);
+    CHECK(std::get<range_request>(look.success[0]).options.revision == 9);
     CHECK(read.options.revision == 7);
     CHECK(read.options.min_mod_revision == 5);
     CHECK(read.options.limit == 10'000);
