@@ -304,6 +304,32 @@ void add_scale(std::vector<bench_case>& all, bool in_short) {
     }
 }
 
+void add_queues(std::vector<bench_case>& all, bool in_short) {
+    bench_case c;
+    c.ttl = 60;
+    const auto add = [&](const char* kind, std::size_t items, std::vector<std::string> subjects) {
+        c.kind = kind;
+        c.id = c.kind + "-" + std::to_string(items);
+        c.title = c.kind + ", " + std::to_string(items) + " items";
+        c.subjects = std::move(subjects);
+        c.count = items;
+        c.slice = items / 10;
+        all.push_back(c);
+    };
+    c.seconds = in_short ? 2 : 10;
+    c.once = in_short;
+    add("queue", 1000, {"coetcd", "go"});
+    add("work-queue", 1000, {"coetcd"});
+    if (!in_short) {
+        add("queue", 10000, {"coetcd", "go"});
+        c.seconds = 300;
+        c.limit = 300;
+        c.once = true;
+        add("queue", 100000, {"coetcd"});
+        add("work-queue", 100000, {"coetcd"});
+    }
+}
+
 void add_watches(std::vector<bench_case>& all, bool in_short) {
     bench_case flood;
     flood.kind = "flood";
@@ -497,6 +523,7 @@ std::vector<bench_case> all_cases(bool in_short) {
     add_again(all, in_short);
     add_hand_overs(all, in_short);
     add_scale(all, in_short);
+    add_queues(all, in_short);
     add_watches(all, in_short);
     return all;
 }

@@ -262,55 +262,24 @@ awaitable<json> permits(task t, const coetcd::session& session) {
     co_return result;
 }
 
-struct history {
-    std::vector<clock::time_point> ends;
-    durations each;
-    std::size_t acquisitions;
-    clock::time_point until;
-};
-
-awaitable<void> make_history(coetcd::mutex& m, history& all) {
-    while (all.ends.size() < all.acquisitions && clock::now() < all.until) {
+awaitable<void> lock_often(coetcd::mutex& m, long_run& all) {
+    while (all.goes_on()) {
         const auto began = clock::now();
         co_await lock_and_unlock_once(m);
-        all.ends.push_back(clock::now());
-        all.each.add(all.ends.back() - began);
+        all.add(began);
     }
 }
 
-/// Very many acquisitions of one name: are the last as fast as the first? Stops after `seconds`.
 awaitable<json> million(task t, coetcd::session& session) {
     constexpr std::size_t coroutines = 8;
     std::deque<coetcd::mutex> mutexes;
-    history all;
-    all.acquisitions = t.count;
-    const stretch measured(t.server);
-    const auto began = clock::now();
-    all.until = began + std::chrono::milliseconds(static_cast<long>(t.seconds * 1000));
+    long_run all(t);
     crew members(co_await boost::asio::this_coro::executor);
     for (std::size_t i = 0; i < coroutines; ++i) {
-        members.start(make_history(mutexes.emplace_back(session, t.name), all));
+        members.start(lock_often(mutexes.emplace_back(session, t.name), all));
     }
     (void)co_await members.joined();
-
-    const std::size_t n = all.ends.size();
-    const std::size_t slice = std::min(t.slice, n / 2);
-    const auto rate = [&](std::size_t first, std::size_t last) {
-        const auto from = first == 0 ? began : all.ends[first - 1];
-        const std::chrono::duration<double> length = all.ends[last - 1] - from;
-        return static_cast<double>(last - first) / length.count();
-    };
-    json result;
-    result["operations"] = n;
-    result["rate"] = rate(0, n);
-    result["first_rate"] = rate(0, slice);
-    result["last_rate"] = rate(n - slice, n);
-    result["last_to_first"] = rate(n - slice, n) / rate(0, slice);
-    result["p50_ms"] = all.each.milliseconds_at(0.5);
-    result["p99_ms"] = all.each.milliseconds_at(0.99);
-    result["client_us"] = measured.client_cpu() * 1e6 / static_cast<double>(n);
-    result["server_us"] = measured.server_cpu() * 1e6 / static_cast<double>(n);
-    co_return result;
+    co_return all.to_json();
 }
 
 } // namespace

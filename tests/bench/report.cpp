@@ -38,7 +38,7 @@ std::vector<column> columns_of(const std::string& kind) {
                 {"server_us", "server us", 0},
                 {"lost", "lost", 0}};
     }
-    if (kind == "million") {
+    if (kind == "million" || kind == "queue" || kind == "work-queue") {
         return {{"operations", "made", 0},
                 {"first_rate", "first/s", 0},
                 {"last_rate", "last/s", 0},
@@ -116,6 +116,12 @@ const char* legend_of(const std::string& kind) {
     }
     if (kind == "million") {
         return "One name, locked again and again: its first and last acquisitions";
+    }
+    if (kind == "queue") {
+        return "A queue that is full, and 8 consumers: the first and last tenth of its items";
+    }
+    if (kind == "work-queue") {
+        return "A work queue that is full, and 8 consumers that take and acknowledge";
     }
     if (kind == "names" || kind == "crowd") {
         return "Hand-overs at scale, and the longest unlock; missed: waiters that never had it, "

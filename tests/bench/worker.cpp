@@ -11,7 +11,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <fcntl.h>
 #include <future>
@@ -175,6 +177,38 @@ awaitable<void> consumption::pause_once(const task& t, std::size_t events) {
     }
 }
 
+long_run::long_run(const task& t)
+    : count_(t.count)
+    , slice_(t.slice)
+    , measured_(t.server)
+    , until_(began_ + std::chrono::milliseconds(static_cast<long>(t.seconds * 1000))) {}
+
+void long_run::add(clock::time_point began) {
+    ends_.push_back(clock::now());
+    each_.add(ends_.back() - began);
+}
+
+json long_run::to_json() const {
+    const std::size_t n = ends_.size();
+    const std::size_t slice = std::min(slice_, n / 2);
+    const auto rate = [&](std::size_t first, std::size_t last) {
+        const auto from = first == 0 ? began_ : ends_[first - 1];
+        const std::chrono::duration<double> length = ends_[last - 1] - from;
+        return static_cast<double>(last - first) / length.count();
+    };
+    json result;
+    result["operations"] = n;
+    result["rate"] = rate(0, n);
+    result["first_rate"] = rate(0, slice);
+    result["last_rate"] = rate(n - slice, n);
+    result["last_to_first"] = rate(n - slice, n) / rate(0, slice);
+    result["p50_ms"] = each_.milliseconds_at(0.5);
+    result["p99_ms"] = each_.milliseconds_at(0.99);
+    result["client_us"] = measured_.client_cpu() * 1e6 / static_cast<double>(n);
+    result["server_us"] = measured_.server_cpu() * 1e6 / static_cast<double>(n);
+    return result;
+}
+
 json consumption::to_json(std::size_t events) const {
     const auto more = static_cast<double>(most_resident()) - static_cast<double>(before_);
     json result;
@@ -204,6 +238,9 @@ awaitable<json> start(task t) {
     }
     if (t.subject == "delay") {
         return run_delay(std::move(t));
+    }
+    if (t.kind == "queue" || t.kind == "work-queue") {
+        return run_queue(std::move(t));
     }
     for (const char* locks : {"uncontended",
                               "one-name",

@@ -42,6 +42,7 @@ struct task {
 
 /// Each returns what it has measured.
 awaitable<json> run_coetcd(task t);    // locks.cpp
+awaitable<json> run_queue(task t);     // queues.cpp
 awaitable<json> run_scale(task t);     // scale.cpp: thousands of waiters, sessions, names
 awaitable<json> run_watches(task t);   // watches.cpp
 awaitable<json> run_raw(task t);       // raw.cpp
@@ -89,6 +90,26 @@ using lock_and_unlock = std::function<awaitable<void>(std::size_t contender)>;
 /// Latencies are those of lock and unlock together.
 awaitable<json>
 measure_pairs(lock_and_unlock pair, std::size_t contenders, double seconds, pid_t server);
+
+/// Very many operations: are the last ones as fast as the first? Ends after `count` of them, or
+/// after `seconds`; compares `slice` of them.
+class long_run {
+public:
+    explicit long_run(const task& t);
+    bool goes_on() const { return ends_.size() < count_ && clock::now() < until_; }
+    /// One has ended.
+    void add(clock::time_point began);
+    json to_json() const;
+
+private:
+    std::size_t count_;
+    std::size_t slice_;
+    stretch measured_;
+    clock::time_point began_ = clock::now();
+    clock::time_point until_;
+    std::vector<clock::time_point> ends_;
+    durations each_;
+};
 
 /// For each acquisition, when the lock was taken and when its release began.
 class ownerships {

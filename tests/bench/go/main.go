@@ -52,6 +52,7 @@ var cases = map[string]func(*clientv3.Client, task) (result, error){
 	"guarded-combined": guardedWrites,
 	"waiters":          waiters,
 	"sessions":         sessions,
+	"queue":            queue,
 	"flood":            flood,
 	"watches":          watches,
 }
