@@ -24,6 +24,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -156,7 +157,8 @@ use(client c, const hold_options& how, coetcd::lease_id lease, grip what, end& e
         limit.expires_after(milliseconds(how.max_hold));
     }
     if (how.command.empty()) {
-        auto saying = tell(what.keys.front() + '\n');
+        const std::string& key = what.keys.front();
+        auto saying = tell((::isatty(STDOUT_FILENO) != 0 ? coetcd::printable(key) : key) + '\n');
         auto either = asio::experimental::make_parallel_group(
             asio::co_spawn(executor, std::move(saying), asio::deferred),
             limit.async_wait(asio::deferred));
@@ -248,20 +250,50 @@ awaitable<void> tell_queue(client c, const std::string& whole_name) {
     }
 }
 
+/// Waits until a timer has expired, though that may be put off meanwhile.
+awaitable<void> wait_until_expired(asio::steady_timer& timer) {
+    while (timer.expiry() > std::chrono::steady_clock::now()) {
+        (void)co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+}
+
+/// As `tell_queue`, until a timer has expired.
+awaitable<void> tell_queue_until(asio::steady_timer& timer, client c, const std::string& name) {
+    const auto executor = co_await asio::this_coro::executor;
+    auto either = asio::experimental::make_parallel_group(
+        asio::co_spawn(executor, tell_queue(std::move(c), name), asio::deferred),
+        asio::co_spawn(executor, wait_until_expired(timer), asio::deferred));
+    const auto how_it_ended =
+        co_await either.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+    const auto& [order, untold, cancelled] = how_it_ended;
+    const bool is_late = order[0] == 1 && !cancelled;
+    if (is_late) {
+        note(coetcd::printable(name) + ": who has it is not known: etcd has not told it in time");
+    }
+    if (untold && !is_late) {
+        std::rethrow_exception(untold);
+    }
+}
+
 /// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
-/// out that etcd does not answer.
-awaitable<session> begin(client c, const hold_options& how) {
+/// out that etcd does not answer. That has a second more than the session, and is part of the time
+/// to wait.
+awaitable<session> begin(client c, hold_options& how) {
     if (!how.verbose) {
         co_return co_await open(c, how.ttl, how.label);
     }
     const auto executor = co_await asio::this_coro::executor;
+    asio::steady_timer patience(executor, asio::steady_timer::time_point::max());
     std::optional<session> opened;
+    std::chrono::steady_clock::time_point since;
     auto opening = [&]() -> awaitable<void> {
         session s = co_await open(c, how.ttl, how.label);
         opened.emplace(std::move(s));
+        since = std::chrono::steady_clock::now();
+        patience.expires_at(since + std::chrono::seconds(1));
     };
     auto both = asio::experimental::make_parallel_group(
-        asio::co_spawn(executor, tell_queue(c, how.name), asio::deferred),
+        asio::co_spawn(executor, tell_queue_until(patience, c, how.name), asio::deferred),
         asio::co_spawn(executor, opening(), asio::deferred));
     const auto how_they_ended =
         co_await both.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
@@ -270,6 +302,10 @@ awaitable<session> begin(client c, const hold_options& how) {
         if (each) {
             std::rethrow_exception(each);
         }
+    }
+    if (how.timeout && *how.timeout > 0) {
+        const std::chrono::duration<double> past = std::chrono::steady_clock::now() - since;
+        how.timeout = std::max(*how.timeout - past.count(), 0.001); // 0 is another question
     }
     co_return std::move(*opened);
 }

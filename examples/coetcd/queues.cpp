@@ -283,6 +283,8 @@ read_page(coetcd::client c, coetcd::key_range range, page how, std::int64_t revi
 } // namespace
 
 boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range) {
+    constexpr std::size_t most_read = std::size_t{64} << 20;
+    std::size_t size = 0;
     all_keys_read all;
     page next;
     for (bool more = true; more;) {
@@ -303,8 +305,16 @@ boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_ra
             range.key = found->kvs.back().key + '\0';
         }
         for (coetcd::key_value& kv : found->kvs) {
+            if (kv.lease == 0) { // it is nobody's place
+                kv.value = std::string();
+            }
+            size += 2 * kv.key.size() + kv.value.size();
             std::string key = kv.key;
             all.keys.emplace(std::move(key), std::move(kv));
+        }
+        if (size > most_read) { // what answers may invent them
+            throw coetcd::error(coetcd::errc::too_large,
+                                "range: more than 64 MiB of keys and labels");
         }
     }
     co_return all;
@@ -354,12 +364,15 @@ keys_of_permits(const std::string& name, const std::string& key, std::int64_t pe
 
 std::string in_the_way(const std::string& name, const std::string& key) {
     const std::string_view line = std::string_view(key).substr(name.size());
-    const bool is_permit = line.starts_with("/hold/") && line.size() > 8 && line[8] == '/';
+    const bool is_permit = line.starts_with("/hold/") && line.size() > 8 && line[8] == '/' &&
+                           bit_in(line.substr(6, 2));
     std::string whoever = "wants the lock alone";
     if (line.starts_with("/write/")) {
         whoever = "wants no permits";
-    } else if (is_permit || line.starts_with("/wait/")) {
+    } else if (line.starts_with("/wait/")) {
         whoever = "wants the lock alone, or permits,";
+    } else if (is_permit) {
+        whoever = "wants the lock alone, or more permits than it leaves,";
     }
     return printed(key) + ": is nobody's place here; a later waiter that " + whoever +
            " waits until that key is deleted";

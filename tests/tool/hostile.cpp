@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/wire/base64.hpp>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -7,6 +9,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -84,6 +87,45 @@ private:
     }
 
     const std::string answer_, begins_;
+};
+
+/// In front of etcd, and tells of keys below a name, ever more of them.
+class inventor final : public in_between {
+public:
+    explicit inventor(std::string name)
+        : name_(std::move(name)) {
+        start();
+    }
+    ~inventor() override { stop(); }
+
+private:
+    asio::awaitable<void> serve(socket client, std::string begins) override {
+        if (!begins.starts_with("POST /v3/kv/range ")) {
+            auto passing = pass_all(client, std::move(begins));
+            co_await std::move(passing);
+            co_return;
+        }
+        nlohmann::json page{
+            {"header",
+             {{"cluster_id", "1"}, {"member_id", "1"}, {"revision", "9"}, {"raft_term", "1"}}},
+            {"more", true}};
+        for (int i = 0; i != 700; ++i) {
+            std::string key;
+            const std::string next = std::to_string(1'000'000 + next_++);
+            coetcd::detail::wire::append_base64(key, name_ + "/" + next);
+            const std::string label(4000, 'A');
+            page["kvs"].push_back({{"key", key}, {"value", label}, {"lease", "7"}});
+        }
+        const std::string body = page.dump();
+        const std::string answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                                   "Content-Length: " +
+                                   std::to_string(body.size()) + "\r\n\r\n" + body;
+        const auto all = asio::buffer(answer);
+        co_await asio::async_write(*client, all, asio::use_awaitable);
+    }
+
+    const std::string name_;
+    int next_ = 0;
 };
 
 /// A bash that waits for keys, with the completion.
@@ -366,6 +408,38 @@ TEST_CASE("lock -v goes on if it cannot read who has it", "[tool][large]") {
         CHECK(r.output.find(name + ": who has it is not known: ") == 8); // behind coetcd:
         CHECK(r.output.ends_with("\nran\n"));
     }
+}
+
+TEST_CASE("lock -v waits no longer for who has it than a second", "[tool]") {
+    const no_reads silent(""); // says nothing, and closes: it is asked again and again
+    const std::string name = unique_name("slow"), others = " --command-timeout 60s ";
+    const std::string of = "timeout 30 '" COETCD_TOOL "' lock -v --endpoints " + silent.url();
+    for (const std::string wait : {"--try ", "--timeout 5s ", ""}) {
+        const std::string line = of + others + wait + name + " -- echo ran 2>&1";
+        const auto r = run_process({"sh", "-c", line}, with_etcd());
+        CHECK(r.exit_code == 0);
+        CHECK(r.output.find(name + ": who has it is not known: etcd has not told it in time\n") !=
+              std::string::npos);
+        CHECK(r.output.ends_with("ran\n"));
+    }
+    // That second is a part of --timeout.
+    const std::string lease = granted_lease();
+    put_place(name, lease, "");
+    const auto began = std::chrono::steady_clock::now();
+    const std::string line = of + others + "--timeout 2s " + name + " -- echo ran 2>&1";
+    const auto late = run_process({"sh", "-c", line}, with_etcd());
+    CHECK(late.exit_code == 1);
+    CHECK(std::chrono::steady_clock::now() - began >= 2s);
+}
+
+TEST_CASE("Keys without end are read no further than to a limit", "[tool][hostile]") {
+    const std::string name = unique_name("many");
+    const inventor etcd(name);
+    const std::string of = " --endpoints " + etcd.url() + " ";
+    const auto r = run_all("who" + of + name);
+    CHECK(r.exit_code == 69);
+    CAPTURE(r.output.substr(0, 300));
+    CHECK(r.output.find("range: more than 64 MiB of keys and labels") != std::string::npos);
 }
 
 /// A pipe with a name that is full, and that nobody reads.

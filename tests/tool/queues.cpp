@@ -69,6 +69,26 @@ TEST_CASE("the oldest key of a name has it", "[queues]") {
     CHECK(told_by({{"m/x/a-1-0", 7}, {"n/b", 5, 0xb}}) == lines{"m/x: 7 |", "n: 5 |"});
 }
 
+TEST_CASE("what is said of a key that is nobody's place", "[queues]") {
+    const auto said = [](const std::string& below) {
+        const std::string text = tool::in_the_way("n", "n/" + below);
+        const std::string begin = "n/" + below + ": is nobody's place here; a later waiter that ";
+        const std::string_view end = " waits until that key is deleted";
+        REQUIRE(text.size() > begin.size() + end.size());
+        return text.substr(begin.size(), text.size() - begin.size() - end.size());
+    };
+    CHECK(said("photo") == "wants the lock alone");
+    CHECK(said("write/x") == "wants no permits");
+    CHECK(said("wait/x") == "wants the lock alone, or permits,");
+    for (const char* permits : {"00", "01", "09", "0a", "0f"}) {
+        CHECK(said(std::string("hold/") + permits + "/x") ==
+              "wants the lock alone, or more permits than it leaves,");
+    }
+    for (const char* no_permits : {"0g", "10", "11", "1f", "99", "0F", "zz"}) {
+        CHECK(said(std::string("hold/") + no_permits + "/x") == "wants the lock alone");
+    }
+}
+
 TEST_CASE("a key that is no place is left out", "[queues]") {
     CHECK(told_by({{"n/a-1-0", 7, 0}}).empty());        // without a lease
     CHECK(told_by({{"n/a-1-0", 7, 0xb}}).empty());      // of another lease than it says
