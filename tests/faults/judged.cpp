@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "judged.hpp"
 
+#include <coetcd/kv.hpp>
 #include <coetcd/mutex.hpp>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -23,6 +25,7 @@ using namespace std::chrono_literals;
 using boost::system::system_error;
 using coetcd::client;
 using coetcd::session;
+using nlohmann::json;
 using support::grant;
 using support::recorder;
 
@@ -77,8 +80,8 @@ awaitable<void> judged_on(writer_options how, const bool& stop) {
         ++n;
         try {
             if (!lease || lease->state() == coetcd::session_state::lost) {
-                one.reset();
                 session s = co_await support::open_session(c, writer_ttl);
+                one.reset();
                 lease.emplace(std::move(s));
                 one = kinds().at(how.kind)(c, *lease, how);
             }
@@ -88,7 +91,28 @@ awaitable<void> judged_on(writer_options how, const bool& stop) {
         }
         co_await support::sleep_for(5ms);
     }
+    if (one) {
+        co_await one->end(told);
+    }
     say("stopped");
+}
+
+json told_of(const coetcd::key_value& kv) {
+    return {{"value", kv.value},
+            {"revision", kv.mod_revision},
+            {"create", kv.create_revision},
+            {"version", kv.version}};
+}
+
+json told_of(const coetcd::event& e) {
+    json all{{"key", e.kv.key}, {"now", told_of(e.kv)}};
+    if (e.type == coetcd::event_type::erase) {
+        all["erased"] = true;
+    }
+    if (e.prev_kv) {
+        all["before"] = told_of(*e.prev_kv);
+    }
+    return all;
 }
 
 const char* end_of(const system_error& e) {
@@ -117,13 +141,19 @@ awaitable<void> use_grant(recorder& told, client c, grant held, int n) {
     say((well ? "added " : "refused ") + std::to_string(n));
 }
 
-void run_judged(const std::string& kind, bool can_have_happened) {
+void run_judged(const std::string& kind, bool can_have_happened, witness::factory beside) {
     const auto time = duration(60s) / 2;
     support::etcd_cluster& etcd = shared_cluster();
     const support::temporary_file file("coetcd-history");
     const auto body = [&]() -> awaitable<void> {
         const auto executor = co_await boost::asio::this_coro::executor;
         const auto name = support::unique_name(kind);
+        const client c(executor, etcd.urls());
+        std::unique_ptr<witness> looks;
+        if (beside) {
+            looks = beside(c, recorder(file.path(), "witness"), name);
+            co_await looks->begin();
+        }
         writers all = start_writers(executor, etcd, kind, name, file.path().string());
         nemesis strikes(etcd);
         const auto enough = [&] { return added_by(all) > 20 && !strikes.done.empty(); };
@@ -137,7 +167,9 @@ void run_judged(const std::string& kind, bool can_have_happened) {
                   << stopped << " writers stopped" << std::endl;
         CHECK(added > 20);
         CHECK(!strikes.done.empty());
-        const client c(executor, etcd.urls());
+        if (looks) {
+            co_await looks->end();
+        }
         co_await support::erase_all(c, name);
     };
     support::run_test(body, for_seconds(time));

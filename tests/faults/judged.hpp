@@ -2,9 +2,11 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/kv.hpp>
 #include <coetcd/session.hpp>
 
 #include <boost/system/system_error.hpp>
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -27,6 +29,8 @@ public:
     /// The n-th time. It says when it should be overtaken, and how it went: see `writer`. What it
     /// throws is trouble, and no end of the test.
     virtual awaitable<void> turn(support::recorder& told, int n) = 0;
+    /// After the last one, with a cluster that is well again.
+    virtual awaitable<void> end(support::recorder&) { co_return; }
 };
 
 /// Makes a kind known to writers, by its name on their command line.
@@ -43,6 +47,11 @@ std::unique_ptr<party>
 make_party(coetcd::client c, const coetcd::session& owner, const writer_options& how) {
     return std::make_unique<Party>(c, owner, how);
 }
+
+/// A key, as the judge is told of it.
+nlohmann::json told_of(const coetcd::key_value& kv);
+/// A change, as the judge is told of it.
+nlohmann::json told_of(const coetcd::event& e);
 
 /// How a call ended that failed.
 const char* end_of(const boost::system::system_error& e);
@@ -88,7 +97,28 @@ awaitable<void> turn_with(support::recorder& told,
     co_await use_grant(told, std::move(c), std::move(held), n);
 }
 
+/// What the test's own process sees beside the writers, of the keys that they write.
+class witness {
+public:
+    using factory = std::unique_ptr<witness> (*)(coetcd::client c,
+                                                 support::recorder told,
+                                                 const std::string& name);
+    virtual ~witness() = default;
+    /// Before there is a writer.
+    virtual awaitable<void> begin() { co_return; }
+    /// After they have ended.
+    virtual awaitable<void> end() = 0;
+};
+
+template<class Witness>
+std::unique_ptr<witness>
+make_witness(coetcd::client c, support::recorder told, const std::string& name) {
+    return std::make_unique<Witness>(std::move(c), std::move(told), name);
+}
+
 /// Lets such writers be tormented, and the judge tell whether what they saw can have happened.
-void run_judged(const std::string& kind, bool can_have_happened = true);
+void run_judged(const std::string& kind,
+                bool can_have_happened = true,
+                witness::factory beside = nullptr);
 
 } // namespace faults

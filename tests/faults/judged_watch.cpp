@@ -15,7 +15,6 @@
 using namespace std::chrono_literals;
 using boost::system::system_error;
 using coetcd::client;
-using coetcd::key_value;
 using coetcd::op;
 using coetcd::session;
 using nlohmann::json;
@@ -24,24 +23,6 @@ using support::recorder;
 namespace faults {
 
 namespace {
-
-json told_of(const key_value& kv) {
-    return {{"value", kv.value},
-            {"revision", kv.mod_revision},
-            {"create", kv.create_revision},
-            {"version", kv.version}};
-}
-
-json told_of(const coetcd::event& e) {
-    json all{{"key", e.kv.key}, {"now", told_of(e.kv)}};
-    if (e.type == coetcd::event_type::erase) {
-        all["erased"] = true;
-    }
-    if (e.prev_kv) {
-        all["before"] = told_of(*e.prev_kv);
-    }
-    return all;
-}
 
 // Writes to keys that all watch, and reads its watch up to there. Each of the three has another
 // watch: of all with what was before, of all with little room, of one key. The control goes on with

@@ -86,8 +86,11 @@ func parse(lines *bufio.Scanner) ([]call, error) {
 
 // judge tells what it thinks of the calls of one object; "" if all is well.
 func judge(all []call, limit time.Duration) string {
-	if all[0].Object == "watch" {
+	switch all[0].Object {
+	case "watch":
 		return judgeWatches(all)
+	case "mirror":
+		return judgeMirrors(all)
 	}
 	m, known := models[all[0].Object]
 	if !known {

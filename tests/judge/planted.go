@@ -362,6 +362,7 @@ func test() int {
 		verdict := judge(readWatches(s.calls), time.Minute)
 		check(s.possible == (verdict == ""), fmt.Sprintf("watch: %s: it says %q", s.calls, verdict))
 	}
+	testMirrors(check)
 	for object, calls := range map[string]string{
 		"mutex":    long("lock", "unlock"),
 		"election": long("campaign", "resign"),

@@ -34,6 +34,7 @@ type change struct {
 	Erased bool     `json:"erased,omitempty"`
 	Now    version  `json:"now"`
 	Before *version `json:"before,omitempty"`
+	At     int64    `json:"at,omitempty"` // of a mirror: when it was found by comparison
 }
 
 // A spectator is one watch.
