@@ -91,6 +91,8 @@ func judge(all []call, limit time.Duration) string {
 		return judgeWatches(all)
 	case "mirror":
 		return judgeMirrors(all)
+	case "work":
+		return judgeWork(all)
 	}
 	m, known := models[all[0].Object]
 	if !known {

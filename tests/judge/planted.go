@@ -363,6 +363,7 @@ func test() int {
 		check(s.possible == (verdict == ""), fmt.Sprintf("watch: %s: it says %q", s.calls, verdict))
 	}
 	testMirrors(check)
+	testWork(check)
 	for object, calls := range map[string]string{
 		"mutex":    long("lock", "unlock"),
 		"election": long("campaign", "resign"),
