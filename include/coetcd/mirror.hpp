@@ -90,13 +90,13 @@ private:
 /// reader of the changes, is told `errc::revision_regressed` once.
 ///
 /// It takes the memory of its keys and values, and about 200 bytes for each; while it reads again,
-/// twice that.
+/// 50 bytes more for each, and twice the keys and values that have changed.
 ///
 /// @par Costs
 /// Nothing for what it is asked, but for `wait`. Beside the watch, it looks about every 10 s
-/// whether the keys are still those that it has, since servers have lost events: one round trip
-/// with a small answer. etcd goes through all keys for that, so the interval is longer by 10 ms for
-/// each key.
+/// whether the keys are still those that it has, since servers have lost events: one round trip for
+/// each 20,000 keys, with small answers. etcd goes through all keys for that, so the interval is
+/// longer by 10 ms for each key.
 /// @par Thread safety
 /// As `client`. Besides, `get`, `size`, `revision`, `snapshot`, `trouble` and `age` may be called
 /// from any thread at any time: they take a mutex for a moment, `snapshot` for as long as it copies

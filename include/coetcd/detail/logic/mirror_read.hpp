@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,7 +30,9 @@ public:
         : keys_(std::move(keys))
         , size_(size)
         , known_(known)
-        , next_(keys_.key) {}
+        , next_(keys_.key) {
+        find_bound();
+    }
 
     range_request request() const {
         range_options how;
@@ -37,6 +40,9 @@ public:
         how.revision = revision_;
         key_range rest = keys_;
         rest.key = next_;
+        if (bound_) {
+            rest.range_end = *bound_;
+        }
         return {std::move(rest), how};
     }
 
@@ -56,6 +62,7 @@ public:
         const std::size_t bytes = json_size(page.kvs);
         for (key_value& kv : page.kvs) {
             require(kv.key >= next_ && ends_after(keys_, kv.key));
+            require(!bound_ || kv.key < *bound_);
             require(kv.mod_revision > 0 && kv.mod_revision <= revision_);
             next_ = kv.key;
             next_.push_back('\0');
@@ -65,9 +72,12 @@ public:
             }
             found_.insert(found_.end(), std::move(same));
         }
-        is_complete_ = !page.more;
+        is_complete_ = !page.more && !bound_;
         if (page.more) {
             size_.fitted(bytes);
+        } else if (bound_) {
+            next_ = *std::exchange(bound_, std::nullopt);
+            find_bound();
         }
     }
 
@@ -85,6 +95,7 @@ public:
         if (overtaken && ++restarts_ <= most_restarts) {
             revision_ = 0;
             next_ = keys_.key;
+            find_bound();
             found_.clear();
             return true;
         }
@@ -94,6 +105,9 @@ public:
     // The keys of a page.
     static constexpr std::int64_t first = 512;
     static constexpr std::int64_t most = 8192;
+    /// Of what is known so many are asked for, page by page, before the rest: etcd counts all that
+    /// it is asked for, for each page.
+    static constexpr std::int64_t part = 4 * most;
 
 private:
     static constexpr int most_restarts = 5;
@@ -104,10 +118,22 @@ private:
         }
     }
 
+    void find_bound() {
+        bound_.reset();
+        auto at = known_.lower_bound(std::string_view(next_));
+        for (std::int64_t n = 0; n != part && at != known_.end(); ++n) {
+            ++at;
+        }
+        if (at != known_.end()) {
+            bound_ = (*at)->key;
+        }
+    }
+
     const key_range keys_;
     page_size& size_;
     const mirror_entries& known_;
-    std::string next_; // where the next page begins
+    std::string next_;                 // where the next page begins
+    std::optional<std::string> bound_; // where a part ends
     std::int64_t revision_ = 0;
     std::uint64_t cluster_ = 0;
     bool is_complete_ = false;

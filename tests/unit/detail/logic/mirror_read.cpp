@@ -100,6 +100,40 @@ TEST_CASE("a read of one key, and of all keys", "[logic][mirror]") {
     CHECK(all.request().range.range_end == std::string(1, '\0'));
 }
 
+TEST_CASE("a read of many keys that were known asks for a part of them at a time",
+          "[logic][mirror]") {
+    mirror_entries known;
+    const auto name = [](std::int64_t i) { return "k/" + std::to_string(1'000'000 + i); };
+    for (std::int64_t i = 0; i != paged_read::part + 1; ++i) {
+        key_value kv;
+        kv.key = name(i);
+        known.insert(known.end(), std::make_shared<const key_value>(std::move(kv)));
+    }
+    page_size size = sizes();
+    paged_read read(key_range::prefix("k/"), size, known);
+    const auto asked = [&] {
+        const range_request r = read.request();
+        return r.range.key + " " + r.range.range_end;
+    };
+    const std::string bound = name(paged_read::part);
+    CHECK(asked() == "k/ " + bound);
+    read.came(read_fixture::page({name(0)}, true, 9));
+    CHECK(asked() == name(0) + std::string(1, '\0') + " " + bound);
+    read.came(read_fixture::page({name(7)}, false, 9)); // others have gone
+    CHECK_FALSE(read.is_complete());
+    CHECK(asked() == bound + " k0");
+    CHECK_THROWS_AS(read.came(read_fixture::page({name(8)}, false, 9)), coetcd::error); // again
+    CHECK(read.request().options.revision == 9);
+    REQUIRE(read.failed(server_errc::out_of_range, "compacted"));
+    CHECK(asked() == "k/ " + bound);
+    CHECK_THROWS_AS(read.came(read_fixture::page({bound}, false, 12)), coetcd::error); // too far
+    read.came(read_fixture::page({}, false, 12));
+    CHECK_FALSE(read.is_complete());
+    read.came(read_fixture::page({bound}, false, 12));
+    CHECK(read.is_complete());
+    CHECK(read.found().size() == 1);
+}
+
 TEST_CASE("a range is divided into parts of so many keys", "[logic][mirror]") {
     mirror_entries now;
     for (const char* key : {"k/a", "k/b", "k/c", "k/d", "k/e"}) {
