@@ -27,7 +27,7 @@ class queue_impl;
 /// items until their work is done.
 ///
 /// Items are taken in order: one whose `enqueue` was over before that of another began is before
-/// it.
+/// it, unless etcd loses the event that tells a waiting consumer of it.
 ///
 /// It is the `Queue` of Go's client: each side takes the items of the other. Go's takes them in the
 /// order in which they were put; this one takes its own before Go's, and those in the order of
@@ -65,7 +65,8 @@ public:
     const std::string& name() const;
 
     /// Appends an item. One round trip while no other producer appends, otherwise two; two if there
-    /// are items of Go's. It is appended once, however often its request is sent.
+    /// are items of Go's. One more if its request is held up while others append a lot. It is
+    /// appended once, however often its request is sent.
     ///
     /// @throws error with
     /// - `errc::outcome_unknown` if it was sent and no answer came in time, or the session was lost

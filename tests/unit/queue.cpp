@@ -67,6 +67,9 @@ bool takes_from_queue(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && has(r, "request_range") &&
            has(r, "\"limit\"");
 }
+bool appends_x(const call_request& r) {
+    return has(r, "request_put") && has(r, "eA==") && !has(r, "request_delete_range");
+}
 /// The rest of a line, or of an item that is put back, goes in the background.
 void settle_queue(world& w) {
     w.env->pass(50ms);
@@ -417,6 +420,47 @@ TEST_CASE("an item that was appended much later is found", "[queue]") {
     CHECK(all.dequeue(all.a) == "1");
     CHECK(all.dequeue(all.b) == "2");
     CHECK(all.try_dequeue(all.a) == "3");
+}
+
+TEST_CASE("a consumer that was beaten takes the items of a new producer in order", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    all.enqueue("1");
+    all.enqueue("2");
+    CHECK(all.dequeue(all.a) == "1");
+    CHECK(all.dequeue(all.b) == "2"); // of which the other one was told, too
+    w.await(all.b.enqueue(std::string("3")));
+    w.await(all.b.enqueue(std::string("4")));
+    CHECK(all.try_dequeue(all.a) == "3");
+    CHECK(all.try_dequeue(all.a) == "4");
+}
+
+TEST_CASE("items of one producer are in order though a request to append comes late", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    const int changes = GENERATE(0, 40);
+    all.enqueue("1");
+    all.enqueue("2");
+    fate_of(w, appends_x, {fate(), lost()}); // the first one is refused
+    auto appending = w.start(all.b.enqueue(std::string("x")));
+    w.env->pass(50ms);
+    for (int i = 0; i != changes; ++i) {
+        w.etcd->write("other", std::to_string(i));
+    }
+    w.await(all.a.enqueue(std::string("3")));
+    w.await(all.a.enqueue(std::string("4")));
+    for (const char* value : {"1", "2", "3"}) {
+        CHECK(all.try_dequeue(all.a) == value); // and is told of the next one
+    }
+    w.env->pass(20s);
+    (void)appending.get();
+    w.await(all.b.enqueue(std::string("y")));
+    std::vector<std::string> rest;
+    for (std::optional<std::string> next = all.try_dequeue(all.a); next;
+         next = all.try_dequeue(all.a)) {
+        rest.push_back(*next);
+    }
+    CHECK(rest == std::vector<std::string>{"4", "x", "y"});
 }
 
 TEST_CASE("a cancelled call that got nothing puts nothing back", "[queue]") {

@@ -58,18 +58,26 @@ inline item to_item(const layout& of, const key_value& kv) {
     return {kv.key, kv.value, answers::require_revision(kv.mod_revision)};
 }
 
+/// How many revisions an item may be ordered before another one that came earlier.
+inline constexpr std::int64_t nearby = 32;
+
+/// True if no item with that prefix is ordered far after what is appended at that revision. A
+/// request to append may arrive late. Items of Go's are later in any case.
+inline compare nothing_far_after(const std::string& prefix, std::int64_t revision) {
+    const auto far = static_cast<std::uint64_t>(revision + nearby);
+    return compare::create_revision(key_range(prefix + sortable(far), prefix + "1")) == 0;
+}
+
 /// Appends items.
 /// @param prefix What their keys begin with.
 /// @param all See `order_of`.
-/// @param if_last Only if no item with that prefix is ordered after them.
+/// @param only_if `nothing_from` or `nothing_far_after`.
 inline txn append(const std::string& prefix,
                   const std::string& all,
                   const std::vector<std::string>& values,
-                  bool if_last) {
+                  compare only_if) {
     txn t;
-    if (if_last) {
-        t.when(nothing_from(prefix, all));
-    }
+    t.when(std::move(only_if));
     for (std::size_t i = 0; i != values.size(); ++i) {
         t.then(op::put(prefix + order_of(all, i), values[i]));
     }
@@ -84,11 +92,11 @@ struct scope {
 inline scope everything(const layout& of) {
     return {key_range::prefix(of.items()), true};
 }
-/// Only what follows an item soon. etcd walks over each key of a range that is there, or was since
-/// the last compaction, whatever the limit.
+/// Only what is near an item that was there, before it or after it. etcd walks over each key of a
+/// range that is there, or was since the last compaction, whatever the limit.
 inline scope after_item(const layout& of, const item& what) {
-    constexpr std::uint64_t revisions = 32;
     constexpr std::size_t digits = 16;
+    constexpr auto revisions = static_cast<std::uint64_t>(nearby);
     const std::string id = what.key.substr(of.items().size());
     std::uint64_t revision = 0;
     const char* const end = id.data() + std::min(id.size(), digits);
@@ -96,7 +104,9 @@ inline scope after_item(const layout& of, const item& what) {
     if (of.by == order::priority || failure != std::errc() || stop != id.data() + digits) {
         return everything(of); // one of higher priority, or one that was put back, or Go's
     }
-    return {key_range(what.key, of.items() + sortable(revision + revisions)), false};
+    const std::uint64_t from = revision - std::min(revision, revisions);
+    return {key_range(of.items() + sortable(from), of.items() + sortable(revision + revisions)),
+            false};
 }
 
 /// Reads the first item.
@@ -125,16 +135,18 @@ first_in(const layout& of, const scope& where, const txn_response& read, std::si
 }
 
 /// Takes an item, if it is still there; to be written once. In either case, reads which one is the
-/// first then.
+/// first then. If the item had gone, the queue may have been empty since, and an item of any order
+/// may have come.
 inline txn take(const layout& of, const item& what) {
     const scope next = after_item(of, what);
     return txn()
         .when(compare::mod_revision(what.key) == what.mod_revision)
         .then(op::erase(what.key), ask_first(of, next))
-        .otherwise(ask_first(of, next));
+        .otherwise(ask_first(of, everything(of)));
 }
 inline next_item after_take(const layout& of, const item& what, const txn_response& said) {
-    return first_in(of, after_item(of, what), said, said.succeeded ? 1 : 0);
+    return said.succeeded ? first_in(of, after_item(of, what), said, 1)
+                          : first_in(of, everything(of), said, 0);
 }
 
 /// Puts an item back that was taken; to be written once.

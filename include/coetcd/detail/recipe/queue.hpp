@@ -165,10 +165,12 @@ public:
         bool appended = false;
         for (bool if_last = true; !appended; if_last = false) {
             const std::string order = logic::order_of(revision, of.session().world.random());
-            txn what = logic::queue::append(prefix, order, values, if_last);
+            compare only_if = if_last ? logic::nothing_from(prefix, order)
+                                      : logic::queue::nothing_far_after(prefix, revision);
+            txn what = logic::queue::append(prefix, order, values, std::move(only_if));
             const once_end end =
                 co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
-            appended = end.applied || !if_last;
+            appended = end.applied;
             self->newest_ = std::max(self->newest_, end.revision);
             revision = end.revision; // all items that were there are from before
         }
@@ -354,6 +356,7 @@ private:
         for (;;) {
             auto looking = self->look(deadline);
             looked now = co_await std::move(looking);
+            bool is_told = false;
             if (!now.next.first && !told.has_newer(now.revision)) {
                 (void)told.take_first(); // it was taken meanwhile
                 watching.wait_for_signs(now.revision + 1, now.sent);
@@ -366,9 +369,10 @@ private:
                 if (how == vigil::end::late) {
                     co_return nullptr;
                 }
+                is_told = how == vigil::end::told;
             }
             std::optional<logic::queue::item> first = told.take_first();
-            if (now.next.first) {
+            if (now.next.first || !is_told) { // else an earlier one may have been missed
                 first = std::move(now.next.first);
             }
             if (first) {
