@@ -157,6 +157,25 @@ TEST_CASE("a count whose answer is lost counts once", "[latch]") {
     CHECK(reading.code() == errc::timed_out);
 }
 
+TEST_CASE("a count that is refused after one without an answer may have been counted", "[latch]") {
+    latch_settings s;
+    CHECK(s.w.await(s.l.remaining()) == 3);
+    support::fate_of(s.w, is_count, {support::unanswered()});
+    auto counting = s.w.start(s.l.count_down());
+    s.w.env->pass(100ms);
+    CHECK(s.counted() == 1);
+    s.w.etcd->denied = "l/";
+    s.w.env->pass(20s);
+    CHECK(counting.code() == errc::outcome_unknown);
+    s.w.etcd->denied = std::nullopt;
+    CHECK(s.w.await(s.l.remaining()) == 2);
+    s.w.etcd->denied = "l/";
+    auto refused = s.w.start(s.l.count_down());
+    s.w.env->pass(20s);
+    CHECK(refused.code() == coetcd::server_errc::permission_denied);
+    CHECK(s.counted() == 1);
+}
+
 TEST_CASE("cancelled at any moment, a latch has counted once or not", "[latch][cancellation]") {
     for (auto when = 0us; when < 6ms; when += 500us) {
         latch_settings s;

@@ -3,6 +3,7 @@
 
 #include <coetcd/detail/logic/latch.hpp>
 #include <coetcd/detail/logic/names.hpp>
+#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/first_number.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/until_told.hpp>
@@ -41,8 +42,12 @@ public:
         const call_terms in_time = self->about.within();
         const std::int64_t total = co_await find_total(self, in_time);
         const txn counts = logic::count_down(self->about.name, id);
-        const outcome<txn_response> a =
+        outcome<txn_response> a =
             co_await call(client_of(*self), counts, in_time.as(impact::idempotent));
+        // A refusal says nothing of a copy that was sent before.
+        if (a.ec && a.left == logic::effect::unresolved) {
+            a.ec = errc::outcome_unknown;
+        }
         a.check();
         co_return logic::remaining(total, logic::counted_after(a.response));
     }
