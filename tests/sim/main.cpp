@@ -147,6 +147,10 @@ struct totals {
     std::uint64_t compactions = 0;
     std::uint64_t states = 0;
     std::uint64_t proclaimed = 0;
+    std::uint64_t handed_out = 0;
+    std::uint64_t put_back = 0;
+    std::uint64_t gathered = 0;
+    std::uint64_t latches = 0;
     std::uint64_t late_entries = 0;
     std::uint64_t ends_told = 0;
     std::uint64_t wakes = 0;
@@ -206,6 +210,10 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.compactions += o.compactions;
     t.states += o.states;
     t.proclaimed += o.proclaimed;
+    t.handed_out += o.handed_out;
+    t.put_back += o.put_back;
+    t.gathered += o.gathered;
+    t.latches += o.latches;
     t.late_entries += o.late_entries;
     t.ends_told += o.ends_told;
     t.wakes += o.wakes;
@@ -321,7 +329,9 @@ int simulate(const arguments& a) {
               << " requests heard, " << t.works << " works behind a gate, " << t.tasks
               << " tasks of groups, " << t.told << " changes told to watchers, " << t.compactions
               << " compactions, " << t.proclaimed << " values proclaimed, " << t.states
-              << " states observed, " << t.cancellations << " cancellations, " << t.points
+              << " states observed, " << t.handed_out << " values handed out by queues ("
+              << t.put_back << " put back), " << t.gathered << " groups at barriers, " << t.latches
+              << " latches, " << t.cancellations << " cancellations, " << t.points
               << " points of cancellation and failure, " << t.virtual_seconds / 3600
               << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "

@@ -18,6 +18,10 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     lock_values.changed(changes);
     jobs.changed(changes, why, has_returned);
     mirrors.changed(changes);
+    queues.changed(changes, why, has_returned);
+    turnstile.changed(changes, why);
+    hall.changed(changes, why);
+    latches.changed(changes);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -298,7 +302,8 @@ bool referee::owes_changes() {
                                  return first_untold(v) != world_.store.history().size();
                              });
     return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states() ||
-           jobs.owes_work() || mirrors.owes_states();
+           jobs.owes_work() || mirrors.owes_states() || queues.owes_items() ||
+           turnstile.owes_passage() || hall.owes_passage() || latches.owes_opening();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {

@@ -18,12 +18,15 @@
 #include <vector>
 
 #include "sim/jobs.hpp"
+#include "sim/latches.hpp"
 #include "sim/leaders.hpp"
 #include "sim/ledger.hpp"
 #include "sim/lock_values.hpp"
+#include "sim/meetings.hpp"
 #include "sim/members.hpp"
 #include "sim/mirrors.hpp"
 #include "sim/permits.hpp"
+#include "sim/queues.hpp"
 #include "sim/registers.hpp"
 #include "sim/sharing.hpp"
 #include "sim/slots.hpp"
@@ -122,6 +125,10 @@ public:
         , lock_values(w)
         , jobs(w)
         , mirrors(w)
+        , queues(w)
+        , turnstile(w, turnstile_name, meeting_rules::kind::passes)
+        , hall(w, hall_name, meeting_rules::kind::stays)
+        , latches(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -142,6 +149,10 @@ public:
     lock_value_rules lock_values;
     job_rules jobs;
     mirror_rules mirrors;
+    queue_rules queues;
+    meeting_rules turnstile;
+    meeting_rules hall;
+    latch_rules latches;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/faults.hpp"
+#include "sim/sidelines.hpp"
 #include "sim/stage.hpp"
 #include "sim/users.hpp"
 
@@ -164,14 +165,7 @@ outcome run(const plan& p) {
     if (joins) {
         w.operator_prefixes.emplace_back(group_prefix);
     }
-    // Streams with which it was in none of the histories that `mutants/found` named then.
-    chance working(chance::derive(p.seed, 658));
-    const bool does_jobs = random && !s.crowded && working.one_in(12);
-    if (does_jobs) {
-        w.operator_prefixes.emplace_back(claim_prefix);
-    }
-    chance mirroring(chance::derive(p.seed, 2146));
-    const bool mirrors = random && !s.crowded && mirroring.one_in(12);
+    sidelines others(s, p.seed, random && !s.crowded);
 
     const int clients = random ? luck.between(2, 4) : 2;
     std::vector<std::unique_ptr<actor>> actors;
@@ -270,12 +264,7 @@ outcome run(const plan& p) {
         if (joins && joining.one_in(2) && takes_part()) {
             added.start_listing();
         }
-        if (does_jobs && takes_part()) {
-            added.start_working(working.next());
-        }
-        if (mirrors && mirroring.one_in(2) && takes_part()) {
-            added.start_mirroring(mirroring.next());
-        }
+        others.start(added, takes_part);
     }
     if (forces && takes_part()) {
         actors.push_back(std::make_unique<actor>(s, w.add_process(), options));
@@ -334,7 +323,13 @@ outcome run(const plan& p) {
             s.judge.look_for_stuck(prompt ? 0s : healed_at, bound);
             s.judge.look_for_untold(healed_at, patience);
             s.judge.tenure.look_for_unheard(healed_at, patience);
-            s.judge.jobs.look_for_idle(prompt ? 0s : healed_at, std::max(bound, patience) + 1s);
+            const nanoseconds since = prompt ? 0s : healed_at;
+            const nanoseconds longest = std::max(bound, patience) + 1s;
+            s.judge.jobs.look_for_idle(since, longest);
+            s.judge.queues.look_for_idle(since, longest);
+            s.judge.turnstile.look_for_stuck(since, longest + recheck);
+            s.judge.hall.look_for_stuck(since, longest + recheck);
+            s.judge.latches.look_for_stuck(since, longest + recheck);
         }
     };
     while (more && !finished() && w.now() < storm && !faults.calm()) {
@@ -473,6 +468,10 @@ outcome run(const plan& p) {
     result.compactions = s.judge.told_compactions;
     result.states = s.judge.leaders.told_states;
     result.proclaimed = s.judge.leaders.proclaimed;
+    result.handed_out = s.judge.queues.handed_out;
+    result.put_back = s.judge.queues.put_back;
+    result.gathered = s.judge.turnstile.groups + s.judge.hall.groups;
+    result.latches = s.judge.latches.opened;
     result.duration = w.now();
     result.notes = w.notes();
     w.shut_down(); // before the actors go

@@ -141,6 +141,14 @@ void actor::drop() {
     mirror_.reset();
     jobs_queue_.reset();
     work_session_.reset();
+    mail_.reset();
+    mail_session_.reset();
+    for (const own_session& own : own_sessions_) {
+        own->reset();
+    }
+    for (const std::shared_ptr<operation>& o : lasting_) {
+        emit(o);
+    }
     group_.reset();
     client_.reset();
 }

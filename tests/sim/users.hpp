@@ -2,14 +2,18 @@
 #pragma once
 
 #include <coetcd/client.hpp>
+#include <coetcd/cyclic_barrier.hpp>
 #include <coetcd/detail/access.hpp>
+#include <coetcd/double_barrier.hpp>
 #include <coetcd/election.hpp>
 #include <coetcd/fencing_gate.hpp>
 #include <coetcd/group.hpp>
+#include <coetcd/latch.hpp>
 #include <coetcd/lock_options.hpp>
 #include <coetcd/mirror.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/queue.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
 #include <coetcd/session_keeper.hpp>
@@ -29,6 +33,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +95,13 @@ public:
     void start_listing();
     /// Appends items to a work queue besides, and takes and ends them until the end.
     void start_working(std::uint64_t seed);
+    /// Appends values to a queue besides, and takes them until the end.
+    void start_queueing(std::uint64_t seed);
+    /// Meets others at barriers besides, again and again.
+    void start_passing(std::uint64_t seed);
+    void start_staying(std::uint64_t seed);
+    /// Counts latches down besides, and waits for them.
+    void start_latching(std::uint64_t seed);
     /// Has a mirror besides, reads its changes, and changes what is mirrored.
     void start_mirroring(std::uint64_t seed);
     /// Takes locks besides, in whichever session a keeper has.
@@ -280,6 +292,37 @@ private:
     asio::awaitable<void> end_job(coetcd::job& j, job_rules::attempt a, job_rules::verdict how);
     asio::awaitable<void> look_at_dead(std::shared_ptr<coetcd::work_queue> q, std::uint64_t seed);
     asio::awaitable<void> close_work(coetcd::session last);
+    /// A queue. See queueing.cpp.
+    asio::awaitable<std::shared_ptr<coetcd::queue>> have_mail();
+    asio::awaitable<void> send_mail(std::uint64_t seed);
+    asio::awaitable<void> append_mail(std::shared_ptr<coetcd::queue> q, int n);
+    asio::awaitable<void> receive_mail(std::uint64_t seed);
+    asio::awaitable<void>
+    take_mail(std::shared_ptr<coetcd::queue> q, lease_id by, std::uint64_t seed);
+    asio::awaitable<void> count_mail(std::shared_ptr<coetcd::queue> q);
+    /// Barriers. See meeting.cpp.
+    using own_session = std::shared_ptr<std::optional<coetcd::session>>;
+    own_session add_own();
+    asio::awaitable<bool> have_own(own_session seat);
+    asio::awaitable<void> end_own(own_session seat, chance& taste);
+    asio::awaitable<void> pass_turnstile(std::uint64_t seed);
+    asio::awaitable<void>
+    pass_once(std::shared_ptr<coetcd::cyclic_barrier> gate, lease_id by, std::uint64_t seed);
+    asio::awaitable<void> stay_in_hall(std::uint64_t seed);
+    asio::awaitable<void> enter_hall(coetcd::double_barrier& hall,
+                                     std::optional<meeting_rules::member>& inside,
+                                     lease_id by,
+                                     std::uint64_t seed);
+    asio::awaitable<void> leave_hall(coetcd::double_barrier& hall,
+                                     std::int64_t group,
+                                     bool& has_left,
+                                     std::uint64_t seed);
+    /// Latches. See latching.cpp.
+    asio::awaitable<void> count_latches(std::uint64_t seed);
+    asio::awaitable<void> count_latch(std::shared_ptr<coetcd::latch> l, int which, lease_id by);
+    asio::awaitable<void> wait_for_latches(std::uint64_t seed);
+    asio::awaitable<void>
+    wait_for_latch(std::shared_ptr<coetcd::latch> l, int which, std::uint64_t seed);
     /// A mirror. See mirroring.cpp.
     asio::awaitable<void> have_mirror(std::uint64_t seed);
     asio::awaitable<void> open_mirror();
@@ -370,6 +413,12 @@ private:
     std::optional<coetcd::session> work_session_;
     std::shared_ptr<coetcd::work_queue> jobs_queue_; // of that session
     bool opening_work_ = false;
+    std::optional<coetcd::session> mail_session_;
+    std::shared_ptr<coetcd::queue> mail_; // of that session
+    bool opening_mail_ = false;
+    std::vector<own_session> own_sessions_;
+    /// Such as wait on when all is closed, unless they are cancelled.
+    std::set<std::shared_ptr<operation>> lasting_;
     std::optional<coetcd::mirror> mirror_;
     std::size_t mirror_buffer_ = 0;
     std::optional<coetcd::mirror_changes> mirror_changes_;

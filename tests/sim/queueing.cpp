@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSL-1.0
+// What producers and consumers of a queue do.
+#include <coetcd/queue.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "sim/queues.hpp"
+#include "sim/users.hpp"
+
+namespace sim {
+
+using namespace std::chrono_literals;
+using coetcd::errc;
+
+/// Its consumers and producers share a session.
+void actor::start_queueing(std::uint64_t seed) {
+    chance taste(seed);
+    const int consumers = taste.one_in(3) ? 2 : taste.one_in(4) ? 0 : 1;
+    for (int i = 0; i != consumers; ++i) {
+        start_besides("who takes from a queue", receive_mail(taste.next()));
+    }
+    if (consumers == 0 || taste.one_in(2)) {
+        start_besides("who appends to a queue", send_mail(taste.next()));
+    }
+    s_.judge.rates.expect(*p_, 3);
+}
+
+/// @returns Null if all ends, or there is no session yet.
+asio::awaitable<std::shared_ptr<coetcd::queue>> actor::have_mail() {
+    if (mail_session_ && mail_session_->state() == coetcd::session_state::lost) {
+        mail_.reset();
+        mail_session_.reset();
+    }
+    if (client_ && !mail_session_ && !opening_mail_) {
+        opening_mail_ = true;
+        const coetcd::client by = *client_;
+        const coetcd::session_options how(s_.ttl);
+        try {
+            coetcd::session made = co_await coetcd::session::open(by, how);
+            if (client_) {
+                mail_session_.emplace(std::move(made));
+                const auto impl = coetcd::detail::access::impl(*mail_session_);
+                s_.judge.opened(impl, *p_, sound_clock_, true);
+                s_.judge.queues.opened(mail_session_->lease(), impl);
+                mail_ = std::make_shared<coetcd::queue>(*mail_session_, std::string(mail_name));
+            }
+        } catch (const boost::system::system_error&) {
+            judge(std::current_exception());
+        }
+        opening_mail_ = false;
+    }
+    co_return mail_;
+}
+
+asio::awaitable<void> actor::send_mail(std::uint64_t seed) {
+    chance taste(seed);
+    for (int calls = taste.between(2, 12); client_ && calls != 0;) {
+        (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(4) ? 3000ms : 300ms));
+        std::shared_ptr<coetcd::queue> q = co_await have_mail();
+        if (!q) {
+            (void)co_await p_->sleep(200ms);
+            continue;
+        }
+        --calls;
+        const auto o = std::make_shared<operation>(*p_);
+        asio::awaitable<void> all = append_mail(std::move(q), taste.between(1, 3));
+        co_await perform(o, std::move(all));
+    }
+}
+
+asio::awaitable<void> actor::append_mail(std::shared_ptr<coetcd::queue> q, int n) {
+    queue_rules& rules = s_.judge.queues;
+    queue_rules::values all;
+    for (int i = 0; i != n; ++i) {
+        all.push_back(std::to_string(++s_.writes));
+    }
+    rules.appends(all);
+    try {
+        asio::awaitable<void> appending = q->enqueue(all);
+        co_await std::move(appending);
+        rules.appended(all);
+    } catch (const boost::system::system_error& e) {
+        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted) {
+            rules.not_appended(all);
+        }
+        throw;
+    }
+}
+
+asio::awaitable<void> actor::receive_mail(std::uint64_t seed) {
+    chance taste(seed);
+    while (client_) {
+        std::shared_ptr<coetcd::queue> q = co_await have_mail();
+        if (!q) {
+            (void)co_await p_->sleep(200ms);
+            continue;
+        }
+        const lease_id by = mail_session_->lease();
+        const auto o = std::make_shared<operation>(*p_);
+        const bool sizes = taste.one_in(12);
+        asio::awaitable<void> one =
+            sizes ? count_mail(std::move(q)) : take_mail(std::move(q), by, taste.next());
+        co_await perform(o, std::move(one));
+        if (client_) {
+            (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 2000ms : 100ms));
+        }
+        if (mail_session_ && taste.one_in(20) && !s_.w.healed()) {
+            mail_.reset();
+            coetcd::session last = std::move(*mail_session_);
+            mail_session_.reset();
+            if (taste.one_in(2)) {
+                const auto closing = std::make_shared<operation>(*p_);
+                asio::awaitable<void> work = close_work(std::move(last));
+                co_await perform(closing, std::move(work));
+            }
+        }
+    }
+}
+
+asio::awaitable<void> actor::count_mail(std::shared_ptr<coetcd::queue> q) {
+    const queue_rules::sizing asks(s_.judge.queues);
+    asio::awaitable<std::int64_t> counting = q->size();
+    const std::int64_t size = co_await std::move(counting);
+    asks.told(size);
+}
+
+asio::awaitable<void>
+actor::take_mail(std::shared_ptr<coetcd::queue> q, lease_id by, std::uint64_t seed) {
+    chance taste(seed);
+    queue_rules& rules = s_.judge.queues;
+    std::optional<std::string> value;
+    const std::uint64_t how = rules.only_looks ? 0 : s_.w.healed() ? 3 : taste.below(4);
+    const queue_rules::seat asks(rules, how > 1);
+    try {
+        if (how == 0) {
+            asio::awaitable<std::optional<std::string>> taking = q->try_dequeue();
+            value = co_await std::move(taking);
+            if (!value) {
+                asks.found_nothing();
+            }
+        } else if (how == 1) {
+            asio::awaitable<std::optional<std::string>> taking =
+                q->dequeue_for(taste.skewed(0ms, 3000ms));
+            value = co_await std::move(taking);
+        } else {
+            asio::awaitable<std::string> taking = q->dequeue();
+            value = co_await std::move(taking);
+        }
+    } catch (const boost::system::system_error& e) {
+        if (e.code() == errc::outcome_unknown) {
+            rules.lost_track(by);
+        }
+        throw;
+    }
+    if (value) {
+        rules.handed(by, *value);
+    }
+}
+
+} // namespace sim
