@@ -272,6 +272,17 @@ TEST_CASE("an item whose enqueue is repeated is in the queue once", "[queue]") {
     CHECK(all.items() == 0);
 }
 
+TEST_CASE("items that were copied from an etcd of more revisions are in nobody's way", "[queue]") {
+    queue_users all;
+    all.w.etcd->write("q/0000000009000000-0", "old");
+    all.w.env->calls.clear();
+    all.enqueue("x");
+    CHECK(all.w.env->calls.size() == 5);
+    CHECK(all.dequeue(all.a) == "x");
+    CHECK(all.dequeue(all.a) == "old");
+    CHECK_FALSE(all.try_dequeue(all.a));
+}
+
 TEST_CASE("an item that was taken without an answer is neither lost nor there twice", "[queue]") {
     queue_users all;
     world& w = all.w;

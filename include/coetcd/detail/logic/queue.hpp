@@ -71,13 +71,15 @@ inline compare nothing_far_after(const std::string& prefix, std::int64_t revisio
 /// Appends items.
 /// @param prefix What their keys begin with.
 /// @param all See `order_of`.
-/// @param only_if `nothing_from` or `nothing_far_after`.
+/// @param only_if `nothing_from`, `nothing_far_after`, or nothing.
 inline txn append(const std::string& prefix,
                   const std::string& all,
                   const std::vector<std::string>& values,
-                  compare only_if) {
+                  const std::optional<compare>& only_if) {
     txn t;
-    t.when(std::move(only_if));
+    if (only_if) {
+        t.when(*only_if);
+    }
     for (std::size_t i = 0; i != values.size(); ++i) {
         t.then(op::put(prefix + order_of(all, i), values[i]));
     }

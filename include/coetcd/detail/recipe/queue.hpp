@@ -163,11 +163,15 @@ public:
         once_writer writer(of.about.session, of.beside, of.about.title);
         std::int64_t revision = self->newest_;
         bool appended = false;
-        for (bool if_last = true; !appended; if_last = false) {
+        for (unsigned tries = 0; !appended; ++tries) {
             const std::string order = logic::order_of(revision, of.session().world.random());
-            compare only_if = if_last ? logic::nothing_from(prefix, order)
-                                      : logic::queue::nothing_far_after(prefix, revision);
-            txn what = logic::queue::append(prefix, order, values, std::move(only_if));
+            std::optional<compare> only_if;
+            if (tries == 0) {
+                only_if = logic::nothing_from(prefix, order);
+            } else if (tries <= most_refusals) { // then those items are of another etcd
+                only_if = logic::queue::nothing_far_after(prefix, revision);
+            }
+            txn what = logic::queue::append(prefix, order, values, only_if);
             const once_end end =
                 co_await writer.apply(std::move(what), once_writer::form::plain, in_time);
             appended = end.applied;
@@ -208,6 +212,8 @@ private:
     /// How often a consumer that does not stand in line is beaten by others before it does.
     static constexpr unsigned most_races = 3;
     static constexpr unsigned no_limit = ~0U;
+    /// How often items are not appended because there are some that are ordered far after them.
+    static constexpr unsigned most_refusals = 3;
 
     call_terms until(time_point deadline) const {
         call_terms how = of->until(deadline);
