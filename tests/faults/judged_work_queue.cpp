@@ -71,8 +71,8 @@ finish(recorder& told, std::string queue, std::string what, const job& held, awa
     co_return *end == 'y';
 }
 
-// Appends items, one or several, and works on one: sometimes it fails, gives up, forgets it, or
-// loses its session. The control has the effect first, and then says that it is done.
+// Appends items, one or several, and works on one: sometimes it fails, gives up, forgets it, loses
+// its session, or its claim. The control has the effect first, and then says that it is done.
 class work_party : public party {
 public:
     work_party(client c, const session& owner, const writer_options& how)
@@ -82,8 +82,10 @@ public:
         , hurries_(how.kind == "judged_hasty") {}
 
     awaitable<void> turn(recorder& told, int n) override {
-        co_await enqueue(told, n);
-        std::optional<job> held = co_await take(told, queue_, 500ms);
+        if (n % 4 == 0) {
+            co_await enqueue(told, n); // few, so that others wait for what is left behind
+        }
+        std::optional<job> held = co_await take(told, queue_, 200ms);
         if (!held) {
             co_return;
         }
@@ -95,6 +97,10 @@ public:
         co_await support::sleep_for(10ms); // time to be overtaken
         if (n % 32 == 9) {
             (void)co_await client_.lease_revoke(session_.lease());
+            co_await support::sleep_for(200ms); // others take it, before this one is told
+        } else if (n % 16 == 1) {
+            co_await take_away(*held);
+            co_await support::sleep_for(200ms);
         } else if (n % 8 == 2) {
             co_return; // it forgets it
         }
@@ -107,7 +113,7 @@ private:
         auto appending = told.begin("work", queue_.name(), "enqueue");
         std::vector<std::string> values;
         json writes = json::object();
-        for (int i = 0; i < (n % 4 == 0 ? 3 : 1); ++i) {
+        for (int i = 0; i < (n % 8 == 0 ? 3 : 1); ++i) {
             values.push_back(appending.id() + '-' + std::to_string(i));
             writes[values.back()] = "";
         }
@@ -119,6 +125,16 @@ private:
             end = end_of(e);
         }
         appending.end(end);
+    }
+
+    // As an operator may do.
+    awaitable<void> take_away(const job& held) {
+        const std::string claims = queue_.name() + "/run/claim/";
+        const std::string attempt = '.' + std::to_string(held.attempt());
+        const auto erased = co_await client_.erase(claims + held.id() + attempt);
+        if (erased.deleted != 1) {
+            say("trouble there is no claim"); // if the session was lost
+        }
     }
 
     awaitable<bool> work(recorder& told, int n, job& held) {
@@ -152,18 +168,22 @@ public:
     awaitable<void> end() override {
         const session own = co_await support::open_session(client_, writer_ttl);
         work_queue queue(own, name_, most_attempts);
-        auto none_left = [&]() -> awaitable<bool> {
+        bool is_empty = false;
+        auto goes_on = [&]() -> awaitable<bool> {
             std::optional<job> held = co_await take(told_, queue, 200ms);
             if (held) {
                 auto effect = effect_of(name_, *held);
                 auto acking = held->ack(std::move(effect));
                 (void)co_await finish(told_, name_, "ack", *held, std::move(acking));
-                co_return false;
+                co_return true;
             }
             const auto state = co_await queue.state();
-            co_return state.ready == 0 && state.busy == 0;
+            is_empty = state.ready == 0 && state.busy == 0;
+            co_return is_empty;
         };
-        co_await support::eventually(none_left, 60s, "all items are worked off");
+        while (!is_empty) {
+            co_await support::eventually(goes_on, 30s, "one more item is worked off, or none left");
+        }
         const auto state = co_await queue.state();
         told_.begin("work", name_, "left").with("amount", state.ready + state.busy).end("yes");
         const auto dead = co_await queue.dead();
