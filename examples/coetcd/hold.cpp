@@ -24,7 +24,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -257,7 +256,8 @@ awaitable<void> wait_until_expired(asio::steady_timer& timer) {
     }
 }
 
-/// As `tell_queue`, until a timer has expired.
+/// As `tell_queue`, until a timer has expired. One that has expired at the beginning of time says
+/// that nobody wants it any more.
 awaitable<void> tell_queue_until(asio::steady_timer& timer, client c, const std::string& name) {
     const auto executor = co_await asio::this_coro::executor;
     auto either = asio::experimental::make_parallel_group(
@@ -266,31 +266,33 @@ awaitable<void> tell_queue_until(asio::steady_timer& timer, client c, const std:
     const auto how_it_ended =
         co_await either.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
     const auto& [order, untold, cancelled] = how_it_ended;
-    const bool is_late = order[0] == 1 && !cancelled;
-    if (is_late) {
-        note(coetcd::printable(name) + ": who has it is not known: etcd has not told it in time");
-    }
-    if (untold && !is_late) {
+    const bool is_over = timer.expiry() == asio::steady_timer::time_point::min();
+    if (order[0] == 0 && untold) {
         std::rethrow_exception(untold);
+    }
+    if (order[0] == 1 && !cancelled && !is_over) {
+        note(coetcd::printable(name) + ": who has it is not known: etcd has not told it in time");
     }
 }
 
 /// Opens the session, and with `-v` tells meanwhile who is before us: so it takes no longer to find
-/// out that etcd does not answer. That has a second more than the session, and is part of the time
-/// to wait.
-awaitable<session> begin(client c, hold_options& how) {
+/// out that etcd does not answer. That has a second more than the session.
+awaitable<session> begin(client c, const hold_options& how) {
     if (!how.verbose) {
         co_return co_await open(c, how.ttl, how.label);
     }
     const auto executor = co_await asio::this_coro::executor;
     asio::steady_timer patience(executor, asio::steady_timer::time_point::max());
     std::optional<session> opened;
-    std::chrono::steady_clock::time_point since;
     auto opening = [&]() -> awaitable<void> {
-        session s = co_await open(c, how.ttl, how.label);
-        opened.emplace(std::move(s));
-        since = std::chrono::steady_clock::now();
-        patience.expires_at(since + std::chrono::seconds(1));
+        try {
+            session s = co_await open(c, how.ttl, how.label);
+            opened.emplace(std::move(s));
+        } catch (...) {
+            patience.expires_at(asio::steady_timer::time_point::min());
+            throw;
+        }
+        patience.expires_after(std::chrono::seconds(1));
     };
     auto both = asio::experimental::make_parallel_group(
         asio::co_spawn(executor, tell_queue_until(patience, c, how.name), asio::deferred),
@@ -302,10 +304,6 @@ awaitable<session> begin(client c, hold_options& how) {
         if (each) {
             std::rethrow_exception(each);
         }
-    }
-    if (how.timeout && *how.timeout > 0) {
-        const std::chrono::duration<double> past = std::chrono::steady_clock::now() - since;
-        how.timeout = std::max(*how.timeout - past.count(), 0.001); // 0 is another question
     }
     co_return std::move(*opened);
 }

@@ -269,7 +269,7 @@ std::string printed(std::string_view untrusted) {
 }
 
 std::string in_flags(std::string text) {
-    constexpr std::array<std::array<std::string_view, 2>, 10> anywhere{{
+    constexpr std::array<std::array<std::string_view, 2>, 12> anywhere{{
         {", or set tls_options::server_name", ""},
         {"tls_options::ca_file", "--cacert"},
         {"tls_options::certificate_file and key_file", "--cert and --key"},
@@ -280,6 +280,8 @@ std::string in_flags(std::string text) {
         {"is encrypted: set passphrase", "is encrypted: decrypt it, as with openssl pkey"},
         {"client_options::max_answer; raise it, or read in pages", "the limit"},
         {" of client_options::max_answer", ""},
+        {"a file of tls_options is gone", "a file of --cacert, --cert or --key is gone"},
+        {": key_file: ", ": --key: "},
     }};
     for (const auto& [option, flag] : anywhere) {
         std::size_t at = text.find(option);

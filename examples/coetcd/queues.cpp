@@ -282,8 +282,15 @@ read_page(coetcd::client c, coetcd::key_range range, page how, std::int64_t revi
 
 } // namespace
 
+void drop_plain_value(coetcd::key_value& kv) {
+    if (kv.lease == 0) { // it is nobody's place
+        std::string().swap(kv.value);
+    }
+}
+
 boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range) {
     constexpr std::size_t most_read = std::size_t{64} << 20;
+    constexpr std::size_t of_each = 200; // beside its key and value
     std::size_t size = 0;
     all_keys_read all;
     page next;
@@ -305,10 +312,8 @@ boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_ra
             range.key = found->kvs.back().key + '\0';
         }
         for (coetcd::key_value& kv : found->kvs) {
-            if (kv.lease == 0) { // it is nobody's place
-                kv.value = std::string();
-            }
-            size += 2 * kv.key.size() + kv.value.size();
+            drop_plain_value(kv);
+            size += of_each + 2 * kv.key.size() + kv.value.size();
             std::string key = kv.key;
             all.keys.emplace(std::move(key), std::move(kv));
         }

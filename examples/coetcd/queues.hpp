@@ -65,7 +65,10 @@ struct all_keys_read {
     all_keys keys;             ///< A value that is too large even alone is empty.
     std::int64_t revision = 0; ///< As of which they are.
 };
-/// Reads them, in pages. Values that say nothing of a lock are dropped.
+/// Drops a value that says nothing of a lock, with its memory.
+void drop_plain_value(coetcd::key_value& kv);
+
+/// Reads them, in pages, without plain values.
 /// @throws coetcd::error with `errc::too_large` beyond 64 MiB of what is left.
 boost::asio::awaitable<all_keys_read> read_keys(coetcd::client c, coetcd::key_range range);
 

@@ -81,7 +81,9 @@ public:
                 if (!keys.contains(e.kv.key)) {
                     since[e.kv.key] = clock::now();
                 }
-                keys[e.kv.key] = e.kv;
+                coetcd::key_value kv = e.kv;
+                drop_plain_value(kv);
+                keys[e.kv.key] = std::move(kv);
             } else {
                 keys.erase(e.kv.key);
                 since.erase(e.kv.key);

@@ -69,6 +69,17 @@ TEST_CASE("the oldest key of a name has it", "[queues]") {
     CHECK(told_by({{"m/x/a-1-0", 7}, {"n/b", 5, 0xb}}) == lines{"m/x: 7 |", "n: 5 |"});
 }
 
+TEST_CASE("a value that says nothing of a lock takes no memory", "[queues]") {
+    coetcd::key_value kv;
+    kv.value = std::string(20'000, 'x');
+    kv.lease = 7;
+    tool::drop_plain_value(kv);
+    CHECK(kv.value.size() == 20'000);
+    kv.lease = 0;
+    tool::drop_plain_value(kv);
+    CHECK(kv.value.capacity() < 100);
+}
+
 TEST_CASE("what is said of a key that is nobody's place", "[queues]") {
     const auto said = [](const std::string& below) {
         const std::string text = tool::in_the_way("n", "n/" + below);
