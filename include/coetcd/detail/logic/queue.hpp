@@ -49,13 +49,14 @@ struct item {
     std::string key;
     std::string value;
     std::int64_t mod_revision = 0;
+    std::int64_t as_of = 0; ///< The revision at which it was the first, if it was.
 };
 
 inline item to_item(const layout& of, const key_value& kv) {
     if (!kv.key.starts_with(of.items())) {
         throw error(errc::protocol_error, "range: the answer has a key that was not asked for");
     }
-    return {kv.key, kv.value, answers::require_revision(kv.mod_revision)};
+    return {kv.key, kv.value, answers::require_revision(kv.mod_revision), 0};
 }
 
 /// How many revisions an item may be ordered before another one that came earlier.
@@ -130,25 +131,33 @@ first_in(const layout& of, const scope& where, const txn_response& read, std::si
         const range_response& found = answers::range_at(read, i);
         if (!next.first && !found.kvs.empty()) {
             next.first = to_item(of, found.kvs.front());
+            next.first->as_of = read.header.revision;
         }
     }
     next.is_known = next.first || where.complete;
     return next;
 }
 
-/// Takes an item, if it is still there; to be written once. In either case, reads which one is the
-/// first then. If the item had gone, the queue may have been empty since, and an item of any order
-/// may have come.
+/// Takes an item, if it is still there; to be written once. In either case, reads what is near it
+/// then.
 inline txn take(const layout& of, const item& what) {
     const scope next = after_item(of, what);
     return txn()
         .when(compare::mod_revision(what.key) == what.mod_revision)
         .then(op::erase(what.key), ask_first(of, next))
-        .otherwise(ask_first(of, everything(of)));
+        .otherwise(ask_first(of, next));
 }
+/// Which item is the first after `take`. If its item had gone, the queue may have been empty since,
+/// and an item of any order may have come: only one that was there already is known to be the
+/// first.
 inline next_item after_take(const layout& of, const item& what, const txn_response& said) {
-    return said.succeeded ? first_in(of, after_item(of, what), said, 1)
-                          : first_in(of, everything(of), said, 0);
+    const scope where = after_item(of, what);
+    next_item next = first_in(of, where, said, said.succeeded ? 1 : 0);
+    if (!said.succeeded && !where.complete && next.first &&
+        !next.first->key.starts_with(of.returned()) && next.first->mod_revision > what.as_of) {
+        next = {};
+    }
+    return next;
 }
 
 /// Puts an item back that was taken; to be written once.
@@ -174,6 +183,7 @@ public:
                 any = true;
                 newest_ = std::max(newest_, e.kv.mod_revision);
                 item one = to_item(of_, e.kv);
+                one.as_of = one.mod_revision;
                 if (!first_ || one.key < first_->key) {
                     first_ = std::move(one);
                 }

@@ -107,7 +107,7 @@ TEST_CASE("where to look for the next item", "[logic][queue]") {
 }
 
 TEST_CASE("an item is taken as it was read, and the answer tells the next one", "[logic][queue]") {
-    const item what{first_key, "v", 7};
+    const item what{first_key, "v", 7, 8};
     const txn t = take(fifo, what);
     REQUIRE(t.compares.size() == 1);
     CHECK(t.compares[0].range.key == first_key);
@@ -117,12 +117,14 @@ TEST_CASE("an item is taken as it was read, and the answer tells the next one", 
     CHECK(range_of(t.success[1]).range.key == "q/!");
     CHECK(range_of(t.success[2]).options.limit == 1);
     REQUIRE(t.failure.size() == 2);
-    CHECK(range_of(t.failure[1]).range.key == "q/"); // it may have been empty meanwhile
+    CHECK(range_of(t.failure[1]).range.key == "q/0000000000000000");
 
     txn_response said;
     said.succeeded = true;
-    said.responses = {erase_response(), found(), found(kv("q/2"))};
+    said.header.revision = 12;
+    said.responses = {erase_response(), found(), found(kv("q/2", "z", 11))};
     CHECK(after_take(fifo, what, said).first->key == "q/2");
+    CHECK(after_take(fifo, what, said).first->as_of == 12);
     said.responses = {erase_response(), found(kv("q/!1")), found(kv("q/2"))};
     CHECK(after_take(fifo, what, said).first->key == "q/!1");
     said.responses = {erase_response(), found(), found()};
@@ -131,12 +133,20 @@ TEST_CASE("an item is taken as it was read, and the answer tells the next one", 
     CHECK(after_take(fifo, returned, said).is_known);
     said.succeeded = false;
     said.responses = {found(), found()};
-    CHECK(after_take(fifo, what, said).is_known);
-    said.responses = {found(), found(kv("q/3", "z", 9))};
+    CHECK_FALSE(after_take(fifo, what, said).is_known);
+    CHECK(after_take(fifo, returned, said).is_known);
+    said.responses = {found(), found(kv("q/3", "z", 8))};
     const next_item other = after_take(fifo, what, said);
     CHECK(other.is_known);
     CHECK(other.first->value == "z");
-    CHECK(other.first->mod_revision == 9);
+    CHECK(other.first->mod_revision == 8);
+    CHECK(other.first->as_of == 12);
+    said.responses = {found(), found(kv("q/3", "z", 9))}; // it may have been empty meanwhile
+    CHECK_FALSE(after_take(fifo, what, said).is_known);
+    CHECK_FALSE(after_take(fifo, what, said).first);
+    CHECK(after_take(fifo, returned, said).first);
+    said.responses = {found(kv("q/!1", "z", 9)), found()};
+    CHECK(after_take(fifo, what, said).first); // before all others in any case
     said.responses = {found(), found(kv("p/3"))};
     CHECK_THROWS_AS(after_take(fifo, what, said), coetcd::error);
     said.responses = {found(), found(kv("q/3", "z", 0))};
