@@ -176,6 +176,23 @@ TEST_CASE("a count that is refused after one without an answer may have been cou
     CHECK(s.counted() == 1);
 }
 
+TEST_CASE("a count is in doubt if etcd says that it has no space: it may say so afterwards",
+          "[latch]") {
+    latch_settings s;
+    CHECK(s.w.await(s.l.remaining()) == 3);
+    s.w.env->on_call = [serve = s.w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        serve(r, a);
+        if (is_count(r)) {
+            a.status = 429;
+            a.body = R"({"code":8,"message":"etcdserver: mvcc: database space exceeded"})";
+        }
+    };
+    auto counting = s.w.start(s.l.count_down());
+    s.w.env->pass(20s);
+    CHECK(counting.code() == errc::outcome_unknown);
+    CHECK(s.counted() == 1);
+}
+
 TEST_CASE("cancelled at any moment, a latch has counted once or not", "[latch][cancellation]") {
     for (auto when = 0us; when < 6ms; when += 500us) {
         latch_settings s;

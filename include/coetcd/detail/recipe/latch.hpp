@@ -44,8 +44,9 @@ public:
         const txn counts = logic::count_down(self->about.name, id);
         outcome<txn_response> a =
             co_await call(client_of(*self), counts, in_time.as(impact::idempotent));
-        // A refusal says nothing of a copy that was sent before.
-        if (a.ec && a.left == logic::effect::unresolved) {
+        // A refusal says nothing of a copy that was sent before; and etcd may find after the write
+        // that it has no space.
+        if (a.ec && a.left != logic::effect::none) {
             a.ec = errc::outcome_unknown;
         }
         a.check();
