@@ -51,13 +51,16 @@ asio::awaitable<void> actor::count_latch(std::shared_ptr<coetcd::latch> l, int w
     latch_rules& rules = s_.judge.latches;
     const latch_rules::call asks(rules, which, false);
     rules.counts(which, by);
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         asio::awaitable<std::int64_t> counting = l->count_down();
         const std::int64_t left = co_await std::move(counting);
         rules.counted(which, by);
         asks.told_remaining(left, false);
     } catch (const boost::system::system_error& e) {
-        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted) {
+        // What the network has repeated may be refused the second time.
+        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted &&
+            p_->repeated_calls == repeated) {
             rules.not_counted(which, by);
         }
         throw;
