@@ -278,7 +278,7 @@ TEST_CASE("unlock ends no key that is no place in a queue", "[tool]") {
         {"/photo", "wants the lock alone waits"},
         {"/write/photo", "wants no permits waits"},
         {"/hold/photo", "wants the lock alone waits"},
-        {"/hold/00/photo", "wants the lock alone, or permits, waits"},
+        {"/hold/00/photo", "wants the lock alone, or more permits than it leaves, waits"},
         {"/wait/photo", "wants the lock alone, or permits, waits"},
     };
     for (const auto& [below, who_waits] : strays) {
