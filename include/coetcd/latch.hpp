@@ -46,9 +46,8 @@ public:
     /// Counts once. One round trip, and one more for the first call of an object.
     /// @returns How many are still to count.
     /// @throws error with
-    /// - `errc::outcome_unknown` if no answer came in time, or one that refuses it after a request
-    ///   without an answer, or if etcd has no space left: it may have been counted, or may still
-    ///   be;
+    /// - `errc::outcome_unknown` if no answer came in time, if it was refused after a request that
+    ///   had no answer, or if etcd has no space left: it may have been counted, or may still be;
     /// - `errc::session_lost` or `errc::session_closed` if the session had already ended;
     /// - `errc::wrong_kind` if `<name>.total` holds no number;
     /// - otherwise as `client`: it was not counted.

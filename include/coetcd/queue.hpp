@@ -65,8 +65,9 @@ public:
     const std::string& name() const;
 
     /// Appends an item. One round trip while no other producer appends, otherwise two; two if there
-    /// are items of Go's. One more if its request is held up while others append a lot. It is
-    /// appended once, however often its request is sent.
+    /// are items of Go's. One more if its request is held up while others append a lot; five while
+    /// there are items that were copied from an etcd of more revisions. It is appended once,
+    /// however often its request is sent.
     ///
     /// @throws error with
     /// - `errc::outcome_unknown` if it was sent and no answer came in time, or the session was lost
@@ -107,9 +108,8 @@ public:
     /// As `dequeue`, for at most `patience`; if that is not positive, as `try_dequeue`. The answer
     /// to a request that may have taken an item is waited for beyond that.
     /// @returns Nothing if there was none by then, or others were faster.
-    /// @throws error Also with `errc::timed_out` or `errc::unavailable` if etcd has answered
-    /// nothing
-    ///   by then.
+    /// @throws error Also with `errc::timed_out` or `errc::unavailable` if there was no answer of
+    ///   etcd by then.
     boost::asio::awaitable<std::optional<std::string>>
     dequeue_for(std::chrono::nanoseconds patience);
 

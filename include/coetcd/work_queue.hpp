@@ -222,9 +222,8 @@ public:
     /// As `take`, for at most `patience`; if that is not positive, as `try_take`. The answer to a
     /// request that may have taken an item is waited for beyond that.
     /// @returns Nothing if there was none by then, or others were faster.
-    /// @throws error Also with `errc::timed_out` or `errc::unavailable` if etcd has answered
-    /// nothing
-    ///   by then.
+    /// @throws error Also with `errc::timed_out` or `errc::unavailable` if there was no answer of
+    ///   etcd by then.
     boost::asio::awaitable<std::optional<job>> take_for(std::chrono::nanoseconds patience);
 
     /// As `take_for`, until a time on any clock.

@@ -56,7 +56,7 @@ void queue_rules::handed(lease_id by, const std::string& value) {
     if (i.at == place::handed) {
         world_.fail("a value of a queue was handed out twice: " + value);
     } else if (i.at != place::taken || i.taken_by != by) {
-        world_.fail("a value of a queue was handed to somebody who has not taken it: " + value);
+        world_.fail("a value of a queue was handed to a consumer that has not taken it: " + value);
     }
     i.at = place::handed;
 }
@@ -155,7 +155,7 @@ void queue_rules::judge_put_back(const std::string& value, lease_id by) {
     if (i.at == place::handed) {
         world_.fail("a value is put back that a consumer has: " + value);
     } else if (i.at != place::taken || i.taken_by != by) {
-        world_.fail("a value is put back by somebody who has not taken it: " + value);
+        world_.fail("a value is put back by a consumer that has not taken it: " + value);
     }
 }
 
@@ -205,7 +205,7 @@ void queue_rules::look_for_idle(nanoseconds healed_at, nanoseconds bound) const 
         }
         if (i.at == place::taken && is_long(i.since) && is_live(i.taken_by) &&
             !unknown_.contains(i.taken_by) && !excused_) {
-            world_.fail("a value of a queue is lost, and whoever has taken it lives: " + value);
+            world_.fail("a value of a queue is lost, and its consumer lives: " + value);
         }
     }
 }

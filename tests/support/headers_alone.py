@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Checks that each header includes what it needs, and may be included twice.
 
-headers_alone.py --include DIR --work DIR --jobs N [--parsed FILE] [--whole] HEADER... -- COMPILER FLAG...
+headers_alone.py --include DIR --work DIR [--jobs N] [--parsed FILE] [--whole] HEADER... -- COMPILER FLAG...
 
-A header is checked alone for nothing if what is included before it is what it includes itself. So a
-chain of headers, each of which includes the one before, is one file to compile. Without --whole the
-compiler stops once it has read the headers that users do not include, before it makes anything of
-templates and inline functions, which takes three times as long. They find the headers of Asio, Beast
-and nlohmann_json parsed: --parsed names the file to include first.
+A header need not come first to be checked alone, if all that comes before it is what it includes
+itself. So a chain of headers, each of which includes the one before, is compiled as one file. What an
+#if encloses is not taken for included.
+
+Without --whole the compiler stops once it has read the headers that users do not include, before it
+makes anything of templates and inline functions, which takes three times as long. They find the
+headers of Asio, Beast and nlohmann_json parsed: --parsed names the file to include first.
 """
 
 import argparse

@@ -143,7 +143,7 @@ public:
         return passing_.empty() ? difference(now_, found, revision)
                                 : difference(told(), found, revision);
     }
-    /// Becomes what a read has found, once `changes_to` it were told.
+    /// Becomes what a read has found. What `changes_to` returns was told before.
     void become(mirror_entries found, std::int64_t revision) {
         now_ = std::move(found);
         passing_.clear();
