@@ -17,9 +17,21 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace coetcd::detail::logic {
+
+/// Where to divide a range, so that etcd does not go through all of it at once.
+/// @param known The keys that there are, as far as is known.
+/// @returns The one that `n` others follow from `first` on, these included; nothing if there is
+/// none.
+inline std::optional<std::string>
+key_after(const mirror_entries& known, std::string_view first, std::size_t n) {
+    auto at = known.lower_bound(first);
+    for (std::size_t i = 0; i != n && at != known.end(); ++i) {
+        ++at;
+    }
+    return at == known.end() ? std::nullopt : std::optional((*at)->key);
+}
 
 /// A read of all keys of a range at one revision, page by page.
 class paged_read {
@@ -107,7 +119,7 @@ public:
     static constexpr std::int64_t most = 8192;
     /// Of what is known so many are asked for, page by page, before the rest: etcd counts all that
     /// it is asked for, for each page.
-    static constexpr std::int64_t part = 4 * most;
+    static constexpr std::size_t part = 4 * static_cast<std::size_t>(most);
 
 private:
     static constexpr int most_restarts = 5;
@@ -118,16 +130,7 @@ private:
         }
     }
 
-    void find_bound() {
-        bound_.reset();
-        auto at = known_.lower_bound(std::string_view(next_));
-        for (std::int64_t n = 0; n != part && at != known_.end(); ++n) {
-            ++at;
-        }
-        if (at != known_.end()) {
-            bound_ = (*at)->key;
-        }
-    }
+    void find_bound() { bound_ = key_after(known_, next_, part); }
 
     const key_range keys_;
     page_size& size_;
@@ -159,25 +162,6 @@ struct mirror_mark {
     std::size_t size = 0;     ///< How many keys there are.
     std::int64_t checked = 0; ///< Up to which revision it was found right before.
 };
-
-/// Divides a range into parts with about `most` keys each.
-/// @param now The keys that there are, as far as is known.
-inline std::vector<key_range>
-divided(const key_range& keys, const mirror_entries& now, std::size_t most) {
-    std::vector<key_range> parts = {keys};
-    std::size_t keys_of_part = 0;
-    for (const mirror_entry& e : now) {
-        if (keys_of_part == most) {
-            key_range rest = parts.back();
-            parts.back().range_end = e->key;
-            rest.key = e->key;
-            parts.push_back(std::move(rest));
-            keys_of_part = 0;
-        }
-        ++keys_of_part;
-    }
-    return parts;
-}
 
 /// How many keys etcd is to go through at once. Others wait meanwhile.
 inline constexpr std::size_t most_looked_at = 20'000;

@@ -281,9 +281,9 @@ private:
         const time_point sent = self->world()->now();
         const bool is_check = sent >= self->check_at_;
         std::function<bool()> wanted = [self] { return !self->over_; };
-        auto parts = logic::divided(self->keys_, self->map().now(), logic::most_looked_at);
+        const logic::mirror_entries* const known = &self->map().now();
         auto looking = look_at_mirror(
-            self->client_, self->timeout_, std::move(parts), mark, is_check, std::move(wanted));
+            self->client_, self->timeout_, self->keys_, known, mark, is_check, std::move(wanted));
         const mirror_look seen = co_await std::move(looking);
         if (self->over_ || !self->watching_) {
             co_return;

@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace coetcd::detail {
 
@@ -86,17 +86,23 @@ inline void add_part(range_response& to, range_response part) {
     }
 }
 
-/// Looks at the parts of a range, all at one revision. See `logic::look_since`.
+/// Looks at a range, a part at a time, all at one revision. See `logic::look_since`.
 /// @param timeout For each part.
+/// @param known The keys of the mirror, which may go on. Must live as long as `wanted` does.
 /// @param wanted Whether anybody still wants it.
 inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> by,
                                                    std::chrono::nanoseconds timeout,
-                                                   std::vector<key_range> parts,
+                                                   key_range keys,
+                                                   const logic::mirror_entries* known,
                                                    logic::mirror_mark mark,
                                                    bool is_check,
                                                    std::function<bool()> wanted) {
     mirror_look all;
-    for (const key_range& part : parts) {
+    key_range part = keys;
+    for (bool more = true; more;) {
+        const std::optional<std::string> bound =
+            logic::key_after(*known, part.key, logic::most_looked_at);
+        part.range_end = bound.value_or(keys.range_end);
         call_terms how = by->within(timeout).as(impact::none);
         how.attempt_timeout = timeout; // etcd goes through all keys
         how.wanted = &wanted;
@@ -120,6 +126,8 @@ inline asio::awaitable<mirror_look> look_at_mirror(std::shared_ptr<client_impl> 
             all.text = logic::words_of(e);
             break;
         }
+        more = bound.has_value();
+        part.key = bound.value_or(std::string());
     }
     co_return all;
 }

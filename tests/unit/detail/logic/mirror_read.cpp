@@ -103,8 +103,8 @@ TEST_CASE("a read of one key, and of all keys", "[logic][mirror]") {
 TEST_CASE("a read of many keys that were known asks for a part of them at a time",
           "[logic][mirror]") {
     mirror_entries known;
-    const auto name = [](std::int64_t i) { return "k/" + std::to_string(1'000'000 + i); };
-    for (std::int64_t i = 0; i != paged_read::part + 1; ++i) {
+    const auto name = [](std::size_t i) { return "k/" + std::to_string(1'000'000 + i); };
+    for (std::size_t i = 0; i != paged_read::part + 1; ++i) {
         key_value kv;
         kv.key = name(i);
         known.insert(known.end(), std::make_shared<const key_value>(std::move(kv)));
@@ -134,26 +134,20 @@ TEST_CASE("a read of many keys that were known asks for a part of them at a time
     CHECK(read.found().size() == 1);
 }
 
-TEST_CASE("a range is divided into parts of so many keys", "[logic][mirror]") {
-    mirror_entries now;
+TEST_CASE("a range is divided after so many keys", "[logic][mirror]") {
+    mirror_entries known;
     for (const char* key : {"k/a", "k/b", "k/c", "k/d", "k/e"}) {
         key_value kv;
         kv.key = key;
-        now.insert(std::make_shared<const key_value>(std::move(kv)));
+        known.insert(std::make_shared<const key_value>(std::move(kv)));
     }
-    const key_range all = key_range::prefix("k/");
-    const auto bounds = [&](std::size_t most) {
-        std::string text;
-        for (const key_range& part : logic::divided(all, now, most)) {
-            text += part.key + " " + part.range_end + ", ";
-        }
-        return text;
-    };
-    CHECK(bounds(2) == "k/ k/c, k/c k/e, k/e k0, ");
-    CHECK(bounds(4) == "k/ k/e, k/e k0, ");
-    CHECK(bounds(5) == "k/ k0, ");
-    now.clear();
-    CHECK(bounds(2) == "k/ k0, ");
+    CHECK(logic::key_after(known, "k/", 2) == "k/c");
+    CHECK(logic::key_after(known, "k/c", 2) == "k/e");
+    CHECK(logic::key_after(known, "k/bb", 2) == "k/e");
+    CHECK(logic::key_after(known, "k/", 4) == "k/e");
+    CHECK_FALSE(logic::key_after(known, "k/", 5));
+    CHECK_FALSE(logic::key_after(known, "k/e", 2));
+    CHECK_FALSE(logic::key_after(mirror_entries(), "k/", 2));
 }
 
 TEST_CASE("an answer that cannot be etcd's is refused", "[logic][mirror]") {
