@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/locks.hpp"
 #include "support/race.hpp"
 #include "support/world.hpp"
 
