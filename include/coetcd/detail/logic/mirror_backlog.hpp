@@ -67,7 +67,7 @@ public:
         batch.revision = m.heard();
         took_all_ = owes_ == owed::all;
         if (owes_ == owed::all) {
-            batch.changes = difference({}, m.told(), m.heard());
+            batch.changes = difference(mirror_entries(), m.told(), m.heard());
         } else if (owes_ == owed::difference) {
             for (auto& [key, was] : was_) {
                 mirror_entry is = m.told(key);

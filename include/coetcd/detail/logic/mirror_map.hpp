@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +24,8 @@ struct by_key {
     bool operator()(std::string_view a, const mirror_entry& b) const { return a < b->key; }
 };
 using mirror_entries = std::set<mirror_entry, by_key>;
+/// What a read has found, in the order of the keys: a quarter of what `mirror_entries` take.
+using found_entries = std::deque<mirror_entry>;
 
 inline mirror_entry find_entry(const mirror_entries& in, std::string_view key) {
     const auto found = in.find(key);
@@ -53,8 +56,8 @@ inline void replace_entry(mirror_entries& in, const mirror_entry& was, const mir
 }
 
 /// What becomes of `from` to be `to`, in the order of the keys.
-inline std::vector<mirror_change>
-difference(const mirror_entries& from, const mirror_entries& to, std::int64_t revision) {
+template<class From, class To>
+std::vector<mirror_change> difference(const From& from, const To& to, std::int64_t revision) {
     std::vector<mirror_change> result;
     const auto add = [&](mirror_entry was, mirror_entry is) {
         result.push_back({revision, std::move(was), std::move(is), true});
@@ -138,20 +141,46 @@ public:
     void prove(std::int64_t revision) { proved_ = std::max(proved_, revision); }
 
     /// What is to be told so that it becomes `found`, which was read at `revision`.
-    std::vector<mirror_change> changes_to(const mirror_entries& found,
-                                          std::int64_t revision) const {
+    std::vector<mirror_change> changes_to(const found_entries& found, std::int64_t revision) const {
         return passing_.empty() ? difference(now_, found, revision)
                                 : difference(told(), found, revision);
     }
-    /// Becomes what a read has found. What `changes_to` returns was told before.
-    void become(mirror_entries found, std::int64_t revision) {
-        now_ = std::move(found);
+    /// Becomes what a read has found. What `changes_to` returns was told before. If memory lacks,
+    /// it stays what it is.
+    void become(found_entries found, std::int64_t revision) {
+        if (now_.empty()) {
+            fill(std::move(found));
+        } else {
+            make(difference(now_, found, revision));
+        }
         passing_.clear();
         heard_ = revision;
         proved_ = revision;
     }
 
 private:
+    /// Takes no more memory than what it keeps.
+    void fill(found_entries found) {
+        mirror_entries all;
+        for (; !found.empty(); found.pop_front()) {
+            all.insert(all.end(), std::move(found.front()));
+        }
+        now_ = std::move(all);
+    }
+    void make(const std::vector<mirror_change>& changes) {
+        mirror_entries added; // as the only step that may fail
+        for (const mirror_change& c : changes) {
+            if (!c.was) {
+                added.insert(added.end(), c.is);
+            }
+        }
+        for (const mirror_change& c : changes) {
+            if (c.was) {
+                replace_entry(now_, c.was, c.is);
+            }
+        }
+        now_.merge(added);
+    }
     void take(const mirror_change& c, bool is_past) {
         if (!is_past) {
             passing_.erase(c.key());

@@ -61,7 +61,7 @@ public:
     bool is_complete() const { return is_complete_; }
     std::int64_t revision() const { return revision_; }
     std::uint64_t cluster() const { return cluster_; }
-    mirror_entries& found() { return found_; }
+    found_entries& found() { return found_; }
 
     /// @throws error with `errc::protocol_error` if the answer is none to this request.
     void came(range_response page) {
@@ -82,7 +82,7 @@ public:
             if (!same || *same != kv) {
                 same = std::make_shared<const key_value>(std::move(kv));
             }
-            found_.insert(found_.end(), std::move(same));
+            found_.push_back(std::move(same));
         }
         is_complete_ = !page.more && !bound_;
         if (page.more) {
@@ -141,7 +141,7 @@ private:
     std::uint64_t cluster_ = 0;
     bool is_complete_ = false;
     int restarts_ = 0;
-    mirror_entries found_;
+    found_entries found_;
 };
 
 /// How a mirror goes on after its watch has ended.

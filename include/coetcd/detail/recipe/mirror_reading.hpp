@@ -27,7 +27,7 @@ namespace coetcd::detail {
 struct mirror_reading {
     error_code ec;
     std::string text;
-    logic::mirror_entries found;
+    logic::found_entries found;
     std::int64_t revision = 0;
     std::uint64_t cluster = 0;
 };

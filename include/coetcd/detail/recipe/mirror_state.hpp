@@ -144,7 +144,7 @@ public:
         const std::lock_guard alone(access_);
         map_.prove(revision);
     }
-    void become(logic::mirror_entries found, std::int64_t revision) {
+    void become(logic::found_entries found, std::int64_t revision) {
         const std::lock_guard alone(access_);
         map_.become(std::move(found), revision);
     }

@@ -15,6 +15,7 @@ using coetcd::event_type;
 using coetcd::key_value;
 using coetcd::mirror_change;
 using coetcd::mirror_entry;
+using logic::found_entries;
 using logic::mirror_entries;
 using logic::mirror_map;
 
@@ -38,10 +39,10 @@ struct mirror_map_fixture {
     static event erase(std::int64_t at, std::string key) {
         return {event_type::erase, kv(std::move(key), "", at), {}};
     }
-    static mirror_entries entries(std::vector<key_value> all) {
-        mirror_entries result;
+    static found_entries entries(std::vector<key_value> all) {
+        found_entries result;
         for (key_value& k : all) {
-            result.insert(std::make_shared<const key_value>(std::move(k)));
+            result.push_back(std::make_shared<const key_value>(std::move(k)));
         }
         return result;
     }
@@ -117,8 +118,27 @@ TEST_CASE("events change the map, each once", "[logic][mirror]") {
     CHECK(f.apply({x::put(21, "b", "3")}) == mirror_map_list{"21 b 2>3"});
     // A restored store begins anew.
     f.m.become(x::entries({x::kv("z", "1", 2)}), 3);
+    CHECK(x::texts(f.m.now()) == mirror_map_list{"z=1"});
     CHECK(f.m.revision() == 3);
     CHECK(f.apply({x::erase(4, "z")}) == mirror_map_list{"4 z 1>-"});
+}
+
+TEST_CASE("a map becomes what a read has found, and keeps what is the same", "[logic][mirror]") {
+    mirror_map_fixture f;
+    using x = mirror_map_fixture;
+    f.m.become(x::entries({x::kv("a", "1", 2), x::kv("c", "1", 2), x::kv("e", "1", 2)}), 3);
+    CHECK(x::texts(f.m.now()) == mirror_map_list{"a=1", "c=1", "e=1"});
+    const mirror_entry kept = *f.m.now().begin();
+    found_entries found = x::entries({x::kv("b", "2", 4), x::kv("c", "2", 5), x::kv("f", "2", 6)});
+    found.push_front(kept);
+    CHECK(x::texts(f.m.changes_to(found, 7)) ==
+          mirror_map_list{"7 b ->2?", "7 c 1>2?", "7 e 1>-?", "7 f ->2?"});
+    f.m.become(std::move(found), 7);
+    CHECK(x::texts(f.m.now()) == mirror_map_list{"a=1", "b=2", "c=2", "f=2"});
+    CHECK(*f.m.now().begin() == kept);
+    f.m.become({}, 8);
+    CHECK(f.m.now().empty());
+    CHECK(f.m.revision() == 8);
 }
 
 TEST_CASE("what is proved is not taken back by events of what has passed", "[logic][mirror]") {
