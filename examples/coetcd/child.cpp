@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -92,13 +93,50 @@ void handle(int number, void (*how)(int)) {
     ::sigaction(number, &handler, nullptr);
 }
 
+struct process_state {
+    pid_t pid;
+    pid_t parent;
+    pid_t group;
+    bool has_ended; ///< Nobody has taken note of it yet.
+};
+
+/// @param where `/proc/<pid>`, or `/proc/self`.
+/// @returns Nothing if it cannot be seen. The numbers are those of the namespace of /proc.
+std::optional<process_state> state_of(const std::filesystem::path& where) {
+    std::ifstream in(where / "stat");
+    std::string text;
+    if (!std::getline(in, text, '\0')) {
+        return std::nullopt;
+    }
+    // `pid (name) state parent group`: a name may hold anything.
+    std::istringstream rest(text.substr(std::min(text.rfind(')') + 1, text.size())));
+    char state = 0;
+    pid_t parent = 0, group = 0;
+    if (!(rest >> state >> parent >> group)) {
+        return std::nullopt;
+    }
+    const auto pid = static_cast<pid_t>(std::atoi(text.c_str()));
+    return process_state{pid, parent, group, state == 'Z' || state == 'X'};
+}
+
+/// In the new process: whether what has begun it has ended.
+bool has_lost(pid_t parent) {
+    const pid_t now = ::getppid();
+    if (now != 0) {
+        return now != parent;
+    }
+    // The parent has no number here: this is the first process of another PID namespace.
+    const std::optional<process_state> seen = state_of("/proc/self");
+    return seen && seen->parent != parent;
+}
+
 /// In the new process. Never returns.
 [[noreturn]] void
 become(const std::vector<std::string>& command, const child::variables& changes, pid_t parent) {
 #ifdef __linux__
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) {
-        ::_exit(128 + SIGKILL); // it has ended meanwhile
+    if (has_lost(parent)) { // it may have ended before that call
+        ::_exit(128 + SIGKILL);
     }
 #else
     (void)parent;
@@ -125,15 +163,9 @@ become(const std::vector<std::string>& command, const child::variables& changes,
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
-struct group_member {
-    pid_t pid;
-    pid_t parent;
-    bool has_ended; ///< Nobody has taken note of it yet.
-};
-
 /// A process group, as far as it can be seen; nobody, where there is no /proc.
-std::vector<group_member> members_of(pid_t group) {
-    std::vector<group_member> found;
+std::vector<process_state> members_of(pid_t group) {
+    std::vector<process_state> found;
     std::error_code ec;
     for (std::filesystem::directory_iterator at("/proc", ec), end; !ec && at != end;
          at.increment(ec)) {
@@ -141,34 +173,24 @@ std::vector<group_member> members_of(pid_t group) {
         if (name.find_first_not_of("0123456789") != name.npos) {
             continue; // `self` is one of the others once more
         }
-        std::ifstream in(at->path() / "stat");
-        std::string text;
-        if (!std::getline(in, text, '\0')) {
-            continue;
-        }
-        // `pid (name) state parent group`: a name may hold anything.
-        std::istringstream rest(text.substr(std::min(text.rfind(')') + 1, text.size())));
-        char state = 0;
-        pid_t parent = 0, its_group = 0;
-        if (rest >> state >> parent >> its_group && its_group == group) {
-            found.push_back({static_cast<pid_t>(std::atoi(text.c_str())),
-                             parent,
-                             state == 'Z' || state == 'X'});
+        const std::optional<process_state> state = state_of(at->path());
+        if (state && state->group == group) {
+            found.push_back(*state);
         }
     }
     return found;
 }
 
-std::vector<group_member>::const_iterator find(const std::vector<group_member>& all, pid_t pid) {
+std::vector<process_state>::const_iterator find(const std::vector<process_state>& all, pid_t pid) {
     return std::find_if(
-        all.begin(), all.end(), [pid](const group_member& m) { return m.pid == pid; });
+        all.begin(), all.end(), [pid](const process_state& m) { return m.pid == pid; });
 }
 
 /// Whether our process group is none but us and what has called us: it is no pipeline.
 bool is_alone() {
-    const std::vector<group_member> all = members_of(::getpgrp());
+    const std::vector<process_state> all = members_of(::getpgrp());
     auto others =
-        std::count_if(all.begin(), all.end(), [](const group_member& m) { return !m.has_ended; });
+        std::count_if(all.begin(), all.end(), [](const process_state& m) { return !m.has_ended; });
     for (auto m = find(all, ::getpid()); m != all.end(); m = find(all, m->parent)) {
         --others;
     }
@@ -293,7 +315,7 @@ void child::kill_the_rest_of(pid_t group) {
     for (int rounds = 10; found && rounds != 0; --rounds) { // they may start others meanwhile
         found = false;
         left.clear();
-        for (const group_member& m : members_of(group)) {
+        for (const process_state& m : members_of(group)) {
             // A group of somebody else that has this number by now is one of another session.
             if (m.has_ended || ::getsid(m.pid) != ::getsid(0)) {
                 continue;
@@ -325,9 +347,9 @@ void child::go_on() const {
 
 std::vector<pid_t> child::out_of_reach() const {
     // That a signal to a group went well says no more than that one of it has got it.
-    const std::vector<group_member> all = members_of(pid_);
+    const std::vector<process_state> all = members_of(pid_);
     std::vector<pid_t> found;
-    for (const group_member& m : all) {
+    for (const process_state& m : all) {
         if (!m.has_ended && ::kill(m.pid, 0) != 0 && errno == EPERM) {
             found.push_back(m.pid);
         }
