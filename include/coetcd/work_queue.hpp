@@ -128,9 +128,10 @@ struct work_state {
 
 /// An item that was given up.
 struct dead_item {
-    std::string id; ///< In etcd: the key is `<name>.dead/<id>`.
+    std::string id; ///< As `job::id` at each of its attempts.
     std::string value;
     int attempts = 0;
+    std::string key;           ///< In etcd: `<name>.dead/...`.
     std::int64_t revision = 0; ///< Of that key: what tells a later one from it.
 };
 
@@ -242,11 +243,15 @@ public:
 
     /// Appends a dead item as a new one, with all its attempts to come. Costs, throws and is
     /// cancelled as `enqueue`.
+    /// @param which As `dead` has returned it. All but `id` and `attempts` counts.
     /// @returns False if it is not there any more.
+    /// @throws std::invalid_argument if it is of another queue.
     boost::asio::awaitable<bool> revive(dead_item which);
 
     /// Erases a dead item. One round trip.
+    /// @param which As `dead` has returned it. Only `key` and `revision` count.
     /// @returns False if it is not there any more.
+    /// @throws std::invalid_argument if it is of another queue.
     /// @throws error As `enqueue`; with `errc::outcome_unknown` it may have been erased.
     /// @par Cancellation
     /// As `enqueue`.

@@ -189,8 +189,7 @@ public:
         const auto dead = co_await queue.dead();
         json all = json::array();
         for (const coetcd::dead_item& d : dead) {
-            const std::string id = d.id.substr(0, d.id.rfind('.')); // its attempts follow
-            all.push_back({{"key", d.value}, {"now", {{"value", id}, {"version", d.attempts}}}});
+            all.push_back({{"key", d.value}, {"now", {{"value", d.id}, {"version", d.attempts}}}});
         }
         auto burying = told_.begin("work", name_, "dead");
         burying.with("events", std::move(all)).with("amount", most_attempts.max_attempts);

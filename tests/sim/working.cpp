@@ -227,14 +227,15 @@ asio::awaitable<void> actor::look_at_dead(std::shared_ptr<coetcd::work_queue> q,
         co_return;
     }
     coetcd::dead_item one = all[taste.below(all.size())];
+    const std::string id = one.key.substr(one.key.rfind('/') + 1);
     if (taste.one_in(2)) {
-        rules.erases_dead(one.id);
+        rules.erases_dead(id);
         asio::awaitable<bool> erasing = q->erase_dead(std::move(one));
         (void)co_await std::move(erasing);
         co_return;
     }
     const job_rules::values values(1, one.value);
-    rules.revives(one.id, one.value);
+    rules.revives(id, one.value);
     asio::awaitable<bool> reviving = q->revive(std::move(one));
     const bool revived = co_await std::move(reviving);
     if (revived) {

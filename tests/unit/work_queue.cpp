@@ -287,7 +287,13 @@ TEST_CASE("a job that is retried is the first, until it is dead", "[work_queue]"
     CHECK(dead[0].attempts == 3);
     CHECK(dead[1].value == "good");
     CHECK(dead[1].attempts == 1);
-    CHECK(w.etcd->keys.at("w.dead/" + dead[0].id).create_revision == dead[0].revision);
+    CHECK(dead[0].id == id);
+    CHECK(dead[0].key == "w.dead/" + id + ".3");
+    CHECK(w.etcd->keys.at(dead[0].key).create_revision == dead[0].revision);
+    coetcd::dead_item foreign = dead[0];
+    foreign.key = "w2.dead/" + id + ".3";
+    CHECK_THROWS_AS(all.b.revive(foreign), std::invalid_argument);
+    CHECK_THROWS_AS(all.b.erase_dead(foreign), std::invalid_argument);
     CHECK(w.await(all.b.dead(1)).size() == 1);
     CHECK(w.await(all.b.revive(dead[0])));
     CHECK_FALSE(w.await(all.b.revive(dead[0])));

@@ -32,8 +32,12 @@ end_job(const std::shared_ptr<job_impl>& held, job_impl::verdict how, txn with =
 }
 
 /// What a public dead_item says.
-inline logic::work::item to_dead(dead_item which) {
-    return {std::move(which.id), std::move(which.value), which.revision};
+inline logic::work::item to_dead(const std::string& name, dead_item which) {
+    const std::string prefix = logic::work::dead_keys(name);
+    if (!which.key.starts_with(prefix)) {
+        throw std::invalid_argument("dead_item::key: is of no dead item of this queue");
+    }
+    return {which.key.substr(prefix.size()), std::move(which.value), which.revision};
 }
 
 } // namespace detail
@@ -165,12 +169,14 @@ work_queue::dead(std::size_t limit) const {
 }
 
 COETCD_DECL boost::asio::awaitable<bool> work_queue::revive(dead_item which) {
-    auto reviving = detail::work_queue_impl::revive(impl_, detail::to_dead(std::move(which)));
+    auto item = detail::to_dead(name(), std::move(which));
+    auto reviving = detail::work_queue_impl::revive(impl_, std::move(item));
     return detail::go_home(get_executor(), std::move(reviving));
 }
 
 COETCD_DECL boost::asio::awaitable<bool> work_queue::erase_dead(dead_item which) {
-    auto erasing = detail::work_queue_impl::erase_dead(impl_, detail::to_dead(std::move(which)));
+    auto item = detail::to_dead(name(), std::move(which));
+    auto erasing = detail::work_queue_impl::erase_dead(impl_, std::move(item));
     return detail::go_home(get_executor(), std::move(erasing));
 }
 

@@ -99,7 +99,7 @@ public:
         co_return result;
     }
 
-    /// @tparam Dead Id, value, attempts and revision of an item.
+    /// @tparam Dead Id, value, attempts, key and revision of an item.
     /// @param most 0 for all.
     template<class Dead>
     static asio::awaitable<std::vector<Dead>> dead(std::shared_ptr<work_queue_impl> self,
@@ -115,9 +115,11 @@ public:
         std::vector<Dead> all;
         for (const key_value& kv : a.response.kvs) {
             logic::work::item found = logic::work::to_item(prefix, kv);
+            logic::work::item_id id = logic::work::split_id(found.id);
             Dead& d = all.emplace_back();
-            d.attempts = logic::work::split_id(found.id).attempt;
-            d.id = std::move(found.id);
+            d.attempts = id.attempt;
+            d.id = std::move(id.order);
+            d.key = kv.key;
             d.value = std::move(found.value);
             d.revision = found.create_revision;
         }
