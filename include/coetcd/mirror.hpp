@@ -90,7 +90,7 @@ private:
 /// reader of the changes, is told `errc::revision_regressed` once.
 ///
 /// It takes the memory of its keys and values, and about 200 bytes for each; while it reads again,
-/// 50 bytes more for each, and twice the keys and values that have changed.
+/// 16 bytes more for each, and twice the keys and values that have changed.
 ///
 /// @par Costs
 /// Nothing for what it is asked, but for `wait`. Beside the watch, it looks about every 10 s

@@ -9,19 +9,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+	"go.etcd.io/etcd/client/v3/mirror"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 	naming "go.etcd.io/etcd/client/v3/naming/resolver"
@@ -380,6 +384,43 @@ func resolve(c call) (string, error) {
 	return "", err
 }
 
+// mirrored keeps the keys of a prefix as etcd's mirror maker does, until one of them is named
+// `end`. It tells them all.
+func mirrored(c call) (string, error) {
+	syncer := mirror.NewSyncer(client, c.name(), 0)
+	keys := map[string]string{}
+	keep := func(kv *mvccpb.KeyValue) {
+		keys[string(kv.Key)] = fmt.Sprintf("%s=%s %d\n", kv.Key, kv.Value, kv.ModRevision)
+	}
+	pages, errs := syncer.SyncBase(c)
+	for page := range pages {
+		for _, kv := range page.Kvs {
+			keep(kv)
+		}
+	}
+	if err := <-errs; err != nil {
+		return "", err
+	}
+	fmt.Println("mirrored", len(keys))
+	for said := range syncer.SyncUpdates(c) {
+		if err := said.Err(); err != nil {
+			return "", err
+		}
+		for _, e := range said.Events {
+			if e.Type == mvccpb.DELETE {
+				delete(keys, string(e.Kv.Key))
+			} else {
+				keep(e.Kv)
+			}
+		}
+		if _, ends := keys[c.name()+"end"]; ends {
+			all := slices.Sorted(maps.Values(keys))
+			return strings.Join(all, ""), nil
+		}
+	}
+	return "", c.Err()
+}
+
 func value(c call, key string) (string, error) {
 	found, err := client.Get(c, key)
 	if err != nil || len(found.Kvs) == 0 {
@@ -418,6 +459,7 @@ var calls = map[string]func(call) (string, error){
 	"/unregister":     unregister,
 	"/listed":         listed,
 	"/resolve":        resolve,
+	"/mirrored":       mirrored,
 }
 
 func serve(w http.ResponseWriter, r *http.Request) {
