@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+
+#include "sim/slots.hpp"
 
 namespace sim {
 
@@ -13,6 +16,12 @@ std::uint64_t number(const std::string& value) {
     std::uint64_t n = 0;
     (void)std::from_chars(value.data(), value.data() + value.size(), n);
     return n;
+}
+
+/// A claim that is given back, and is to last for some time yet, gets another lease.
+bool is_only_leased(const etcd::change& c) {
+    const std::optional<lock_key> k = lock_key::parse(c.key);
+    return k && k->claimed && c.now.lease != c.before.lease && c.now.value == c.before.value;
 }
 
 } // namespace
@@ -26,7 +35,7 @@ std::vector<leader_rules::state>& leader_rules::states_of(const std::string& nam
 }
 
 void leader_rules::changed(const std::string& name, const etcd::change& c, etcd::cause why) {
-    if (!c.deleted && why == etcd::cause::request) {
+    if (!c.deleted && why == etcd::cause::request && !is_only_leased(c)) {
         std::vector<std::uint64_t>& values = values_[{c.key, c.now.create_revision}];
         const std::uint64_t value = number(c.now.value);
         if (c.before.version != 0) {

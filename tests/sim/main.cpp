@@ -137,6 +137,7 @@ struct totals {
     std::uint64_t forced = 0;
     std::uint64_t retentions = 0;
     std::uint64_t claims = 0;
+    std::uint64_t outlasting = 0;
     std::uint64_t delays = 0;
     std::uint64_t proofs = 0;
     std::uint64_t heard = 0;
@@ -200,6 +201,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.forced += o.forced;
     t.retentions += o.retentions;
     t.claims += o.claims;
+    t.outlasting += o.outlasting;
     t.delays += o.delays;
     t.proofs += o.proofs;
     t.heard += o.heard;
@@ -324,16 +326,16 @@ int simulate(const arguments& a) {
               << t.calls << " calls, " << t.grants << " locks granted and " << t.resumed
               << " resumed, " << t.shared_grants << " shared or several (" << t.upgrades
               << " upgrades, " << t.downgrades << " downgrades), " << t.permits << " permits, "
-              << t.claims << " claims, " << t.forced << " ends by force, " << t.retentions
-              << " taken at home, " << t.delays << " delays, " << t.proofs << " proofs, " << t.heard
-              << " requests heard, " << t.works << " works behind a gate, " << t.tasks
-              << " tasks of groups, " << t.told << " changes told to watchers, " << t.compactions
-              << " compactions, " << t.proclaimed << " values proclaimed, " << t.states
-              << " states observed, " << t.handed_out << " values handed out by queues ("
-              << t.put_back << " put back), " << t.gathered << " groups at barriers, " << t.latches
-              << " latches, " << t.cancellations << " cancellations, " << t.points
-              << " points of cancellation and failure, " << t.virtual_seconds / 3600
-              << " h of simulated time\n"
+              << t.claims << " claims (" << t.outlasting << " for so long at least), " << t.forced
+              << " ends by force, " << t.retentions << " taken at home, " << t.delays << " delays, "
+              << t.proofs << " proofs, " << t.heard << " requests heard, " << t.works
+              << " works behind a gate, " << t.tasks << " tasks of groups, " << t.told
+              << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
+              << " values proclaimed, " << t.states << " states observed, " << t.handed_out
+              << " values handed out by queues (" << t.put_back << " put back), " << t.gathered
+              << " groups at barriers, " << t.latches << " latches, " << t.cancellations
+              << " cancellations, " << t.points << " points of cancellation and failure, "
+              << t.virtual_seconds / 3600 << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

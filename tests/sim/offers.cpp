@@ -72,11 +72,16 @@ asio::awaitable<void> actor::operate(nanoseconds until) {
 
 asio::awaitable<void> actor::claim(std::string name, chance& taste) {
     const std::chrono::seconds hold(taste.between(1, static_cast<int>(s_.ttl.count())));
+    std::chrono::seconds min_hold{0};
     std::optional<coetcd::timed_claim> c;
     try {
         const nanoseconds patience = taste.one_in(2) ? 0s : taste.skewed(1ms, 4s);
-        auto trying = patience == 0s ? coetcd::try_claim(*client_, name, hold)
-                                     : coetcd::claim_for(*client_, name, {hold, patience});
+        if (s_.outlasting && hold > 1s) {
+            min_hold = std::chrono::seconds(taste.between(1, static_cast<int>(hold.count()) - 1));
+        }
+        auto trying = patience == 0s && min_hold == 0s
+                          ? coetcd::try_claim(*client_, name, hold)
+                          : coetcd::claim_for(*client_, name, {hold, patience, min_hold});
         c = co_await std::move(trying);
     } catch (const coetcd::error& e) {
         if (e.code() == errc::outcome_unknown) {
@@ -105,6 +110,9 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
                      [&c] { return c->owns_lock(); },
                      sound_clock_};
         const until_the_end counted{s_.judge.tenure, s_.judge.claimed(std::move(h))};
+        if (min_hold != 0s) {
+            s_.judge.tenure.outlasts(*counted.held, min_hold);
+        }
         if (keeps) {
             s_.judge.tenure.keeps(*counted.held);
             c->keep();
@@ -122,7 +130,9 @@ asio::awaitable<void> actor::claim(std::string name, chance& taste) {
         s_.w.fail("release() has been called, and the claim is valid");
     }
     (void)co_await std::move(releasing);
-    s_.judge.tenure.released(lease, s_.judge.has_ended(lease));
+    if (min_hold == 0s) { // else the key has another one, and this one ends in the background
+        s_.judge.tenure.released(lease, s_.judge.has_ended(lease));
+    }
 }
 
 asio::awaitable<void> actor::ask_for_proof(chance& taste) {

@@ -100,6 +100,7 @@ outcome run(const plan& p) {
     s.limits = !s.crowded && offers.one_in(3);
     s.lying = above == sky::lying && !s.crowded;
     s.claims = (!s.crowded && offers.one_in(4)) || s.lying; // they end by the clock alone
+    s.outlasting = s.claims && chance(chance::derive(p.seed, 35681)).one_in(12);
     s.proves = !s.crowded && offers.one_in(3);
     if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
@@ -455,6 +456,7 @@ outcome run(const plan& p) {
     result.forced = s.judge.tenure.forced_ends;
     result.retentions = s.judge.retentions;
     result.claims = s.judge.tenure.claims;
+    result.outlasting = s.judge.tenure.outlasting;
     result.delays = s.judge.tenure.delays;
     result.proofs = s.judge.tenure.verified;
     result.heard = s.judge.tenure.requests_heard;

@@ -58,6 +58,7 @@ struct outcome {
     std::uint64_t forced = 0;     ///< Ends of ownerships.
     std::uint64_t retentions = 0; ///< Locks that a session had again at home.
     std::uint64_t claims = 0;
+    std::uint64_t outlasting = 0;   ///< Of them: for so long at least.
     std::uint64_t delays = 0;       ///< After holders that have vanished.
     std::uint64_t proofs = 0;       ///< Asked for.
     std::uint64_t heard = 0;        ///< Requests to give a lock back.

@@ -106,23 +106,24 @@ struct stage {
     int semaphores = 0;
     std::chrono::seconds ttl{3};
     std::uint32_t cancel_ppm = 0;
-    bool elects = false;    ///< Some campaign instead of locking.
-    bool crowded = false;   ///< Hundreds wait, each of them for a short use.
-    bool lingering = false; ///< Locks are held for long.
-    bool hasty = false;     ///< They are given back with a renewal, and wanted again at once;
-                            ///< or change between reading and writing again and again.
-    bool sluggish = false;  ///< A holder that has lost a lock is long in letting go of it.
-    bool lying = false;     ///< Claims are kept for longer than they last.
-    bool calls = false;     ///< Some make single calls, which may be lost.
-    bool busy = false;      ///< Some keep the lane of a client busy.
-    bool limits = false;    ///< Some locks are held for so long at most; some keys are watched.
-    bool retains = false;   ///< Some locks stay with their session when they are given back.
-    bool valued = false;    ///< Some locks have a value.
-    bool claims = false;    ///< Some claim a name for a time, instead of locking it.
-    bool proves = false;    ///< Some ask whether an ownership lasts, or share it.
-    bool asks = false;      ///< Many ask holders to give a lock back, and some holders listen.
-    bool works = false;     ///< Something is done behind the gates.
-    bool impatient = false; ///< Several of one session wait, none of them for long.
+    bool elects = false;     ///< Some campaign instead of locking.
+    bool crowded = false;    ///< Hundreds wait, each of them for a short use.
+    bool lingering = false;  ///< Locks are held for long.
+    bool hasty = false;      ///< They are given back with a renewal, and wanted again at once;
+                             ///< or change between reading and writing again and again.
+    bool sluggish = false;   ///< A holder that has lost a lock is long in letting go of it.
+    bool lying = false;      ///< Claims are kept for longer than they last.
+    bool calls = false;      ///< Some make single calls, which may be lost.
+    bool busy = false;       ///< Some keep the lane of a client busy.
+    bool limits = false;     ///< Some locks are held for so long at most; some keys are watched.
+    bool retains = false;    ///< Some locks stay with their session when they are given back.
+    bool valued = false;     ///< Some locks have a value.
+    bool claims = false;     ///< Some claim a name for a time, instead of locking it.
+    bool outlasting = false; ///< Claims last for so long at least, also if they are given back.
+    bool proves = false;     ///< Some ask whether an ownership lasts, or share it.
+    bool asks = false;       ///< Many ask holders to give a lock back, and some holders listen.
+    bool works = false;      ///< Something is done behind the gates.
+    bool impatient = false;  ///< Several of one session wait, none of them for long.
     /// From when on nothing goes wrong, nor is late for what went wrong before.
     nanoseconds calm_since = nanoseconds::max();
     /// All that lock the first one wait so long after a holder that has vanished.

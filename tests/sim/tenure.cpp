@@ -113,6 +113,7 @@ etcd::cause tenure_rules::changed(const std::vector<etcd::change>& changes,
                 world_.fail("an ownership was ended by force that was not meant: " + c.key);
             }
         }
+        look_for_early_end(c, why);
         if (why == etcd::cause::operator_) {
             robbed_.insert({c.key, c.before.create_revision});
         }
@@ -199,6 +200,22 @@ void tenure_rules::released(lease_id lease, bool had_ended) {
     if (!had_ended && world_.store.has_lease(lease)) {
         world_.fail("a claim was released, and its lease lives");
     }
+}
+
+void tenure_rules::outlasts(const timed_hold& h, nanoseconds at_least) {
+    ++outlasting;
+    if (h.sound_clock) { // which may be a bit fast
+        minima_[{h.key, h.token}] = used_.at(h.lease) + at_least * 20 / 21;
+    }
+}
+
+void tenure_rules::look_for_early_end(const etcd::change& c, etcd::cause why) const {
+    const auto least = minima_.find({c.key, c.before.create_revision});
+    if (least == minima_.end() || why == etcd::cause::operator_ || world_.now() >= least->second ||
+        world_.count_of(fault::early_revoke) != 0 || world_.had_other_clusters()) {
+        return;
+    }
+    world_.fail("a claim has ended before its minimum: " + c.key);
 }
 
 bool tenure_rules::excused(const timed_hold& h) const {

@@ -82,6 +82,8 @@ public:
     void keeps(const timed_hold& h) { kept_.insert(h.lease); }
     /// `release` has returned.
     void released(lease_id lease, bool had_ended);
+    /// It is to last for so long at least, also if it is given back.
+    void outlasts(const timed_hold& h, nanoseconds at_least);
     /// Whether no other may have the name now.
     bool counts(const timed_hold& h) const { return !excused(h) && h.valid(); }
     /// The key of one that counts; empty if there is none.
@@ -137,6 +139,7 @@ public:
 
     std::uint64_t forced_ends = 0;
     std::uint64_t claims = 0;
+    std::uint64_t outlasting = 0; ///< Of them.
     std::uint64_t delays = 0;
     std::uint64_t verified = 0;
     std::uint64_t requests_heard = 0;
@@ -157,6 +160,7 @@ private:
 
     bool was_meant(const etcd::change& c, const std::vector<etcd::change>& all) const;
     bool excused(const timed_hold& h) const;
+    void look_for_early_end(const etcd::change& c, etcd::cause why) const;
     /// Whether a key of a queue has this life.
     bool is_there(const std::string& name, std::int64_t token) const;
     void let_go_of_note(const std::string& name, const std::string& key);
@@ -175,6 +179,8 @@ private:
     std::set<lease_id> claiming_;             // leases that are not to be renewed
     std::map<lease_id, nanoseconds> renewed_; // the last time
     std::map<lease_id, nanoseconds> used_;    // since when a key has it
+    std::map<std::pair<std::string, std::int64_t>, nanoseconds>
+        minima_; // of lives of keys: the end
     std::set<lease_id> kept_;
     std::set<lease_id> revoked_;
     std::set<lease_id> closed_; // those of them that were revoked by their own sessions
