@@ -17,6 +17,7 @@
 #include <coetcd/impl/cluster.hpp>
 #include <coetcd/impl/counter.hpp>
 #include <coetcd/impl/cyclic_barrier.hpp>
+#include <coetcd/impl/dns_srv.hpp>
 #include <coetcd/impl/double_barrier.hpp>
 #include <coetcd/impl/election.hpp>
 #include <coetcd/impl/ephemeral.hpp>

@@ -61,7 +61,8 @@ inline std::chrono::nanoseconds uptime() noexcept {
     return std::chrono::steady_clock::now().time_since_epoch();
 }
 
-inline void set_int(tcp::socket& socket, int level, int name, int value) {
+template<class Socket>
+void set_int(Socket& socket, int level, int name, int value) {
 #ifdef _WIN32
     const char* const bytes = reinterpret_cast<const char*>(&value);
 #else
@@ -73,11 +74,12 @@ inline void set_int(tcp::socket& socket, int level, int name, int value) {
 
 /// Opens a socket that programs started by the user, perhaps at this very moment, do not inherit:
 /// they would keep our connections open.
-inline error_code open(tcp::socket& socket, const tcp& protocol) {
+template<class Socket>
+error_code open(Socket& socket, const typename Socket::protocol_type& protocol) {
     error_code ec;
 #if defined(_WIN32)
     const SOCKET made = ::WSASocketW(protocol.family(),
-                                     SOCK_STREAM,
+                                     protocol.type(),
                                      protocol.protocol(),
                                      nullptr,
                                      0,
@@ -90,7 +92,8 @@ inline error_code open(tcp::socket& socket, const tcp& protocol) {
         ::closesocket(made);
     }
 #elif defined(SOCK_CLOEXEC)
-    const int made = ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC, protocol.protocol());
+    const int made =
+        ::socket(protocol.family(), protocol.type() | SOCK_CLOEXEC, protocol.protocol());
     if (made < 0) {
         return error_code(errno, boost::system::system_category());
     }
