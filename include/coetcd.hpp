@@ -3,11 +3,11 @@
 
 // What most programs use. These have headers of their own, which are not included here:
 // <coetcd/auth.hpp>, <coetcd/barrier.hpp>, <coetcd/bulk.hpp>, <coetcd/cluster.hpp>,
-// <coetcd/cyclic_barrier.hpp>, <coetcd/double_barrier.hpp>, <coetcd/ephemeral.hpp>,
-// <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/latch.hpp>, <coetcd/log_observer.hpp>,
-// <coetcd/maintenance.hpp>, <coetcd/mirror.hpp>, <coetcd/observers.hpp>, <coetcd/pages.hpp>,
-// <coetcd/priority_queue.hpp>, <coetcd/queue.hpp>, <coetcd/registry.hpp>, <coetcd/testing.hpp>,
-// <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
+// <coetcd/cyclic_barrier.hpp>, <coetcd/dns_srv.hpp>, <coetcd/double_barrier.hpp>,
+// <coetcd/ephemeral.hpp>, <coetcd/group.hpp>, <coetcd/keeper_locks.hpp>, <coetcd/latch.hpp>,
+// <coetcd/log_observer.hpp>, <coetcd/maintenance.hpp>, <coetcd/mirror.hpp>, <coetcd/observers.hpp>,
+// <coetcd/pages.hpp>, <coetcd/priority_queue.hpp>, <coetcd/queue.hpp>, <coetcd/registry.hpp>,
+// <coetcd/testing.hpp>, <coetcd/tls.hpp>, <coetcd/work_queue.hpp>.
 
 #include <coetcd/admin.hpp>
 #include <coetcd/as_result.hpp>

@@ -3,16 +3,22 @@
 #include <coetcd/as_result.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/client_options.hpp>
+#include <coetcd/dns_srv.hpp>
 #include <coetcd/printable.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace asio = boost::asio;
@@ -57,6 +63,18 @@ void operating_token(asio::any_io_executor executor, const std::string& url) {
     options.token = [] { return read_token(); };
     coetcd::client client(executor, url, options);
     client.set_endpoints({"http://10.0.0.4:2379", "http://10.0.0.5:2379"});
+}
+
+asio::awaitable<void> operating_dns(coetcd::client_options options,
+                                    asio::cancellation_signal& stop) {
+    const auto executor = co_await asio::this_coro::executor;
+    coetcd::srv_options how;
+    how.scheme = coetcd::srv_scheme::https;
+    const auto found = co_await coetcd::discover_endpoints("example.com", how);
+    const coetcd::client client(executor, found, options);
+    auto work = coetcd::follow_endpoints(client, "example.com", how);
+    auto end = asio::bind_cancellation_slot(stop.slot(), asio::detached); // it has no other end
+    asio::co_spawn(executor, std::move(work), std::move(end));
 }
 
 asio::awaitable<void> operating_status(asio::any_io_executor executor,
