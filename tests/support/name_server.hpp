@@ -10,6 +10,8 @@
 #include <boost/asio/ip/udp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/system/error_code.hpp>
@@ -216,6 +218,17 @@ inline name_server::rule dns_with_flags(unsigned flags) {
     return [flags](const name_question& q) {
         return name_server::answers{dns_reply(q.bytes, dns_says | flags)};
     };
+}
+
+/// Work that begins when it is cancelled already.
+template<class T>
+awaitable<T> once_cancelled(awaitable<T> work) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    asio::steady_timer never(co_await asio::this_coro::executor, clock::time_point::max());
+    boost::system::error_code ignored;
+    co_await never.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await asio::this_coro::throw_if_cancelled(true);
+    co_return co_await std::move(work);
 }
 
 } // namespace support

@@ -389,14 +389,16 @@ TEST_CASE("A discovery is cancelled at once, wherever it is", "[dns][cancellatio
             const auto executor = co_await asio::this_coro::executor;
             options.attempt_timeout = 1h;
             options.timeout = 1h;
-            task<urls> work(executor, discover_endpoints("example.com", options));
-            if (r.after != 0) { // else before its first step
-                co_await names.until_asked(r.after);
-                work.cancel(asio::cancellation_type::partial);
-                work.cancel(asio::cancellation_type::total);
-                co_await yield(3);
-                CHECK_FALSE(work.done());
+            auto finding = discover_endpoints("example.com", options);
+            if (r.after == 0) { // before its first step
+                finding = once_cancelled(std::move(finding));
             }
+            task<urls> work(executor, std::move(finding));
+            co_await names.until_asked(r.after);
+            work.cancel(asio::cancellation_type::partial);
+            work.cancel(asio::cancellation_type::total);
+            co_await yield(3);
+            CHECK_FALSE(work.done());
             work.cancel();
             const ending e = co_await work.how_it_ended();
             CHECK(e.code == asio::error::operation_aborted);

@@ -10,7 +10,6 @@
 #include <coetcd/detail/logic/endpoint.hpp>
 #include <coetcd/detail/logic/members.hpp>
 #include <coetcd/detail/logic/srv.hpp>
-#include <coetcd/detail/net/clock.hpp>
 #include <coetcd/detail/net/name_servers.hpp>
 #include <coetcd/detail/net/srv_lookup.hpp>
 #include <coetcd/detail/service/client.hpp>
@@ -48,7 +47,7 @@ public:
     /// @param executor Runs one handler at a time.
     static asio::awaitable<std::vector<logic::endpoint>>
     run(asio::any_io_executor executor, std::shared_ptr<const srv_discovery> self) {
-        const time_point deadline = after(net::boot_clock::now(), self->timeout_);
+        const time_point deadline = net::lookup_deadline(self->timeout_);
         std::vector<net::name_server> servers = self->servers_;
         if (servers.empty()) {
             servers = net::system_name_servers();

@@ -139,6 +139,11 @@ inline asio::awaitable<dns_reply> ask_by_tcp(asio::any_io_executor executor,
     co_return result;
 }
 
+/// When a lookup that begins now has to end.
+inline time_point lookup_deadline(std::chrono::nanoseconds timeout) {
+    return after(boot_clock::now(), timeout);
+}
+
 /// What the servers say of a name.
 struct srv_lookup {
     error_code ec;    ///< If set, none of them has told: `errc::timed_out` or `errc::unavailable`.
