@@ -30,8 +30,8 @@ using support::world;
 namespace {
 
 /// A body that says when it runs, and goes on until it is told to end.
-struct job {
-    explicit job(world& w)
+struct kept_job {
+    explicit kept_job(world& w)
         : end(*w.env) {}
     asio::awaitable<int> run() {
         ++begun;
@@ -45,8 +45,9 @@ struct job {
 /// Each way to take a lock in whichever session there is, without a limit and with one.
 struct way {
     std::string title;
-    std::function<asio::awaitable<int>(session_keeper&, job&)> take;
-    std::function<asio::awaitable<std::optional<int>>(session_keeper&, job&, std::chrono::seconds)>
+    std::function<asio::awaitable<int>(session_keeper&, kept_job&)> take;
+    std::function<asio::awaitable<std::optional<int>>(
+        session_keeper&, kept_job&, std::chrono::seconds)>
         take_for;
     /// By another session: something that keeps `take` from having it.
     std::function<asio::awaitable<void>(const coetcd::session&, world&)> block;
@@ -67,38 +68,38 @@ std::vector<way> all_ways() {
     };
     return {
         {"with_lock_exclusive",
-         [](session_keeper& k, job& j) {
+         [](session_keeper& k, kept_job& j) {
              return coetcd::with_lock_exclusive(k, "n", [&j] { return j.run(); });
          },
-         [](session_keeper& k, job& j, std::chrono::seconds most) {
+         [](session_keeper& k, kept_job& j, std::chrono::seconds most) {
              return coetcd::with_lock_exclusive_for(k, "n", most, [&j] { return j.run(); });
          },
          write},
         {"with_lock_shared",
-         [](session_keeper& k, job& j) {
+         [](session_keeper& k, kept_job& j) {
              return coetcd::with_lock_shared(k, "n", [&j] { return j.run(); });
          },
-         [](session_keeper& k, job& j, std::chrono::seconds most) {
+         [](session_keeper& k, kept_job& j, std::chrono::seconds most) {
              return coetcd::with_lock_shared_for(k, "n", most, [&j] { return j.run(); });
          },
          write},
         {"several names",
-         [](session_keeper& k, job& j) {
+         [](session_keeper& k, kept_job& j) {
              return coetcd::with_lock(k,
                                       {exclusive("n"), shared("other")},
                                       [&j](const coetcd::held_locks&) { return j.run(); });
          },
-         [](session_keeper& k, job& j, std::chrono::seconds most) {
+         [](session_keeper& k, kept_job& j, std::chrono::seconds most) {
              return coetcd::with_lock_for(
                  k, {exclusive("n"), shared("other")}, most, [&j] { return j.run(); });
          },
          write},
         {"with_permits",
-         [](session_keeper& k, job& j) {
+         [](session_keeper& k, kept_job& j) {
              return coetcd::with_permits(
                  k, "n", 2, [&j](const coetcd::permit&) { return j.run(); });
          },
-         [](session_keeper& k, job& j, std::chrono::seconds most) {
+         [](session_keeper& k, kept_job& j, std::chrono::seconds most) {
              return coetcd::with_permits_for(k, "n", 2, most, [&j] { return j.run(); });
          },
          permits},
@@ -130,7 +131,7 @@ TEST_CASE("a body runs under each kind of lock, in whichever session there is", 
     for (const way& each : all_ways()) {
         INFO(each.title);
         kept k;
-        job j(k.w);
+        kept_job j(k.w);
         auto running = k.w.start(each.take(k.keeper, j)); // there is no session yet
         k.w.env->pass(20ms);
         REQUIRE(j.begun == 1);
@@ -150,7 +151,7 @@ TEST_CASE("one that waits goes on in the next session; one that runs is not run 
         const coetcd::session other = k.w.await(coetcd::session::open(k.client, 60s));
         auto blocking = k.w.start(each.block(other, k.w));
         k.w.env->pass(20ms);
-        job j(k.w);
+        kept_job j(k.w);
         auto running = k.w.start(each.take(k.keeper, j));
         k.w.env->pass(100ms);
         CHECK(j.begun == 0);
@@ -174,7 +175,7 @@ TEST_CASE("a time limit covers the wait for the session and for the lock", "[kee
     for (const way& each : all_ways()) {
         INFO(each.title);
         kept k;
-        job j(k.w);
+        kept_job j(k.w);
         {
             auto in_time = k.w.start(each.take_for(k.keeper, j, 5s));
             k.w.env->pass(20ms);
@@ -212,7 +213,7 @@ TEST_CASE("a time limit covers the wait for the session and for the lock", "[kee
 
 TEST_CASE("what cannot be locked is refused at the call", "[keeper_locks]") {
     kept k;
-    job j(k.w);
+    kept_job j(k.w);
     const auto body = [&j] { return j.run(); };
     coetcd::shared_mutex_options no_time;
     no_time.max_hold = 0s;
@@ -232,7 +233,7 @@ TEST_CASE("what cannot be locked is refused at the call", "[keeper_locks]") {
 
 TEST_CASE("options of how a lock is held go along", "[keeper_locks]") {
     kept k;
-    job j(k.w);
+    kept_job j(k.w);
     coetcd::shared_mutex_options brief;
     brief.max_hold = 1s;
     auto reading = k.w.start(coetcd::with_lock_shared(
@@ -252,7 +253,7 @@ TEST_CASE("options of how a lock is held go along", "[keeper_locks]") {
 
 TEST_CASE("permits of a semaphore that has no limit are refused", "[keeper_locks]") {
     kept k;
-    job j(k.w);
+    kept_job j(k.w);
     k.w.etcd->erase("n.limit");
     auto running = k.w.start(coetcd::with_permits(k.keeper, "n", 1, [&j] { return j.run(); }));
     k.w.env->pass(50ms);
@@ -263,7 +264,7 @@ TEST_CASE("permits of a semaphore that has no limit are refused", "[keeper_locks
 
 TEST_CASE("readers run beside each other, and a writer beside nobody", "[keeper_locks]") {
     kept k;
-    job reads(k.w), writes(k.w);
+    kept_job reads(k.w), writes(k.w);
     auto one = k.w.start(coetcd::with_lock_shared(k.keeper, "n", [&] { return reads.run(); }));
     auto two =
         k.w.start(coetcd::with_lock_shared_for(k.keeper, "n", 1s, [&] { return reads.run(); }));
