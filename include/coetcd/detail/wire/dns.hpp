@@ -192,7 +192,7 @@ namespace dns {
 
 /// Reads `count` records: those of `name`, which may be another name for a further one.
 inline void read_records(dns_reader& in, unsigned count, std::string name, dns_answer& out) {
-    for (; count != 0 && !in.failed(); --count) {
+    for (; count != 0; --count) {
         std::string owner = in.name();
         const std::uint16_t type = in.read16();
         const std::uint16_t of = in.read16();
@@ -217,8 +217,7 @@ inline void read_records(dns_reader& in, unsigned count, std::string name, dns_a
             return;
         }
     }
-    out.what = in.failed() ? dns_answer::malformed
-                           : (out.records.empty() ? dns_answer::absent : dns_answer::found);
+    out.what = out.records.empty() ? dns_answer::absent : dns_answer::found;
 }
 
 } // namespace dns

@@ -76,15 +76,15 @@ TEST_CASE("a domain and the name of a service fit into a name of DNS", "[logic][
 
 TEST_CASE("endpoints come by priority, then by weight, then by name", "[logic][dns]") {
     CHECK(texts({to("d", 1, 20, 9),
-                 to("c", 1, 10, 0),
+                 to("c", 1, 10, 9),
                  to("b", 2, 10, 5),
                  to("b", 1, 10, 5),
                  to("a", 1, 10, 5),
                  to("z", 65535, 0, 0)}) == strings{"http://z:65535",
+                                                   "http://c:1",
                                                    "http://a:1",
                                                    "http://b:1",
                                                    "http://b:2",
-                                                   "http://c:1",
                                                    "http://d:1"});
     CHECK(texts({to("a", 1)}, true) == strings{"https://a:1"});
     CHECK(texts({}).empty());
