@@ -152,6 +152,7 @@ struct totals {
     std::uint64_t put_back = 0;
     std::uint64_t gathered = 0;
     std::uint64_t latches = 0;
+    std::uint64_t closings = 0;
     std::uint64_t late_entries = 0;
     std::uint64_t ends_told = 0;
     std::uint64_t wakes = 0;
@@ -216,6 +217,7 @@ sim::outcome examine(const sim::plan& p, const arguments& a, totals& t) {
     t.put_back += o.put_back;
     t.gathered += o.gathered;
     t.latches += o.latches;
+    t.closings += o.closings;
     t.late_entries += o.late_entries;
     t.ends_told += o.ends_told;
     t.wakes += o.wakes;
@@ -333,9 +335,10 @@ int simulate(const arguments& a) {
               << " changes told to watchers, " << t.compactions << " compactions, " << t.proclaimed
               << " values proclaimed, " << t.states << " states observed, " << t.handed_out
               << " values handed out by queues (" << t.put_back << " put back), " << t.gathered
-              << " groups at barriers, " << t.latches << " latches, " << t.cancellations
-              << " cancellations, " << t.points << " points of cancellation and failure, "
-              << t.virtual_seconds / 3600 << " h of simulated time\n"
+              << " groups at barriers, " << t.latches << " latches, " << t.closings
+              << " closings of barriers, " << t.cancellations << " cancellations, " << t.points
+              << " points of cancellation and failure, " << t.virtual_seconds / 3600
+              << " h of simulated time\n"
               << t.late_entries << " requests that came when their attempt was over; "
               << t.ends_told << " ends of keys told, " << t.wakes
               << " waiters woken by one\nthe busiest second of a client had " << t.busiest * 100

@@ -22,6 +22,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     turnstile.changed(changes, why);
     hall.changed(changes, why);
     latches.changed(changes);
+    barriers.changed(changes, why, has_returned);
     calls.changed(changes);
     for (const etcd::change& c : changes) {
         if (c.key.starts_with(resource_prefix)) {
@@ -303,7 +304,8 @@ bool referee::owes_changes() {
                              });
     return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states() ||
            jobs.owes_work() || mirrors.owes_states() || queues.owes_items() ||
-           turnstile.owes_passage() || hall.owes_passage() || latches.owes_opening();
+           turnstile.owes_passage() || hall.owes_passage() || latches.owes_opening() ||
+           barriers.owes_passage();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {

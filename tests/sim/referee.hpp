@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/barriers.hpp"
 #include "sim/jobs.hpp"
 #include "sim/latches.hpp"
 #include "sim/leaders.hpp"
@@ -129,6 +130,7 @@ public:
         , turnstile(w, turnstile_name, meeting_rules::kind::passes)
         , hall(w, hall_name, meeting_rules::kind::stays)
         , latches(w)
+        , barriers(w)
         , book(w)
         , calls(w)
         , world_(w)
@@ -153,6 +155,7 @@ public:
     meeting_rules turnstile;
     meeting_rules hall;
     latch_rules latches;
+    barrier_rules barriers;
     ledger book; ///< Of what is written once, if anything is.
     registers calls;
 

@@ -331,6 +331,7 @@ outcome run(const plan& p) {
             s.judge.turnstile.look_for_stuck(since, longest + recheck);
             s.judge.hall.look_for_stuck(since, longest + recheck);
             s.judge.latches.look_for_stuck(since, longest + recheck);
+            s.judge.barriers.look_for_stuck(since, longest + recheck);
         }
     };
     while (more && !finished() && w.now() < storm && !faults.calm()) {
@@ -474,6 +475,7 @@ outcome run(const plan& p) {
     result.put_back = s.judge.queues.put_back;
     result.gathered = s.judge.turnstile.groups + s.judge.hall.groups;
     result.latches = s.judge.latches.opened;
+    result.closings = s.judge.barriers.closings;
     result.duration = w.now();
     result.notes = w.notes();
     w.shut_down(); // before the actors go

@@ -72,6 +72,7 @@ struct outcome {
     std::uint64_t put_back = 0;     ///< Of them.
     std::uint64_t gathered = 0;     ///< Groups, at barriers.
     std::uint64_t latches = 0;      ///< That have opened.
+    std::uint64_t closings = 0;     ///< Of barriers.
     std::uint64_t late_entries = 0; ///< Requests of attempts that were over; void, all of them.
     std::uint64_t ends_told = 0;    ///< Of keys in a queue.
     std::uint64_t wakes = 0;        ///< Waiters that asked because of one.

@@ -12,7 +12,8 @@ sidelines::sidelines(stage& s, std::uint64_t seed, bool may)
     , queueing_(seed, 6757, may)
     , passing_(seed, 8422, may)
     , staying_(seed, 8693, may)
-    , latching_(seed, 10171, may) {
+    , latching_(seed, 10171, may)
+    , holding_(seed, 35681, may) {
     if (working_.on) {
         s.w.operator_prefixes.emplace_back(claim_prefix);
     }
@@ -40,6 +41,9 @@ void sidelines::start(actor& of, const std::function<bool()>& takes_part) {
     }
     if (latching_.on && takes_part()) {
         of.start_latching(latching_.luck.next());
+    }
+    if (holding_.on && takes_part()) {
+        of.start_holding(holding_.luck.next());
     }
 }
 

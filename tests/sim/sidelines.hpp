@@ -35,6 +35,7 @@ private:
     part passing_;
     part staying_;
     part latching_;
+    part holding_;
 };
 
 } // namespace sim

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/barrier.hpp>
 #include <coetcd/client.hpp>
 #include <coetcd/cyclic_barrier.hpp>
 #include <coetcd/detail/access.hpp>
@@ -102,6 +103,8 @@ public:
     void start_staying(std::uint64_t seed);
     /// Counts latches down besides, and waits for them.
     void start_latching(std::uint64_t seed);
+    /// Closes and opens barriers besides, and waits at them.
+    void start_holding(std::uint64_t seed);
     /// Has a mirror besides, reads its changes, and changes what is mirrored.
     void start_mirroring(std::uint64_t seed);
     /// Takes locks besides, in whichever session a keeper has.
@@ -323,6 +326,14 @@ private:
     asio::awaitable<void> wait_for_latches(std::uint64_t seed);
     asio::awaitable<void>
     wait_for_latch(std::shared_ptr<coetcd::latch> l, int which, std::uint64_t seed);
+    /// Barriers that anybody closes and opens. See holding.cpp.
+    asio::awaitable<void> hold_barriers(std::uint64_t seed);
+    asio::awaitable<void>
+    hold_barrier(std::shared_ptr<coetcd::barrier> b, int which, lease_id by, bool for_good);
+    asio::awaitable<void> release_barrier(std::shared_ptr<coetcd::barrier> b, int which);
+    asio::awaitable<void> wait_at_barriers(std::uint64_t seed);
+    asio::awaitable<void>
+    wait_at_barrier(std::shared_ptr<coetcd::barrier> b, int which, std::uint64_t seed);
     /// A mirror. See mirroring.cpp.
     asio::awaitable<void> have_mirror(std::uint64_t seed);
     asio::awaitable<void> open_mirror();
