@@ -4,25 +4,26 @@
 #include <coetcd/detail/service/session.hpp>
 
 #include <algorithm>
+#include <cstdio>
 
 namespace sim {
 
-namespace {
-
-constexpr std::string_view mail_items = "mail/";
-constexpr std::string_view mail_beside = ".mail.";
-
-} // namespace
-
-bool queue_rules::is_returned(const std::string& key) {
-    return key[mail_items.size()] == '!';
+bool queue_rules::is_put_back(const etcd::change& c) const {
+    if (by_ == order::arrival) {
+        return c.key[items_prefix_.size()] == '!';
+    }
+    const auto found = items_.find(c.now.value); // it is where it was
+    return found != items_.end() && found->second.at != place::none;
 }
 
 // What clients do.
 
-void queue_rules::appends(const values& all) {
+void queue_rules::appends(const values& all, std::uint16_t priority) {
+    char digits[] = "0000/";
+    (void)std::snprintf(digits, sizeof digits, "%04x/", priority);
     for (const std::string& value : all) {
         items_[value].began = ++times_;
+        items_[value].folder = items_prefix_ + (by_ == order::priority ? digits : "");
     }
 }
 
@@ -72,6 +73,14 @@ void queue_rules::look_at_empty(nanoseconds began) const {
     }
 }
 
+void queue_rules::look_at_order(const std::string& value, nanoseconds began) const {
+    const item& i = items_.at(value);
+    if (i.passed_over && *i.passed_over < began && world_.count_of(fault::stale_read) == 0 &&
+        !world_.had_other_clusters()) {
+        world_.fail("a value was handed out before one of a smaller number: " + value);
+    }
+}
+
 void queue_rules::sizing::told(std::int64_t size) const {
     const world& w = of_.world_;
     if (w.count_of(fault::stale_read) == 0 && !w.had_other_clusters() &&
@@ -88,20 +97,20 @@ void queue_rules::changed(const std::vector<etcd::change>& changes,
                           const std::function<bool(lease_id)>& has_returned) {
     lease_id by = 0;
     for (const etcd::change& c : changes) {
-        const bool is_marker = c.key.starts_with(mail_beside) && c.key.find("-w") != c.key.npos;
+        const bool is_marker = c.key.starts_with(beside_) && c.key.find("-w") != c.key.npos;
         if (is_marker && !c.deleted) {
             by = c.now.lease;
             excused_ = excused_ || has_returned(by);
         }
     }
     for (const etcd::change& c : changes) {
-        if (!c.key.starts_with(mail_items)) {
+        if (!c.key.starts_with(items_prefix_)) {
             continue;
         }
         if (c.deleted) {
             judge_taken(c, why, by);
-        } else if (is_returned(c.key)) {
-            judge_put_back(c.now.value, by);
+        } else if (is_put_back(c)) {
+            judge_put_back(c, by);
         } else {
             judge_appended(c.now.value, c);
         }
@@ -138,19 +147,26 @@ void queue_rules::judge_appended(const std::string& value, const etcd::change& c
         world_.fail("a value came to a queue although its producer was told that it did not: " +
                     value);
     }
+    if (!c.key.starts_with(mine.folder)) {
+        world_.fail("a value is not where its priority is: " + c.key);
+    }
     for (const auto& [other, i] : items_) {
         if (i.at == place::there && i.over != 0 && i.over < mine.began && c.key < i.key &&
-            !is_returned(i.key)) {
+            i.folder == mine.folder && i.key[items_prefix_.size()] != '!') {
             world_.fail("a value comes before one that was in the queue when it came: " + value);
         }
     }
 }
 
-void queue_rules::judge_put_back(const std::string& value, lease_id by) {
+void queue_rules::judge_put_back(const etcd::change& c, lease_id by) {
     ++put_back;
+    const std::string& value = c.now.value;
     const item& i = items_[value];
     if (excused_) {
         return;
+    }
+    if (by_ == order::priority && c.key != i.key) {
+        world_.fail("a value is put back at another place: " + c.key);
     }
     if (i.at == place::handed) {
         world_.fail("a value is put back that a consumer has: " + value);
@@ -170,6 +186,12 @@ void queue_rules::judge_taken(const etcd::change& c, etcd::cause why, lease_id b
     for (const auto& [other, i] : items_) {
         if (!may_miss && i.at == place::there && i.key < c.key && i.put <= mine.put) {
             world_.fail("a value was taken from a queue before one that was first: " + c.key);
+        }
+    }
+    mine.passed_over.reset();
+    for (const auto& [other, i] : items_) {
+        if (by_ == order::priority && i.at == place::there && i.key < c.key) {
+            mine.passed_over = std::min(mine.passed_over.value_or(i.since), i.since);
         }
     }
     mine.at = place::taken;

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ namespace sim {
 inline constexpr std::string_view mail_name = "mail";
 /// An operator may delete what is below it: places of consumers that wait.
 inline constexpr std::string_view mail_line_prefix = ".mail.line/";
+/// The same for a queue of priorities.
+inline constexpr std::string_view parcels_name = "parcels";
+inline constexpr std::string_view parcels_line_prefix = ".parcels.line/";
 
 /// What must be true of the items of a queue, and of what its users are told.
 ///
@@ -39,13 +43,19 @@ class queue_rules {
     };
 
 public:
-    explicit queue_rules(world& w)
-        : world_(w) {}
+    enum class order { arrival, priority };
+
+    queue_rules(world& w, std::string_view name, order by)
+        : world_(w)
+        , items_prefix_(std::string(name) + "/")
+        , beside_("." + std::string(name) + ".")
+        , by_(by) {}
 
     // What clients do.
 
     using values = std::vector<std::string>;
-    void appends(const values& all);
+    /// @param priority 0 where there are none.
+    void appends(const values& all, std::uint16_t priority);
     void appended(const values& all);
     void not_appended(const values& all);
 
@@ -68,6 +78,8 @@ public:
         seat& operator=(const seat&) = delete;
         /// There was none.
         void found_nothing() const { of_.look_at_empty(place_->began); }
+        /// There was this one.
+        void found(const std::string& value) const { of_.look_at_order(value, place_->began); }
 
     private:
         queue_rules& of_;
@@ -124,19 +136,26 @@ private:
         bool refused = false;
         std::uint64_t began = 0; ///< When enqueue() was called, as a number that grows.
         std::uint64_t over = 0;  ///< When it had returned; 0: it has not.
+        std::string folder;      ///< What its key begins with, unless it was put back.
+        /// When one came that was before it when it was taken, if any was.
+        std::optional<nanoseconds> passed_over;
     };
 
-    static bool is_returned(const std::string& key);
+    bool is_put_back(const etcd::change& c) const;
     void judge_appended(const std::string& value, const etcd::change& c);
-    void judge_put_back(const std::string& value, lease_id by);
+    void judge_put_back(const etcd::change& c, lease_id by);
     void judge_taken(const etcd::change& c, etcd::cause why, lease_id by);
     void look_at_empty(nanoseconds began) const;
+    void look_at_order(const std::string& value, nanoseconds began) const;
     bool is_live(lease_id id) const;
     bool is_excused() const {
         return excused_ || world_.count_of(fault::early_revoke) != 0 || world_.had_other_clusters();
     }
 
     world& world_;
+    const std::string items_prefix_;
+    const std::string beside_;
+    const order by_;
     std::map<std::string, item> items_; ///< All that there were, by value.
     std::map<lease_id, std::weak_ptr<coetcd::detail::session_impl>> sessions_;
     std::set<lease_id> unknown_;

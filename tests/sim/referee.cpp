@@ -19,6 +19,7 @@ void referee::changed(const std::vector<etcd::change>& changes, etcd::cause why)
     jobs.changed(changes, why, has_returned);
     mirrors.changed(changes);
     queues.changed(changes, why, has_returned);
+    parcels.changed(changes, why, has_returned);
     turnstile.changed(changes, why);
     hall.changed(changes, why);
     latches.changed(changes);
@@ -304,8 +305,8 @@ bool referee::owes_changes() {
                              });
     return owes_events || leaders.owes_states() || values.owes_states() || members.owes_states() ||
            jobs.owes_work() || mirrors.owes_states() || queues.owes_items() ||
-           turnstile.owes_passage() || hall.owes_passage() || latches.owes_opening() ||
-           barriers.owes_passage();
+           parcels.owes_items() || turnstile.owes_passage() || hall.owes_passage() ||
+           latches.owes_opening() || barriers.owes_passage();
 }
 
 void referee::look_for_untold(nanoseconds healed_at, nanoseconds bound) {

@@ -126,7 +126,8 @@ public:
         , lock_values(w)
         , jobs(w)
         , mirrors(w)
-        , queues(w)
+        , queues(w, mail_name, queue_rules::order::arrival)
+        , parcels(w, parcels_name, queue_rules::order::priority)
         , turnstile(w, turnstile_name, meeting_rules::kind::passes)
         , hall(w, hall_name, meeting_rules::kind::stays)
         , latches(w)
@@ -152,6 +153,7 @@ public:
     job_rules jobs;
     mirror_rules mirrors;
     queue_rules queues;
+    queue_rules parcels;
     meeting_rules turnstile;
     meeting_rules hall;
     latch_rules latches;

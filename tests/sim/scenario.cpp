@@ -328,6 +328,7 @@ outcome run(const plan& p) {
             const nanoseconds longest = std::max(bound, patience) + 1s;
             s.judge.jobs.look_for_idle(since, longest);
             s.judge.queues.look_for_idle(since, longest);
+            s.judge.parcels.look_for_idle(since, longest);
             s.judge.turnstile.look_for_stuck(since, longest + recheck);
             s.judge.hall.look_for_stuck(since, longest + recheck);
             s.judge.latches.look_for_stuck(since, longest + recheck);
@@ -471,8 +472,8 @@ outcome run(const plan& p) {
     result.compactions = s.judge.told_compactions;
     result.states = s.judge.leaders.told_states;
     result.proclaimed = s.judge.leaders.proclaimed;
-    result.handed_out = s.judge.queues.handed_out;
-    result.put_back = s.judge.queues.put_back;
+    result.handed_out = s.judge.queues.handed_out + s.judge.parcels.handed_out;
+    result.put_back = s.judge.queues.put_back + s.judge.parcels.put_back;
     result.gathered = s.judge.turnstile.groups + s.judge.hall.groups;
     result.latches = s.judge.latches.opened;
     result.closings = s.judge.barriers.closings;

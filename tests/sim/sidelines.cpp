@@ -13,13 +13,18 @@ sidelines::sidelines(stage& s, std::uint64_t seed, bool may)
     , passing_(seed, 8422, may)
     , staying_(seed, 8693, may)
     , latching_(seed, 10171, may)
-    , holding_(seed, 35681, may) {
+    , holding_(seed, 35681, may)
+    , ranking_(seed, 48243, may) {
     if (working_.on) {
         s.w.operator_prefixes.emplace_back(claim_prefix);
     }
     if (queueing_.on) {
         s.w.operator_prefixes.emplace_back(mail_line_prefix);
         s.judge.queues.only_looks = queueing_.luck.one_in(3);
+    }
+    if (ranking_.on) {
+        s.w.operator_prefixes.emplace_back(parcels_line_prefix);
+        s.judge.parcels.only_looks = ranking_.luck.one_in(3);
     }
 }
 
@@ -44,6 +49,9 @@ void sidelines::start(actor& of, const std::function<bool()>& takes_part) {
     }
     if (holding_.on && takes_part()) {
         of.start_holding(holding_.luck.next());
+    }
+    if (ranking_.on && takes_part()) {
+        of.start_ranking(ranking_.luck.next());
     }
 }
 

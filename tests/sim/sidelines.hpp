@@ -36,6 +36,7 @@ private:
     part staying_;
     part latching_;
     part holding_;
+    part ranking_;
 };
 
 } // namespace sim

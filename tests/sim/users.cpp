@@ -141,8 +141,10 @@ void actor::drop() {
     mirror_.reset();
     jobs_queue_.reset();
     work_session_.reset();
-    mail_.reset();
-    mail_session_.reset();
+    mail_.queue.reset();
+    mail_.session.reset();
+    parcels_.queue.reset();
+    parcels_.session.reset();
     for (const own_session& own : own_sessions_) {
         own->reset();
     }

@@ -14,6 +14,7 @@
 #include <coetcd/mirror.hpp>
 #include <coetcd/multi_lock.hpp>
 #include <coetcd/mutex.hpp>
+#include <coetcd/priority_queue.hpp>
 #include <coetcd/queue.hpp>
 #include <coetcd/semaphore.hpp>
 #include <coetcd/session.hpp>
@@ -36,6 +37,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,8 @@ public:
     void start_working(std::uint64_t seed);
     /// Appends values to a queue besides, and takes them until the end.
     void start_queueing(std::uint64_t seed);
+    /// The same with a queue of priorities.
+    void start_ranking(std::uint64_t seed);
     /// Meets others at barriers besides, again and again.
     void start_passing(std::uint64_t seed);
     void start_staying(std::uint64_t seed);
@@ -296,13 +300,29 @@ private:
     asio::awaitable<void> look_at_dead(std::shared_ptr<coetcd::work_queue> q, std::uint64_t seed);
     asio::awaitable<void> close_work(coetcd::session last);
     /// A queue. See queueing.cpp.
-    asio::awaitable<std::shared_ptr<coetcd::queue>> have_mail();
-    asio::awaitable<void> send_mail(std::uint64_t seed);
+    template<class Queue>
+    struct mailbox {
+        queue_rules& rules;
+        const std::string_view name;
+        std::optional<coetcd::session> session{};
+        std::shared_ptr<Queue> queue{}; // of that session
+        bool opening = false;
+    };
+    template<class Queue>
+    void start_queueing(mailbox<Queue>& box, chance& taste);
+    template<class Queue>
+    asio::awaitable<std::shared_ptr<Queue>> have_mail(mailbox<Queue>& box);
+    template<class Queue>
+    asio::awaitable<void> send_mail(mailbox<Queue>& box, std::uint64_t seed);
     asio::awaitable<void> append_mail(std::shared_ptr<coetcd::queue> q, int n);
-    asio::awaitable<void> receive_mail(std::uint64_t seed);
+    asio::awaitable<void> append_mail(std::shared_ptr<coetcd::priority_queue> q, int urgency);
+    template<class Queue>
+    asio::awaitable<void> receive_mail(mailbox<Queue>& box, std::uint64_t seed);
+    template<class Queue>
     asio::awaitable<void>
-    take_mail(std::shared_ptr<coetcd::queue> q, lease_id by, std::uint64_t seed);
-    asio::awaitable<void> count_mail(std::shared_ptr<coetcd::queue> q);
+    take_mail(std::shared_ptr<Queue> q, queue_rules& rules, lease_id by, std::uint64_t seed);
+    template<class Queue>
+    asio::awaitable<void> count_mail(std::shared_ptr<Queue> q, queue_rules& rules);
     /// Barriers. See meeting.cpp.
     using own_session = std::shared_ptr<std::optional<coetcd::session>>;
     own_session add_own();
@@ -424,9 +444,8 @@ private:
     std::optional<coetcd::session> work_session_;
     std::shared_ptr<coetcd::work_queue> jobs_queue_; // of that session
     bool opening_work_ = false;
-    std::optional<coetcd::session> mail_session_;
-    std::shared_ptr<coetcd::queue> mail_; // of that session
-    bool opening_mail_ = false;
+    mailbox<coetcd::queue> mail_{s_.judge.queues, mail_name};
+    mailbox<coetcd::priority_queue> parcels_{s_.judge.parcels, parcels_name};
     std::vector<own_session> own_sessions_;
     /// Such as wait on when all is closed, unless they are cancelled.
     std::set<std::shared_ptr<operation>> lasting_;
