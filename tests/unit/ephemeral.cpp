@@ -664,6 +664,30 @@ TEST_CASE("a key that a lost session's lease has still is taken over", "[ephemer
     CHECK(s.value() == "1");
 }
 
+TEST_CASE("no late copy of a lost session puts a key again that was removed", "[ephemeral]") {
+    kept s;
+    // What puts it at first comes late, and the session's lease cannot be revoked.
+    s.w.env->decide = [is_first = true](const call_request& r) mutable {
+        scripted_env::fate f;
+        f.arrives = r.what != rpc::lease_revoke;
+        return is_write(r) && std::exchange(is_first, false) ? late(8s) : f;
+    };
+    ephemeral e = s.create();
+    s.w.env->pass(1s);
+    const lease_id before = s.lease();
+    s.w.env->stall(4500ms); // of a ttl of 6 s, 1 s of which has passed
+    s.w.env->pass(300ms);
+    REQUIRE(s.keeper.current());
+    REQUIRE(s.lease() != before);
+    CHECK(s.w.etcd->keys.at("k").lease == s.lease());
+    s.w.etcd->elect(0); // all leases have their whole time again
+    CHECK(s.w.await(e.remove()));
+    CHECK_FALSE(s.value());
+    s.w.env->pass(4s); // it has come
+    REQUIRE(s.w.etcd->has_lease(before));
+    CHECK_FALSE(s.value());
+}
+
 TEST_CASE("a keeper that is closed, or has no session, has no key", "[ephemeral]") {
     kept s;
     std::optional<ephemeral> e(s.create());

@@ -273,7 +273,6 @@ private:
             terms_.former.erase(terms_.former.begin());
         }
         terms_.lease = lease;
-        doubtful_ = false;
         may_be_there_ = false;
     }
 
@@ -383,7 +382,7 @@ private:
     // What is known.
     bool lives_in_ = false; // in a session
     std::optional<logic::key_state> seen_;
-    bool doubtful_ = false;     // a copy of a request that puts the key may come late
+    bool doubtful_ = false;     // a copy that puts the key may come late, in any session
     bool may_be_there_ = false; // in this session
     std::uint64_t settled_ = 0; // the number of the newest value that was there
     std::string confirmed_;     // that value
