@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "sim/barriers.hpp"
