@@ -100,7 +100,7 @@ outcome run(const plan& p) {
     s.limits = !s.crowded && offers.one_in(3);
     s.lying = above == sky::lying && !s.crowded;
     s.claims = (!s.crowded && offers.one_in(4)) || s.lying; // they end by the clock alone
-    s.outlasting = s.claims && chance(chance::derive(p.seed, 35681)).one_in(12);
+    s.outlasting = s.claims && chance(chance::derive(p.seed, 57210)).one_in(12);
     s.proves = !s.crowded && offers.one_in(3);
     if (!s.crowded && offers.one_in(2)) {
         s.delay = std::chrono::milliseconds(offers.between(1000, 6000));
