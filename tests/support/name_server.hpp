@@ -151,10 +151,10 @@ private:
     static awaitable<void> serve_tcp(std::shared_ptr<state> s) {
         while (s->acceptor.is_open()) {
             boost::system::error_code ec;
-            auto guest = std::make_shared<tcp::socket>(s->acceptor.get_executor());
-            co_await s->acceptor.async_accept(*guest,
-                                              asio::redirect_error(asio::use_awaitable, ec));
+            tcp::socket accepted =
+                co_await s->acceptor.async_accept(asio::redirect_error(asio::use_awaitable, ec));
             if (!ec) {
+                auto guest = std::make_shared<tcp::socket>(std::move(accepted));
                 s->guests.push_back(guest);
                 asio::co_spawn(s->acceptor.get_executor(), converse(s, guest), asio::detached);
             }

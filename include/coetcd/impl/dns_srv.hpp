@@ -130,10 +130,9 @@ discover(std::shared_ptr<const srv_discovery> what) {
     co_return urls;
 }
 
-/// Whether a client that was made with these options may use an endpoint.
+/// Whether a client that was made with these options may use an endpoint of a scheme that it has.
 inline bool may_use(const logic::endpoint& e, const client_options& o) {
-    return (!e.tls || o.tls) &&
-           (!has_secrets(o) || logic::may_get_secrets(e, o.insecure_plain_text_credentials));
+    return !has_secrets(o) || logic::may_get_secrets(e, o.insecure_plain_text_credentials);
 }
 
 /// Names the endpoints of a client again and again. At its home.
