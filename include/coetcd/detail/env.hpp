@@ -19,8 +19,8 @@
 #include <vector>
 
 /// The seam. All code above it sees the world through an `env`: time, sleep, chance and the
-/// network. The default one (net/default_env.hpp) is the only code that touches a clock, a timer,
-/// a random device or a socket; tests put a scripted or a simulated one in its place.
+/// network. The default one, net/default_env.hpp, alone touches a clock, a timer, a random device
+/// or a socket, but for net/srv_lookup.hpp; tests put a scripted or a simulated one in its place.
 namespace coetcd::detail {
 
 namespace asio = boost::asio;
