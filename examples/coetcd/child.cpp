@@ -119,20 +119,27 @@ std::optional<process_state> state_of(const std::filesystem::path& where) {
     return process_state{pid, parent, group, state == 'Z' || state == 'X'};
 }
 
+/// What begins another process.
+struct beginner {
+    pid_t pid = ::getpid();
+    std::optional<process_state> seen = state_of("/proc/self"); ///< As /proc numbers processes.
+};
+
 /// In the new process: whether what has begun it has ended.
-bool has_lost(pid_t parent) {
+bool has_lost(const beginner& parent) {
     const pid_t now = ::getppid();
     if (now != 0) {
-        return now != parent;
+        return now != parent.pid;
     }
     // The parent has no number here: this is the first process of another PID namespace.
-    const std::optional<process_state> seen = state_of("/proc/self");
-    return seen && seen->parent != parent;
+    const std::optional<process_state> self = state_of("/proc/self");
+    return self && parent.seen && self->parent != parent.seen->pid;
 }
 
 /// In the new process. Never returns.
-[[noreturn]] void
-become(const std::vector<std::string>& command, const child::variables& changes, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& command,
+                         const child::variables& changes,
+                         const beginner& parent) {
 #ifdef __linux__
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (has_lost(parent)) { // it may have ended before that call
@@ -163,9 +170,13 @@ become(const std::vector<std::string>& command, const child::variables& changes,
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
-/// A process group, as far as it can be seen; nobody, where there is no /proc.
+/// A process group, as far as it can be seen; nobody, where /proc does not show our PID namespace.
 std::vector<process_state> members_of(pid_t group) {
     std::vector<process_state> found;
+    const std::optional<process_state> self = state_of("/proc/self");
+    if (!self || self->pid != ::getpid()) {
+        return found;
+    }
     std::error_code ec;
     for (std::filesystem::directory_iterator at("/proc", ec), end; !ec && at != end;
          at.increment(ec)) {
@@ -250,7 +261,7 @@ child::child(asio::any_io_executor executor,
     ::tcgetattr(terminal_, &modes_);
     const bool gets_terminal =
         ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(terminal_) == ::getpgrp() && is_alone();
-    const pid_t parent = ::getpid();
+    const beginner parent;
     sigset_t all, before; // until the child has handlers of its own, it must not run ours
     ::sigfillset(&all);
     ::sigprocmask(SIG_SETMASK, &all, &before);
