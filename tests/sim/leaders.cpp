@@ -18,10 +18,10 @@ std::uint64_t number(const std::string& value) {
     return n;
 }
 
-/// A claim that is given back, and is to last for some time yet, gets another lease.
+/// A claim that is given back, and is to last for some time yet, gets another lease; perhaps twice.
 bool is_only_leased(const etcd::change& c) {
     const std::optional<lock_key> k = lock_key::parse(c.key);
-    return k && k->claimed && c.now.lease != c.before.lease && c.now.value == c.before.value;
+    return k && k->claimed && c.now.value == c.before.value;
 }
 
 } // namespace
