@@ -89,7 +89,8 @@ public:
     ///
     /// @throws error with
     /// - `errc::outcome_unknown` if the session ended while a request that takes an item was under
-    ///   way: if it has taken one, that is lost;
+    ///   way: if it has taken one, that is lost; or if etcd refuses to tell what became of that
+    ///   request: an item that it has taken is put back as soon as etcd tells;
     /// - `errc::lock_lost` if somebody deleted our place in the line;
     /// - otherwise see above.
     /// @par Cancellation

@@ -225,10 +225,8 @@ void queue_rules::look_for_idle(nanoseconds healed_at, nanoseconds bound) const 
         if (i.at == place::there && waits && is_long(i.since)) {
             world_.fail("a queue has a value, and a consumer waits for one: " + value);
         }
-        // Without its rights a consumer that was cancelled cannot learn whether it has taken one.
         if (i.at == place::taken && is_long(i.since) && is_live(i.taken_by) &&
-            !unknown_.contains(i.taken_by) && !excused_ &&
-            world_.count_of(fault::rights_revoked) == 0) {
+            !unknown_.contains(i.taken_by) && !excused_) {
             world_.fail("a value of a queue is lost, and its consumer lives: " + value);
         }
     }

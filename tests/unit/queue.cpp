@@ -67,6 +67,9 @@ bool takes_from_queue(const call_request& r) {
     return has(r, "request_put") && has(r, "request_delete_range") && has(r, "request_range") &&
            has(r, "\"limit\"");
 }
+bool puts_back(const call_request& r) {
+    return has(r, "request_put") && has(r, "cS8h") && !has(r, "request_delete_range"); // "q/!"
+}
 bool appends_x(const call_request& r) {
     return has(r, "request_put") && has(r, "eA==") && !has(r, "request_delete_range");
 }
@@ -533,6 +536,51 @@ TEST_CASE("an item is put back as soon as etcd lets it", "[queue]") {
     w.env->pass(10s);
     CHECK(all.items() == 1);
     CHECK(all.dequeue(all.b) == "x");
+}
+
+TEST_CASE("an item is put back as soon as etcd tells what became of it", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    const bool is_cancelled = GENERATE(true, false);
+    CAPTURE(is_cancelled);
+    bool is_allowed = true;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (is_allowed || q.what != coetcd::detail::rpc::txn) {
+            serve(q, r);
+        } else {
+            r.status = 403;
+            r.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        }
+    };
+    all.enqueue("x");
+    fate_of(w, takes_from_queue, {unanswered()});
+    auto taking = w.start(all.a.dequeue());
+    w.env->pass(5ms);
+    REQUIRE(all.items() == 0);
+    is_allowed = false;
+    if (is_cancelled) {
+        taking.cancel();
+    }
+    w.env->pass(20s);
+    if (!is_cancelled) {
+        CHECK(taking.code() == errc::outcome_unknown);
+    }
+    CHECK(all.items() == 0);
+    // Nor is it there twice if the same happens to what puts it back.
+    fate_of(w, puts_back, {unanswered()});
+    is_allowed = true;
+    for (int i = 0; all.items() == 0 && i != 1000; ++i) {
+        w.env->pass(10ms);
+    }
+    REQUIRE(all.items() == 1);
+    is_allowed = false;
+    w.env->pass(20s);
+    is_allowed = true;
+    w.env->pass(20s);
+    CHECK(all.items() == 1);
+    CHECK(all.dequeue(all.b) == "x");
+    w.env->pass(20s);
+    CHECK(all.items() == 0);
 }
 
 TEST_CASE("a consumer that is cancelled in the line of a queue lets the next one wait", "[queue]") {

@@ -106,7 +106,7 @@ public:
     /// As with `outcome_unknown`, if it was sent.
     asio::awaitable<once_end> apply(txn what, form how, call_terms in_time) {
         using end = logic::written::how;
-        ++marker_.number;
+        unsettled_ = ++marker_.number;
         bool in_doubt = false; // a copy may still come
         for (;;) {
             require_session(in_doubt);
@@ -159,6 +159,20 @@ public:
                 break; // handled above
             }
         }
+    }
+
+    /// Finds out what became of the last write, for which `apply` has thrown `outcome_unknown`, and
+    /// lets no copy of it be applied after that.
+    /// @returns Whether it was applied; nothing if that cannot be known any more.
+    /// @throws error with `errc::outcome_unknown` if etcd does not tell now: it can be called
+    /// again.
+    asio::awaitable<std::optional<bool>> settle(call_terms in_time) {
+        using end = logic::written::how;
+        if (unsettled_ == 0) {
+            co_return std::nullopt;
+        }
+        const logic::written now = co_await make_void(in_time);
+        co_return now.end == end::told;
     }
 
     enum class knowledge {
@@ -219,6 +233,7 @@ private:
     /// more.
     [[noreturn]] void throw_vanished() {
         marker_ = session_->markers.fresh(marker_.name, session_->lease(), session_->nonce());
+        unsettled_ = 0;
         throw_unknown("the key that tells was deleted");
     }
 
@@ -283,11 +298,11 @@ private:
         throw error(failed.ec, text);
     }
 
-    /// Makes sure that no copy of the write is applied any more.
+    /// Makes sure that no copy of the last write is applied any more.
     /// @returns `refused`: none was; `told`: one was, after all.
     asio::awaitable<logic::written> make_void(call_terms in_time) {
         using end = logic::written::how;
-        const std::uint64_t write = marker_.number++;
+        ++marker_.number;
         for (;;) {
             require_session(true);
             txn request = logic::write_once(marker_, txn());
@@ -304,7 +319,8 @@ private:
                 now.end = end::refused;
                 co_return now;
             }
-            if (now.end == end::overtaken && logic::marks::number_of(now.mark) == write) {
+            if (now.end == end::overtaken && logic::marks::number_of(now.mark) == unsettled_) {
+                marker_.value = now.mark;
                 now.end = end::told;
                 now.revision = logic::answers::range_at(a.response, 0).kvs.front().mod_revision;
                 co_return now;
@@ -317,6 +333,7 @@ private:
     const std::function<bool()> alive_ = [this] { return session_->alive(); };
     const std::string title_;
     logic::marker marker_;
+    std::uint64_t unsettled_ = 0; // the number of the last write; 0: its marker was deleted
 };
 
 /// The session and name of a recipe that writes once.

@@ -79,20 +79,35 @@ public:
 
     static asio::awaitable<void> run(std::shared_ptr<item_taking> self) {
         const named_queue& of = *self->of;
+        std::optional<once_writer> writer;
+        bool in_doubt = false;
         try {
-            once_writer writer(of.about.session, of.beside, of.about.title);
+            writer.emplace(of.about.session, of.beside, of.about.title);
             txn request = logic::queue::take(of.keys, self->what);
-            const once_end end = co_await writer.apply(
+            const once_end end = co_await writer->apply(
                 std::move(request), once_writer::form::plain, of.until(time_point::max()));
             self->taken = end.applied;
             if (end.answered) {
                 self->next = logic::queue::after_take(of.keys, self->what, *end.answered);
             }
+        } catch (const error& e) {
+            in_doubt = e.code() == errc::outcome_unknown;
+            self->failure = std::current_exception();
         } catch (...) {
             self->failure = std::current_exception();
         }
+        if (!in_doubt) {
+            writer.reset();
+        }
         self->over = true;
         self->changed.notify_all();
+        if (in_doubt) { // the caller is told so, and gets the item no more
+            auto settling = was_applied(self, *writer);
+            const std::optional<bool> told = co_await std::move(settling);
+            writer.reset();
+            self->taken = told.value_or(false); // rather lost than there twice
+        }
+        self->is_known_ = true;
         if (self->dropped_) {
             co_await put_back(self);
         }
@@ -101,7 +116,7 @@ public:
     /// Nobody gets the item: it is put back in the background, if it was taken.
     static void drop(const std::shared_ptr<item_taking>& self) noexcept {
         self->dropped_ = true;
-        if (self->over) {
+        if (self->is_known_) {
             try {
                 spawn(self->of->session().world, put_back(self));
             } catch (const std::bad_alloc&) {
@@ -114,30 +129,55 @@ private:
     void on_loss() override { changed.notify_all(); }
 
     static asio::awaitable<void> put_back(std::shared_ptr<item_taking> self) {
-        constexpr std::chrono::milliseconds first_pause{50};
-        constexpr std::chrono::seconds longest_pause{5};
         const named_queue& of = *self->of;
-        env& world = of.session().world;
         for (unsigned failures = 0; self->taken && of.session().alive(); ++failures) {
+            if (failures != 0) {
+                co_await pause(self, failures - 1);
+            }
+            once_writer writer(of.about.session, of.beside, of.about.title);
+            bool in_doubt = false;
             try {
-                once_writer writer(of.about.session, of.beside, of.about.title);
                 txn request = logic::queue::put_back(of.keys, self->what);
                 (void)co_await writer.apply(
                     std::move(request), once_writer::form::plain, of.until(time_point::max()));
                 self->taken = false;
             } catch (const error& e) {
-                // Rather lost than there twice.
-                self->taken = e.code() != errc::outcome_unknown;
+                in_doubt = e.code() == errc::outcome_unknown;
             }
-            if (self->taken) {
-                const auto pause =
-                    logic::backoff(failures, world.random(), first_pause, longest_pause);
-                const time_point next = after(world.now(), pause);
-                co_await sleep_until(world, next);
+            if (in_doubt) {
+                auto settling = was_applied(self, writer);
+                const std::optional<bool> told = co_await std::move(settling);
+                self->taken = !told.value_or(true); // rather lost than there twice
             }
         }
     }
 
+    /// Asks what became of a write that etcd has not told of, until it does.
+    /// @returns Whether it was applied; nothing if that cannot be known.
+    static asio::awaitable<std::optional<bool>> was_applied(std::shared_ptr<item_taking> self,
+                                                            once_writer& writer) {
+        const named_queue& of = *self->of;
+        for (unsigned failures = 0; of.session().alive(); ++failures) {
+            co_await pause(self, failures);
+            try {
+                auto settling = writer.settle(of.until(time_point::max()));
+                const std::optional<bool> told = co_await std::move(settling);
+                co_return told;
+            } catch (const error&) {
+                // It is asked again.
+            }
+        }
+        co_return std::nullopt;
+    }
+    static asio::awaitable<void> pause(std::shared_ptr<item_taking> self, unsigned failures) {
+        constexpr std::chrono::milliseconds first{50};
+        constexpr std::chrono::seconds longest{5};
+        env& world = self->of->session().world;
+        const auto moment = logic::backoff(failures, world.random(), first, longest);
+        co_await sleep_until(world, after(world.now(), moment));
+    }
+
+    bool is_known_ = false; ///< Whether the item was taken.
     bool dropped_ = false;
     const loss_source::subscription losses_;
 };
