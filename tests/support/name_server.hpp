@@ -101,14 +101,16 @@ private:
     /// A port that is free for both.
     static std::shared_ptr<state> make(const asio::any_io_executor& ex) {
         const auto here = asio::ip::address_v4::loopback();
+        const udp::endpoint any(here, 0);
         for (int i = 0;; ++i) {
             auto s = std::make_shared<state>(ex);
-            s->udp.open(udp::v4());
-            s->udp.bind(udp::endpoint(here, 0));
+            s->udp.open(any.protocol());
+            s->udp.bind(any);
             s->port = s->udp.local_endpoint().port();
+            const tcp::endpoint same(here, s->port);
             boost::system::error_code ec;
-            s->acceptor.open(tcp::v4());
-            s->acceptor.bind(tcp::endpoint(here, s->port), ec);
+            s->acceptor.open(same.protocol());
+            s->acceptor.bind(same, ec);
             if (!ec) {
                 s->acceptor.listen();
                 return s;
