@@ -344,6 +344,28 @@ TEST_CASE("a stream that lasted is begun again at once, however many broke befor
     CHECK(break_it() < 60ms);
 }
 
+TEST_CASE("the pause after a break ends with the last watch", "[watch]") {
+    world w;
+    script etcd(w);
+    const coetcd::client client = w.client();
+    std::optional<coetcd::watcher> seen = w.await(client.watch("a", from(10)));
+    for (std::size_t i = 1; i != 9; ++i) {
+        w.env->break_streams();
+        while (etcd.starts.size() == i) {
+            w.env->pass(1ms);
+        }
+    }
+    w.env->break_streams(); // the pause is 400 ms at the least now
+    const std::size_t before = etcd.starts.size();
+    w.env->pass(10ms);
+    CHECK(etcd.starts.size() == before);
+    seen.reset();
+    w.env->pass(1ms);
+    const auto next = w.start(client.watch("a", from(10)));
+    w.env->pass(10ms); // it does not wait for the rest
+    CHECK(etcd.starts.size() == before + 1);
+}
+
 TEST_CASE("many watches are created again piece by piece", "[watch]") {
     world w;
     const coetcd::client client = w.client();

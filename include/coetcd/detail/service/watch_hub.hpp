@@ -354,11 +354,15 @@ private:
         co_return co_await serve(on);
     }
 
-    /// Waits for a moment after a stream broke; longer if it broke soon.
+    /// Waits for a moment after a stream broke; longer if it broke soon, but only while somebody
+    /// wants one.
     asio::awaitable<void> pause(const watch_link& broken, unsigned& breaks) {
         const time_point now = env_.now();
         breaks = broken.state.has_lasted(now) ? 0 : breaks + 1;
-        co_await sleep_until(env_, after(now, logic::backoff(breaks, env_.random())));
+        const time_point then = after(now, logic::backoff(breaks, env_.random()));
+        while (!idle() && env_.now() < then) {
+            (void)co_await wanted_.wait(then);
+        }
     }
 
     std::int64_t last_id_ = 0;
