@@ -348,6 +348,7 @@ struct live {
         , changed(executor) {}
     top_flags how;
     view shown;
+    std::set<coetcd::lease_id> in_sight; ///< Of the holders that the table shows.
     leases left;
     std::string trouble;       ///< Why the table is not up to date.
     std::string lease_trouble; ///< Why the times are not.
@@ -380,9 +381,26 @@ awaitable<void> keep_up(std::shared_ptr<live> l, client c) {
     }
 }
 
+/// Keeps the times of the leases up to date, beside the table: an answer may take seconds.
+awaitable<void> keep_times(std::shared_ptr<live> l, client c) {
+    asio::steady_timer pause(l->changed.get_executor());
+    for (;;) {
+        if (l->filled) {
+            try {
+                co_await l->left.ask(c, l->in_sight);
+                l->lease_trouble.clear();
+            } catch (const coetcd::error& e) {
+                l->lease_trouble = in_flags(e.what());
+            }
+            l->changed.cancel();
+        }
+        pause.expires_after(1s);
+        co_await pause.async_wait(asio::use_awaitable);
+    }
+}
+
 /// Shows it, four times a second at the most, and once at the least.
-awaitable<void> draw(std::shared_ptr<live> l, client c) {
-    auto next_look = clock::now();
+awaitable<void> draw(std::shared_ptr<live> l) {
     for (;;) {
         std::vector<queue> all = l->shown.queues();
         sort(all, l->how.order);
@@ -403,15 +421,7 @@ awaitable<void> draw(std::shared_ptr<live> l, client c) {
         lines.push_back(std::to_string(all.size()) + " locks, " + std::to_string(waiters) +
                         " waiters.  q: quit  n, w, t: by name, waiters, token");
         l->screen.show(lines);
-        if (clock::now() >= next_look && l->trouble.empty()) {
-            next_look = clock::now() + 1s;
-            try {
-                co_await l->left.ask(c, leases_of(all, rows));
-                l->lease_trouble.clear();
-            } catch (const coetcd::error& e) {
-                l->lease_trouble = in_flags(e.what());
-            }
-        }
+        l->in_sight = leases_of(all, rows);
         asio::steady_timer pause(l->changed.get_executor(), 250ms);
         co_await pause.async_wait(asio::use_awaitable);
         l->changed.expires_after(750ms);
@@ -453,10 +463,11 @@ awaitable<int> top(client c, top_flags how) {
         asio::co_spawn(executor, keys(), asio::deferred),
         asio::co_spawn(executor, stops(), asio::deferred),
         asio::co_spawn(executor, keep_up(l, c), asio::deferred),
-        asio::co_spawn(executor, draw(l, c), asio::deferred));
-    const auto [order, typing, standing_still, keeping_up, drawing] =
+        asio::co_spawn(executor, keep_times(l, c), asio::deferred),
+        asio::co_spawn(executor, draw(l), asio::deferred));
+    const auto [order, typing, standing_still, keeping_up, timing, drawing] =
         co_await all.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
-    const std::exception_ptr failures[] = {typing, standing_still, keeping_up, drawing};
+    const std::exception_ptr failures[] = {typing, standing_still, keeping_up, timing, drawing};
     if (failures[order[0]]) {
         std::rethrow_exception(failures[order[0]]);
     }
