@@ -12,9 +12,9 @@
 // Finds the endpoints of a cluster by SRV records in DNS, as etcdctl does with --discovery-srv:
 // _etcd-client-ssl._tcp.<domain> for https, _etcd-client._tcp.<domain> for http.
 //
-// Whoever can forge answers of DNS can name endpoints. With http they are then the cluster. With
-// https the certificate has to be that of the target, which the same answer names: so trust no
-// authority but the cluster's own, or set `tls_options::server_name`.
+// Anyone who can forge DNS answers can name endpoints. With http that makes them the cluster. With
+// https the certificate must be that of the target, but the same answer names the target: so trust
+// no authority but the cluster's own, or set `tls_options::server_name`.
 
 namespace coetcd {
 

@@ -243,7 +243,7 @@ public:
 
     /// Appends a dead item as a new one, with all its attempts to come. Costs, throws and is
     /// cancelled as `enqueue`.
-    /// @param which As `dead` has returned it. All but `id` and `attempts` counts.
+    /// @param which As `dead` has returned it. Everything but `id` and `attempts` counts.
     /// @returns False if it is not there any more.
     /// @throws std::invalid_argument if it is of another queue.
     boost::asio::awaitable<bool> revive(dead_item which);

@@ -179,8 +179,8 @@ private:
     std::set<lease_id> claiming_;             // leases that are not to be renewed
     std::map<lease_id, nanoseconds> renewed_; // the last time
     std::map<lease_id, nanoseconds> used_;    // since when a key has it
-    std::map<std::pair<std::string, std::int64_t>, nanoseconds>
-        minima_; // of lives of keys: the end
+    /// Of lives of keys: the end.
+    std::map<std::pair<std::string, std::int64_t>, nanoseconds> minima_;
     std::set<lease_id> kept_;
     std::set<lease_id> revoked_;
     std::set<lease_id> closed_; // those of them that were revoked by their own sessions

@@ -35,7 +35,7 @@ end_job(const std::shared_ptr<job_impl>& held, job_impl::verdict how, txn with =
 inline logic::work::item to_dead(const std::string& name, dead_item which) {
     const std::string prefix = logic::work::dead_keys(name);
     if (!which.key.starts_with(prefix)) {
-        throw std::invalid_argument("dead_item::key: is of no dead item of this queue");
+        throw std::invalid_argument("dead_item::key: not the key of a dead item of this queue");
     }
     return {which.key.substr(prefix.size()), std::move(which.value), which.revision};
 }

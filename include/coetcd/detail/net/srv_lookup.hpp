@@ -47,6 +47,15 @@ inline std::uint16_t question_id() {
 
 namespace detail_dns {
 
+/// Ends what waits on a socket, when its time is over.
+template<class Socket>
+watchdog closer(const asio::any_io_executor& executor, time_point deadline, Socket& socket) {
+    return watchdog(executor, deadline, [&socket] {
+        error_code ignored;
+        socket.close(ignored);
+    });
+}
+
 /// Ends a question: what failed because of the time limit has timed out.
 inline void finish(dns_reply& r, const watchdog& limit) {
     if (r.ec && limit.fired()) {
@@ -75,10 +84,7 @@ inline asio::awaitable<dns_reply> ask_by_udp(asio::any_io_executor executor,
     if (result.ec) {
         co_return result;
     }
-    const watchdog limit(executor, deadline, [&socket] {
-        error_code ignored;
-        socket.close(ignored);
-    });
+    const watchdog limit = detail_dns::closer(executor, deadline, socket);
     const std::uint16_t id = question_id();
     const std::string query = wire::srv_query(name, id, extended);
     co_await socket.async_send(asio::buffer(query),
@@ -107,10 +113,7 @@ inline asio::awaitable<dns_reply> ask_by_tcp(asio::any_io_executor executor,
     if (result.ec) {
         co_return result;
     }
-    const watchdog limit(executor, deadline, [&socket] {
-        error_code ignored;
-        socket.close(ignored);
-    });
+    const watchdog limit = detail_dns::closer(executor, deadline, socket);
     const std::uint16_t id = question_id();
     const std::string query = wire::srv_query(name, id, false);
     std::string text;
