@@ -27,7 +27,8 @@ namespace coetcd {
 /// It stays there until somebody deletes it; nobody may do that while the lock is held.
 ///
 /// @returns What the last holder has left; nothing if nobody has set it. No round trip if it is
-///   known; else one. No other holder has changed it meanwhile.
+///   known; else one, and more if a member answers with what it was before this session has changed
+///   it. No other holder has changed it meanwhile.
 /// @throws error with `errc::not_owner` if the lock was given back; with the code of its loss, as
 ///   `held_lock::wait_lost`; otherwise as `client`.
 /// @par Cancellation

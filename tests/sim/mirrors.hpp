@@ -41,7 +41,6 @@ public:
         std::int64_t revision = 0; ///< That it told last.
         bool told = false;
         table last{};
-        table last_but_one{};
     };
     class entry {
     public:

@@ -2,6 +2,7 @@
 #include <coetcd/double_barrier.hpp>
 
 #include <boost/system/system_error.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -209,6 +210,34 @@ TEST_CASE("leaving waits for as long as it may, and can be continued", "[double_
     CHECK_FALSE(leaving.ended());
     CHECK(t.w.await(t.all[1].leave_for(0s)));
     t.w.env->pass(10ms);
+    CHECK(leaving.get());
+}
+
+TEST_CASE("a member that has stalled lets nobody leave before the others", "[double_barrier]") {
+    double_pairs t(2);
+    t.let_in(0, 1);
+    bool stalls = true;
+    t.w.env->on_open = [](const call_request&, std::shared_ptr<scripted_env::server_stream>) {};
+    t.w.env->break_streams();
+    t.w.env->on_call = [&, serve = t.w.env->on_call](const call_request& q,
+                                                     coetcd::detail::reply& r) {
+        serve(q, r);
+        if (stalls && q.what == rpc::range) { // as it was before anybody had entered
+            auto then = nlohmann::json::parse(r.body);
+            then["header"]["revision"] = "1";
+            then.erase("kvs");
+            then.erase("count");
+            r.body = then.dump();
+        }
+    };
+    auto leaving = t.leave(0);
+    t.w.env->pass(4s);
+    CHECK_FALSE(leaving.ended());
+    stalls = false;
+    t.w.env->pass(4s);
+    CHECK_FALSE(leaving.ended());
+    CHECK(t.w.await(t.all[1].leave_for(0s)));
+    t.w.env->pass(10s);
     CHECK(leaving.get());
 }
 

@@ -157,6 +157,53 @@ TEST_CASE("a retained lock is taken at home, and its value is asked for", "[lock
     CHECK(h.requests() == 1);
 }
 
+TEST_CASE("a member that has stalled brings no value of an earlier hold back",
+          "[lock_value][retain]") {
+    world w;
+    const coetcd::client client = w.client();
+    const coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::lock_options o;
+    o.retain = 10s;
+    coetcd::mutex m(session, "m", o);
+    std::string before; // the answer to the read, before the change
+    bool stalls = false;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        serve(q, r);
+        if (support::has(q, R"("success":[{"request_range":{"key":"bS52YWx1ZQ==")")) {
+            if (stalls) {
+                r.body = before;
+            }
+            before = r.body;
+        }
+    };
+    {
+        held_lock first = w.await(m.scoped_lock());
+        CHECK(w.await(coetcd::get_value(first)) == value_text());
+        w.await(coetcd::set_value(first, "1"));
+        w.await(first.unlock());
+    }
+    held_lock second = w.await(m.scoped_lock());
+    stalls = true;
+    auto reading = w.start(coetcd::get_value(second));
+    auto changing = w.start(coetcd::set_value(second, "2"));
+    w.env->pass(1s);
+    CHECK_FALSE(reading.ended());
+    CHECK_FALSE(changing.ended());
+    SECTION("if there is another one in time") {
+        stalls = false;
+        w.env->pass(1s);
+        (void)reading.get();
+        changing.get();
+        CHECK(w.await(coetcd::get_value(second)) == value_text("2"));
+    }
+    SECTION("or says that there is none") {
+        w.env->pass(10s);
+        CHECK(reading.code() == errc::timed_out);
+        CHECK(changing.code() == errc::timed_out);
+        CHECK(w.etcd->keys.at("m.value").value == "1");
+    }
+}
+
 TEST_CASE("after a delay the value is what the vanished holder has left", "[lock_value][delay]") {
     heirs h;
     coetcd::lock_options o = valued();

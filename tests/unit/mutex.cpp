@@ -1903,6 +1903,77 @@ TEST_CASE("a lock that was refused among others, and has no time left, leaves no
     CHECK(session.state() == coetcd::session_state::active);
 }
 
+TEST_CASE("what was put before a refusal is erased when the user may do that again", "[mutex]") {
+    owner all;
+    auto& [w, client, session, mutex] = all;
+    bool denies = true;
+    std::size_t asked = 0;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& r, coetcd::detail::reply& a) {
+        if (!denies || r.what != rpc::txn || is_enter(r)) {
+            serve(r, a);
+        }
+        asked += r.what == rpc::txn ? 1 : 0;
+        if (denies && r.what == rpc::txn) { // the copy that is answered comes after the first
+            a.status = 403;
+            a.body = R"({"code":7,"message":"etcdserver: permission denied"})";
+        }
+    };
+    auto locking = w.start(mutex.lock());
+    w.env->pass(50ms);
+    REQUIRE(locking.code() == coetcd::server_errc::permission_denied);
+    REQUIRE(w.etcd->under("m/").size() == 1);
+
+    SECTION("soon") {
+        w.env->pass(1min);
+        CHECK(w.etcd->under("m/").size() == 1);
+        CHECK(asked < 16);
+        denies = false;
+        w.env->pass(10s);
+        CHECK(w.etcd->under("m/").empty());
+        const std::size_t before = asked;
+        w.env->pass(1min);
+        CHECK(asked == before);
+        auto again = w.start(mutex.lock());
+        w.env->pass(50ms);
+        again.get();
+    }
+    SECTION("but not for many at once: they go with the session") {
+        for (int i = 0; i != 50; ++i) {
+            coetcd::mutex other(session, "n" + std::to_string(i));
+            auto another = w.start(other.lock());
+            w.env->pass(50ms);
+            REQUIRE(another.code() == coetcd::server_errc::permission_denied);
+        }
+        w.env->pass(10s);
+        const std::size_t before = asked;
+        w.env->pass(1min);
+        CHECK(asked - before <= 16 * 12);
+        CHECK(asked - before >= 16 * 5);
+        w.await(session.close());
+        w.env->pass(1ms);
+        denies = false;
+        const std::size_t calls = w.env->calls.size();
+        w.env->pass(1min);
+        CHECK(w.env->calls.size() == calls);
+        CHECK(w.etcd->under("m/").empty());
+    }
+    SECTION("though etcd answers with something else meanwhile") {
+        w.env->on_call = [serve = w.env->on_call, n = 0](const call_request& r,
+                                                         coetcd::detail::reply& a) mutable {
+            if (r.what != rpc::txn || ++n % 3 == 0) {
+                serve(r, a);
+            } else {
+                a.status = n % 3 == 1 ? 200 : 503;
+                a.body = "{}";
+            }
+        };
+        denies = false;
+        w.env->pass(30s);
+        CHECK(w.etcd->under("m/").empty());
+        CHECK(session.state() == coetcd::session_state::active);
+    }
+}
+
 TEST_CASE("an attempt that may not lock may not clean up, either, and keeps its session",
           "[mutex]") {
     owner all;

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
+#include <coetcd/detail/access.hpp>
+#include <coetcd/detail/async/spawn.hpp>
+#include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/watch_sink.hpp>
+#include <coetcd/detail/wire/watch.hpp>
 #include <coetcd/value.hpp>
 #include <coetcd/watch.hpp>
 
@@ -1505,6 +1510,38 @@ TEST_CASE("watches that go alone may all end at once, when the password is refus
     CHECK(reads.back().code() == errc::login_failed);
     REQUIRE(one.code() == errc::login_failed);
     REQUIRE(two.code() == errc::login_failed);
+}
+
+TEST_CASE("a watch that is refused at once tells nobody before it has begun", "[watch][auth]") {
+    struct ends final : coetcd::detail::watch_sink {
+        void on_created(std::int64_t) override {}
+        void on_events(std::vector<event>&) override {}
+        void on_ended(coetcd::error_code ec, std::string, std::int64_t) override { reason = ec; }
+        coetcd::error_code reason;
+    } sink;
+    world w;
+    w.etcd->require_user("shop", "another");
+    coetcd::client_options o;
+    o.credentials = coetcd::credentials("shop", "pw");
+    o.insecure_plain_text_credentials = true;
+    const coetcd::client client = w.client(o);
+    for (int i = 0; i != 8; ++i) {
+        auto reading = w.start(client.get("x"));
+        w.env->pass(2s);
+        REQUIRE(reading.code() == errc::login_failed);
+    }
+    auto last = w.start(client.get("x"));
+    w.env->pass(10ms);
+    REQUIRE(last.code() == errc::login_failed); // and that is remembered for a while
+    bool is_told_at_once = false;
+    coetcd::detail::post(w.env->executor(), [&] {
+        coetcd::detail::wire::watch_create_request one{coetcd::key_range("k")};
+        (void)coetcd::detail::access::impl(client)->hub->add(std::move(one), sink);
+        is_told_at_once = bool(sink.reason);
+    });
+    w.env->pass(300ms);
+    CHECK_FALSE(is_told_at_once);
+    CHECK(sink.reason == errc::login_failed);
 }
 
 TEST_CASE("an endpoint that is at fault is no proxy", "[watch][proxy]") {

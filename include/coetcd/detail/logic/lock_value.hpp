@@ -34,10 +34,15 @@ inline void require_lock_value(const std::string& value) {
 struct lock_value {
     std::optional<std::string> text; ///< Nothing: nobody has set it.
     std::int64_t revision = 0;       ///< That of its last change.
+    std::int64_t as_of = 0;          ///< That of the answer that tells of it.
 };
 
-inline lock_value lock_value_in(const range_response& read, const std::string& key) {
+/// @param index Of the read in the transaction.
+inline lock_value
+lock_value_in(const txn_response& response, std::size_t index, const std::string& key) {
+    const range_response& read = answers::range_at(response, index);
     lock_value found;
+    found.as_of = answers::require_revision(response.header.revision);
     if (!read.kvs.empty()) {
         const key_value& kv = read.kvs.front();
         if (kv.key != key) {
@@ -128,7 +133,7 @@ private:
         known_.ask();
         if (response.succeeded && now.at == standing::where::owner) {
             const std::size_t last = response.responses.size() - 1;
-            known_.learn(lock_value_in(answers::range_at(response, last), key_), known_.turn());
+            known_.learn(lock_value_in(response, last, key_), known_.turn());
         }
         return now;
     }
@@ -145,7 +150,7 @@ inline std::optional<lock_value> after_reading_lock_value(const txn_response& re
                                                           const std::string& key) {
     std::optional<lock_value> now;
     if (response.succeeded) {
-        now = lock_value_in(answers::range_at(response, 0), key);
+        now = lock_value_in(response, 0, key);
     }
     return now;
 }
@@ -167,9 +172,10 @@ inline std::optional<lock_value> after_writing_lock_value(const txn_response& re
                                                           const std::string& text) {
     std::optional<lock_value> now;
     if (response.succeeded) {
-        now = lock_value{text, answers::require_revision(response.header.revision)};
+        const std::int64_t revision = answers::require_revision(response.header.revision);
+        now = lock_value{text, revision, revision};
     } else if (answers::holds(answers::range_at(response, 0), by.key, by.create_revision)) {
-        now = lock_value_in(answers::range_at(response, 1), key);
+        now = lock_value_in(response, 1, key);
     }
     return now;
 }

@@ -64,6 +64,7 @@ public:
             if (logic::was_lost(left.response)) {
                 throw error(errc::session_lost, self->about.title + ": its lease has ended");
             }
+            self->left_at_ = left.response.header.revision;
             const range_response& others = logic::answers::range_at(left.response, 1);
             if (logic::those_inside(others, self->group_).empty()) {
                 self->group_ = 0;
@@ -77,7 +78,8 @@ public:
                                   self->about.session->request_timeout,
                                   std::move(question),
                                   std::move(all_left),
-                                  deadline);
+                                  deadline,
+                                  self->left_at_);
         const bool ended = co_await std::move(waiting);
         if (ended) {
             self->group_ = 0;
@@ -94,6 +96,7 @@ private:
 
     std::shared_ptr<barrier_arrival> inside_; // given up with this object
     std::int64_t group_ = 0;                  // that of ours, until all of it have left
+    std::int64_t left_at_ = 0;                // the revision at which we did
     turns turns_;                             // of calls: there are no two at once
 };
 

@@ -7,6 +7,7 @@
 #include <coetcd/detail/logic/resumable.hpp>
 #include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/attempt.hpp>
+#include <coetcd/detail/recipe/leftover.hpp>
 #include <coetcd/detail/service/lane.hpp>
 #include <coetcd/detail/service/session.hpp>
 #include <coetcd/error.hpp>
@@ -146,6 +147,7 @@ inline asio::awaitable<void> erasure::go_on(std::shared_ptr<attempt> self, erasu
     if (!e.may_go_on(next)) {
         if (e.is_just_in_case()) {
             logic::slot_table::renew(*self->queues[e.index_].slot);
+            leftover::erase(self->session, e.what());
             e.end(0);
             self->changed.notify_all();
         } else {

@@ -41,10 +41,15 @@ template<class T>
 class feed final : private watch_sink {
 public:
     /// @param timeout For one look.
-    feed(std::shared_ptr<client_impl> c, std::chrono::nanoseconds timeout, logic::question<T> q)
+    /// @param known A revision that etcd has had: an older answer is none.
+    feed(std::shared_ptr<client_impl> c,
+         std::chrono::nanoseconds timeout,
+         logic::question<T> q,
+         std::int64_t known = 0)
         : client_(std::move(c))
         , timeout_(timeout)
         , question_(std::move(q))
+        , as_of_(known)
         , changed_(*client_->world) {}
     ~feed() { end(); }
     feed(const feed&) = delete;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <coetcd/detail/async/notifier.hpp>
+#include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/lock_value.hpp>
+#include <coetcd/detail/logic/retry.hpp>
 #include <coetcd/detail/recipe/place.hpp>
 #include <coetcd/detail/service/client.hpp>
+#include <coetcd/detail/service/session.hpp>
 #include <coetcd/error.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,24 +44,43 @@ public:
             // If it is not set, another coroutine that shares the lock has changed it meanwhile.
             is_set = last.text == text;
         }
+        session_impl& s = *self->by_->session;
+        s.value_changed = std::max(s.value_changed, last.revision);
         self->known().changed(last, change);
     }
 
 private:
+    /// What it is. A member that has stalled may still answer with what it was before a change of
+    /// ours, if that was in the same life of the key: see `retaining`. Such an answer is none.
     static asio::awaitable<logic::lock_value> current(std::shared_ptr<held_value> self) {
         self->require_held();
+        session_impl& s = *self->by_->session;
         logic::lock_value now;
         if (self->known().now()) {
             now = *self->known().now();
-            co_return now;
         }
-        const std::uint64_t since = self->known().turn();
-        const txn asks = logic::read_lock_value(self->by_->proof().front(), self->key_);
         const call_terms how = self->terms();
-        const txn_response said = co_await ask(self->owner(), asks, how);
-        now = self->require_told(logic::after_reading_lock_value(said, self->key_));
-        self->known().learn(now, since);
+        for (unsigned tries = 0; now.as_of == 0 || now.as_of < s.value_changed; ++tries) {
+            if (tries != 0) {
+                co_await pause(self, tries - 1, how.deadline);
+            }
+            const std::uint64_t since = self->known().turn();
+            const txn asks = logic::read_lock_value(self->by_->proof().front(), self->key_);
+            const txn_response said = co_await ask(self->owner(), asks, how);
+            now = self->require_told(logic::after_reading_lock_value(said, self->key_));
+            self->known().learn(now, since);
+        }
         co_return now;
+    }
+    static asio::awaitable<void>
+    pause(std::shared_ptr<held_value> self, unsigned tries, time_point deadline) {
+        env& world = self->by_->world();
+        const time_point then = after(world.now(), logic::backoff(tries, world.random()));
+        if (then >= deadline) {
+            throw error(errc::timed_out,
+                        self->by_->title() + ", value: etcd answers with an older one");
+        }
+        co_await sleep_until(world, then);
     }
 
     const std::shared_ptr<client_impl>& owner() const { return by_->session->owner; }

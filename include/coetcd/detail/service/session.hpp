@@ -194,6 +194,8 @@ public:
     shared_watches signs;                     ///< For those that wait for the same things.
     logic::failing_time<time_point> cleanups; ///< For places that are given up.
     logic::marker_table markers;              ///< For writes that are applied once.
+    std::int64_t value_changed = 0;           ///< The last change of a lock's value by us.
+    int leftovers = 0;                        ///< Keys that may be there though etcd refused them.
 
     std::shared_ptr<retained_locks> retained; ///< Null if there never was any.
     std::size_t most_retained = 0;            ///< See `session_options::retained`.

@@ -140,10 +140,11 @@ private:
         running& operator=(const running&) = delete;
         const std::shared_ptr<watch_hub> hub;
     };
+    /// Not before the running handler has ended: see `start_alone`.
     void start() {
         if (!running_) {
-            auto until_the_end = std::make_unique<running>(shared());
-            spawn(env_, run(std::move(until_the_end)));
+            auto until_the_end = std::make_shared<running>(shared());
+            defer(env_, [all = std::move(until_the_end)] { spawn(all->hub->env_, run(all)); });
         }
     }
 
@@ -183,7 +184,7 @@ private:
     }
 
     /// Runs as long as there are watches, or somebody holds the hub.
-    static asio::awaitable<void> run(std::unique_ptr<running> until_the_end) {
+    static asio::awaitable<void> run(std::shared_ptr<running> until_the_end) {
         const std::shared_ptr<watch_hub> self = until_the_end->hub;
         unsigned breaks = 0; // of streams that did not last
         while (!self->idle()) {
