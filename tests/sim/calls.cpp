@@ -12,7 +12,6 @@ using coetcd::errc;
 using coetcd::op;
 
 void actor::start_calling(std::uint64_t seed) {
-    s_.calls = true;
     chance taste(seed);
     if (s_.w.store.forbidden_prefix.empty()) {
         s_.w.store.forbidden_prefix = registers::forbidden;

@@ -113,7 +113,6 @@ struct stage {
                              ///< or change between reading and writing again and again.
     bool sluggish = false;   ///< A holder that has lost a lock is long in letting go of it.
     bool lying = false;      ///< Claims are kept for longer than they last.
-    bool calls = false;      ///< Some make single calls, which may be lost.
     bool busy = false;       ///< Some keep the lane of a client busy.
     bool limits = false;     ///< Some locks are held for so long at most; some keys are watched.
     bool retains = false;    ///< Some locks stay with their session when they are given back.

@@ -187,7 +187,7 @@ asio::awaitable<void> actor::close_session() {
         const bool no_cluster =
             coetcd::detail::logic::is_transient(e.code()) && cluster != s_.w.store.cluster;
         // Calls that were lost before may take up all connections, until their time is over.
-        const bool no_place = s_.calls && s_.has_pools && e.code() == errc::timed_out;
+        const bool no_place = s_.has_pools && e.code() == errc::timed_out;
         if (is_calm && p_->failed_calls == failed && !no_place &&
             s_.what.what != plan::kind::fail_at && !no_login && !no_cluster) {
             s_.w.fail(std::string("close() failed although nothing goes wrong: ") + e.what());
