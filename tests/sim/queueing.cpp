@@ -95,12 +95,13 @@ asio::awaitable<void> actor::append_mail(std::shared_ptr<coetcd::queue> q, int n
         all.push_back(std::to_string(++s_.writes));
     }
     rules.appends(all, 0);
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         asio::awaitable<void> appending = q->enqueue(all);
         co_await std::move(appending);
         rules.appended(all);
     } catch (const boost::system::system_error& e) {
-        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted) {
+        if (was_not_made(e.code(), repeated)) {
             rules.not_appended(all);
         }
         throw;
@@ -116,12 +117,13 @@ asio::awaitable<void> actor::append_mail(std::shared_ptr<coetcd::priority_queue>
         const std::string value = std::to_string(++s_.writes);
         const queue_rules::values one{value};
         rules.appends(one, priority);
+        const std::uint64_t repeated = p_->repeated_calls;
         try {
             asio::awaitable<void> appending = q->enqueue(value, priority);
             co_await std::move(appending);
             rules.appended(one);
         } catch (const boost::system::system_error& e) {
-            if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted) {
+            if (was_not_made(e.code(), repeated)) {
                 rules.not_appended(one);
             }
             throw;

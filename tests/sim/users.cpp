@@ -288,6 +288,16 @@ bool actor::was_locked_out(const error_code& ec) const {
            (ec == coetcd::server_errc::unimplemented && knows_one_ && s_.w.had_foreign_answers());
 }
 
+/// Whether a write that failed like this was not made. Of two copies of it etcd may have refused
+/// the second one only, since the user had lost its rights meanwhile.
+/// @param repeated `repeated_calls` before it.
+bool actor::was_not_made(const error_code& ec, std::uint64_t repeated) const {
+    const bool is_known = ec != errc::outcome_unknown && ec != asio::error::operation_aborted;
+    return is_known &&
+           (ec != coetcd::server_errc::permission_denied ||
+            s_.w.count_of(fault::rights_revoked) == 0 || p_->repeated_calls == repeated);
+}
+
 bool actor::was_misled(const error_code& ec) const {
     return ec == errc::revision_regressed &&
            (s_.w.count_of(fault::stale_read) != 0 || s_.w.replaced_at());
@@ -1420,7 +1430,7 @@ asio::awaitable<void> actor::proclaim(visit& v, const office& l) {
         const bool may_stay_unknown =
             s_.w.count_of(fault::locked_out) != 0 || s_.w.count_of(fault::no_space) != 0 ||
             s_.w.count_of(fault::rights_revoked) != 0 || s_.w.count_of(fault::token_expired) > 1 ||
-            (s_.w.had_foreign_answers() && p_->failed_calls > failed) ||
+            ((s_.w.had_foreign_answers() || s_.w.had_refusals()) && p_->failed_calls > failed) ||
             (knows_one_ && (s_.w.had_foreign_answers() || s_.w.had_refusals()));
         if ((e.code() == errc::outcome_unknown && !may_stay_unknown) ||
             e.code() == coetcd::condition::retryable) {

@@ -169,6 +169,7 @@ private:
     asio::awaitable<void> perform(std::shared_ptr<operation> o, asio::awaitable<void> work);
 
     bool was_locked_out(const error_code& ec) const;
+    bool was_not_made(const error_code& ec, std::uint64_t repeated) const;
     /// Whether etcd seemed to have gone back: reads of a member that stalled were answered.
     bool was_misled(const error_code& ec) const;
 

@@ -91,12 +91,13 @@ asio::awaitable<void> actor::append_jobs(std::shared_ptr<coetcd::work_queue> q, 
         all.push_back(std::to_string(++s_.writes));
     }
     rules.appends(all);
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         asio::awaitable<void> appending = q->enqueue(all);
         co_await std::move(appending);
         rules.appended(all);
     } catch (const boost::system::system_error& e) {
-        if (!is_unknown(e.code())) {
+        if (was_not_made(e.code(), repeated)) {
             rules.not_appended(all);
         }
         throw;
