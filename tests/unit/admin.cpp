@@ -38,6 +38,27 @@ bool is_force(const call_request& r) {
 
 } // namespace
 
+TEST_CASE("force_unlock() ends an ownership whose key has lost its lease meanwhile", "[admin]") {
+    support::world w;
+    const coetcd::client client = w.client();
+    coetcd::session session = w.await(coetcd::session::open(client));
+    coetcd::mutex mutex(session, "m");
+    w.await(mutex.lock());
+    const std::string key = mutex.key();
+    const std::int64_t token = mutex.fencing_token();
+    // Somebody writes to it by hand after the first look, and the session ends.
+    w.env->on_call = [&, serve = w.env->on_call, looked = false](const call_request& r,
+                                                                 coetcd::detail::reply& a) mutable {
+        serve(r, a);
+        if (r.what == coetcd::detail::rpc::range && !std::exchange(looked, true)) {
+            w.etcd->write(key, "by hand");
+            w.etcd->revoke(session.lease());
+        }
+    };
+    CHECK(w.await(coetcd::force_unlock(client, "m", token)));
+    CHECK(w.etcd->under("m/").empty());
+}
+
 TEST_CASE("force_unlock() ends the ownership with that token, in two round trips", "[admin]") {
     rivals all({6s}, {6s});
     auto& [w, client, one, two, a, b] = all;

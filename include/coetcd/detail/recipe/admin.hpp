@@ -31,14 +31,21 @@ inline asio::awaitable<bool> force_unlock(std::shared_ptr<client_impl> by,
                                           std::int64_t token) {
     constexpr const char* title = "force_unlock";
     const range_request life = logic::life_of(name, token);
-    const outcome<range_response> found = co_await call(by, life, how);
+    outcome<range_response> found = co_await call(by, life, how);
     check_lock_answer(found, name, title);
+    bool looked_again = false;
     bool in_doubt = false; // if an answer was lost, it may have been our own first copy that did it
     std::optional<txn> end = logic::force(name, token, found.response.kvs);
     while (end) {
         const outcome<txn_response> ended = co_await call(by, *end, how.as(impact::idempotent));
-        if (ended.ec == server_errc::not_found) { // the lease, and the keys with it
-            co_return false;
+        if (ended.ec == server_errc::not_found) { // the lease, and the keys that it still had
+            if (std::exchange(looked_again, true)) {
+                co_return false;
+            }
+            found = co_await call(by, life, how);
+            check_lock_answer(found, name, title);
+            end = logic::force(name, token, found.response.kvs);
+            continue;
         }
         check_lock_answer(ended, name, title);
         if (ended.response.succeeded) {
