@@ -17,7 +17,7 @@ namespace coetcd {
 /// Ends one ownership of a lock, whether it is this program's or not: of a mutex, a shared_mutex,
 /// an election, or a permit of a semaphore. It ends the one with this fencing token, and never the
 /// next one, however late the request arrives. Two round trips; one if there is no such ownership;
-/// three if a writer becomes a reader at the same moment.
+/// three if a writer becomes a reader at the same moment, or up to four if its session ends.
 ///
 /// The holder notices it as if its key was deleted by hand: with the next renewal, or at once with
 /// `lock_options::watch_while_held`. Until then it continues, and what it does is not undone; its
