@@ -133,6 +133,9 @@ public:
     /// executor, and so does the flush of each 8 MiB, which makes each of them short. Where locks
     /// are held, use a client on an executor of its own.
     ///
+    /// The file has what this member had applied; a change that another member has just confirmed
+    /// may be missing. A linearizable read by a client of this endpoint alone, before, waits for it.
+    ///
     /// @param file Replaced if it exists. Its directory has to be there.
     /// @param progress Called after each message, on the client's executor; not called if empty.
     /// What

@@ -94,6 +94,11 @@ TEST_CASE("A snapshot of one member is restored as a cluster", "[cluster][admin]
             const auto executor = co_await asio::this_coro::executor;
             const client c(executor, etcd.urls());
             (void)co_await c.put("kept", std::string(200'000, 'k'));
+            // Another member may have answered. A linearizable read waits until this one has it,
+            // too.
+            const client one(executor, etcd.url(1));
+            const auto before = co_await one.get("kept");
+            REQUIRE(before);
             (void)co_await coetcd::maintenance(c).snapshot(etcd.url(1), file.path());
             (void)co_await c.erase("kept");
         },

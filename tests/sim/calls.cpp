@@ -63,11 +63,12 @@ asio::awaitable<void> actor::make_call(chance& taste) {
 /// Tells the referee how a call has ended that puts this value.
 asio::awaitable<void> actor::watch_over_put(std::string value, asio::awaitable<std::int64_t> call) {
     registers& judge = s_.judge.calls;
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         const std::int64_t revision = co_await std::move(call);
         judge.ended(value, revision);
     } catch (const boost::system::system_error& e) {
-        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted &&
+        if (was_not_made(e.code(), repeated) &&
             e.code() != coetcd::server_errc::resource_exhausted) { // it may be said late
             judge.ended(value, 0);
         }

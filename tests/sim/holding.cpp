@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "sim/barriers.hpp"
 #include "sim/users.hpp"
@@ -66,6 +67,7 @@ actor::hold_barrier(std::shared_ptr<coetcd::barrier> b, int which, lease_id by, 
     using closing = barrier_rules::closing;
     const closing how = for_good ? closing::for_good : closing::while_alive;
     const barrier_rules::holding closes(s_.judge.barriers, which, by, how);
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         asio::awaitable<bool> holding = for_good ? b->hold() : b->hold_while_alive();
         b.reset();
@@ -76,7 +78,7 @@ actor::hold_barrier(std::shared_ptr<coetcd::barrier> b, int which, lease_id by, 
             closes.found_closed();
         }
     } catch (const boost::system::system_error& e) {
-        if (e.code() != errc::outcome_unknown && e.code() != asio::error::operation_aborted) {
+        if (was_not_made(e.code(), repeated)) {
             closes.changed_nothing();
         }
         throw;
@@ -103,10 +105,10 @@ asio::awaitable<void> actor::wait_at_barriers(std::uint64_t seed) {
         const int which = draw_barrier(taste);
         auto one = std::make_shared<coetcd::barrier>(**own, barrier_rules::name_of_barrier(which));
         const auto o = std::make_shared<operation>(*p_);
-        lasting_.insert(o);
+        lasting_.push_back(o);
         asio::awaitable<void> waiting = wait_at_barrier(std::move(one), which, taste.next());
         co_await perform(o, std::move(waiting));
-        lasting_.erase(o);
+        std::erase(lasting_, o);
         (void)co_await p_->sleep(taste.skewed(20ms, taste.one_in(4) ? 1000ms : 100ms));
         co_await end_own(own, taste);
     }

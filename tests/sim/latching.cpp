@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/latches.hpp"
 #include "sim/users.hpp"
@@ -80,10 +81,10 @@ asio::awaitable<void> actor::wait_for_latches(std::uint64_t seed) {
         auto one = std::make_shared<coetcd::latch>(
             **own, latch_rules::name_of_latch(which), taste.between(1, 6));
         const auto o = std::make_shared<operation>(*p_);
-        lasting_.insert(o);
+        lasting_.push_back(o);
         asio::awaitable<void> waiting = wait_for_latch(std::move(one), which, taste.next());
         co_await perform(o, std::move(waiting));
-        lasting_.erase(o);
+        std::erase(lasting_, o);
         (void)co_await p_->sleep(taste.skewed(20ms, 1000ms));
         co_await end_own(own, taste);
     }

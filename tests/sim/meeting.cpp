@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/meetings.hpp"
 #include "sim/users.hpp"
@@ -153,10 +154,10 @@ asio::awaitable<void> actor::stay_in_hall(std::uint64_t seed) {
             const bool goes_at_once = is_inside && has_left;
             for (int tries = 3; !has_left && tries != 0 && client_; --tries) {
                 const auto leaving = std::make_shared<operation>(*p_);
-                lasting_.insert(leaving);
+                lasting_.push_back(leaving);
                 asio::awaitable<void> leaves = leave_hall(*hall, group, has_left, taste.next());
                 co_await perform(leaving, std::move(leaves));
-                lasting_.erase(leaving);
+                std::erase(lasting_, leaving);
             }
             if (goes_at_once || !has_left) {
                 break; // destroyed, it leaves in the background

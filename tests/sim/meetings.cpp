@@ -68,6 +68,9 @@ void meeting_rules::changed(const std::vector<etcd::change>& changes, etcd::caus
     const etcd::change* bound = nullptr;
     bool concerns = false;
     for (const etcd::change& c : changes) {
+        if (c.deleted && why == etcd::cause::lease && c.key.starts_with(name_)) {
+            ended_.insert(c.before.lease);
+        }
         if (c.key.starts_with(arrivals)) {
             concerns = true;
             const std::string id = c.key.substr(arrivals.size());
@@ -80,9 +83,14 @@ void meeting_rules::changed(const std::vector<etcd::change>& changes, etcd::caus
                 continue;
             }
             const arrival now{c.now.lease, c.revision, place::there, false, 0, world_.now()};
-            if (c.now.lease == 0 || !arrivals_.emplace(id, now).second) {
+            const auto [known, is_new] = arrivals_.try_emplace(id, now);
+            // Late copies of the request for a lease and of the one to arrive undo its end.
+            const bool is_reborn =
+                known->second.at != place::there && ended_.contains(known->second.by);
+            if (c.now.lease == 0 || !(is_new || is_reborn)) {
                 world_.fail("an arrival at " + name_ + " has no lease, or comes again: " + id);
             }
+            known->second = now;
             ++there_;
         } else if (c.key.starts_with(insiders)) {
             if (c.deleted) {

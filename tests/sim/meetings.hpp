@@ -157,6 +157,7 @@ private:
     std::map<std::int64_t, nanoseconds> empty_since_;      ///< By group.
     std::set<std::string> staying_;                        ///< Ids of members.
     std::set<lease_id> doubtful_;                          ///< An arrival of them may come late.
+    std::set<lease_id> ended_;                             ///< Keys have gone with them.
     std::list<calling> calls_;
     std::list<leaving> departures_;
 };

@@ -477,6 +477,7 @@ actor::change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& 
     const bool relative = taste.one_in(2);
     const std::int64_t by = !relative ? taste.between(1, 4) : taste.one_in(2) ? 1 : -1;
     const std::size_t call = rules.changes_limit(s.name(), relative, by);
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         std::int64_t now = by;
         bool interrupted = false;
@@ -491,7 +492,7 @@ actor::change_limit(std::shared_ptr<operation> o, coetcd::semaphore& s, chance& 
             rules.changed_limit(call, now);
         }
     } catch (const coetcd::error& e) {
-        if (e.code() != errc::outcome_unknown) {
+        if (was_not_made(e.code(), repeated)) {
             rules.refused_limit(call);
         }
         // Its process may have stood still until it was too late to try again.

@@ -147,7 +147,8 @@ asio::awaitable<void> actor::receive_mail(mailbox<Queue>& box, std::uint64_t see
                                           : take_mail(std::move(q), box.rules, by, taste.next());
         co_await perform(o, std::move(one));
         if (client_) {
-            (void)co_await p_->sleep(taste.skewed(0ms, taste.one_in(8) ? 2000ms : 100ms));
+            const auto least = box.rules.only_looks ? 20ms : 0ms; // else it does nothing but ask
+            (void)co_await p_->sleep(taste.skewed(least, taste.one_in(8) ? 2000ms : 100ms));
         }
         if (box.session && taste.one_in(20) && !s_.w.healed()) {
             box.queue.reset();

@@ -563,7 +563,7 @@ private:
         }
         w_.end_illness();
         const std::size_t asked = b.spent().to[static_cast<std::size_t>(s_.ill)];
-        if (asked > 6) {
+        if (asked > 8) { // the pauses double, from 100 ms on
             w_.fail("a member that fails is asked again and again: " + std::to_string(asked));
         }
     }

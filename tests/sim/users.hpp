@@ -35,7 +35,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -449,7 +448,7 @@ private:
     mailbox<coetcd::priority_queue> parcels_{s_.judge.parcels, parcels_name};
     std::vector<own_session> own_sessions_;
     /// Such as wait on when all is closed, unless they are cancelled.
-    std::set<std::shared_ptr<operation>> lasting_;
+    std::vector<std::shared_ptr<operation>> lasting_;
     std::optional<coetcd::mirror> mirror_;
     std::size_t mirror_buffer_ = 0;
     std::optional<coetcd::mirror_changes> mirror_changes_;

@@ -18,14 +18,6 @@ using namespace std::chrono_literals;
 using coetcd::errc;
 using verdict = job_rules::verdict;
 
-namespace {
-
-bool is_unknown(const error_code& ec) {
-    return ec == errc::outcome_unknown || ec == asio::error::operation_aborted;
-}
-
-} // namespace
-
 /// Its consumers and producers share a session.
 void actor::start_working(std::uint64_t seed) {
     chance taste(seed);
@@ -192,6 +184,7 @@ asio::awaitable<void> actor::work_once(std::shared_ptr<coetcd::work_queue> q, st
 asio::awaitable<void> actor::end_job(coetcd::job& j, job_rules::attempt a, job_rules::verdict how) {
     job_rules& rules = s_.judge.jobs;
     const bool was_ours = j.owns();
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         asio::awaitable<bool> ending;
         if (how == verdict::retry) {
@@ -211,7 +204,7 @@ asio::awaitable<void> actor::end_job(coetcd::job& j, job_rules::attempt a, job_r
             s_.w.fail("an item has ended that was not its consumer's any more: " + a.value);
         }
     } catch (const boost::system::system_error& e) {
-        if (!is_unknown(e.code())) {
+        if (was_not_made(e.code(), repeated)) {
             rules.ended(a, how, false);
         }
         throw;

@@ -15,10 +15,8 @@ using coetcd::transaction;
 
 namespace {
 
-ledger::verdict verdict_of(const error_code& ec) {
-    return ec == errc::outcome_unknown || ec == asio::error::operation_aborted
-               ? ledger::verdict::in_doubt
-               : ledger::verdict::refused;
+ledger::verdict verdict_of(bool undone) {
+    return undone ? ledger::verdict::refused : ledger::verdict::in_doubt;
 }
 
 asio::awaitable<int> read_account(transaction& t, ledger::reads& seen, int i) {
@@ -105,6 +103,7 @@ asio::awaitable<void> actor::transact(chance& taste) {
     if (taste.one_in(3)) {
         options.prefetch = {ledger::account(from), ledger::account(to)};
     }
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         co_await coetcd::stm(*session_, body, options);
         book.ended(id, ledger::verdict::done);
@@ -115,7 +114,7 @@ asio::awaitable<void> actor::transact(chance& taste) {
                 s_.w.store.erase(absent); // a copy that came now would find what it counts on
             }
         } else {
-            book.ended(id, verdict_of(e.code()));
+            book.ended(id, verdict_of(was_not_made(e.code(), repeated)));
         }
         throw;
     }
@@ -141,12 +140,13 @@ asio::awaitable<void> actor::transact_loosely(chance& taste) {
         }
         t.put(ledger::note(id), "");
     };
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         co_await coetcd::stm(
             *session_, body, coetcd::stm_options(coetcd::isolation::read_committed));
         book.ended(id, ledger::verdict::done);
     } catch (const boost::system::system_error& e) {
-        book.ended(id, verdict_of(e.code()));
+        book.ended(id, verdict_of(was_not_made(e.code(), repeated)));
         if (e.code() == errc::conflict) {
             s_.w.fail("a transaction that compares nothing has met a conflict");
         }
@@ -173,11 +173,12 @@ asio::awaitable<void> actor::draw_number() {
     ledger& book = s_.judge.book;
     book.drawing();
     coetcd::sequence numbers(*session_, "numbers");
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         const std::int64_t number = co_await numbers.next();
         book.drew(number);
     } catch (const boost::system::system_error& e) {
-        if (verdict_of(e.code()) == ledger::verdict::refused) {
+        if (was_not_made(e.code(), repeated)) {
             book.not_drawn();
         }
         throw;
@@ -188,11 +189,12 @@ asio::awaitable<void> actor::count_up() {
     ledger& book = s_.judge.book;
     book.counting();
     coetcd::counter tally(*session_, "tally");
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         const std::int64_t sum = co_await tally.add();
         book.counted(sum);
     } catch (const boost::system::system_error& e) {
-        if (verdict_of(e.code()) == ledger::verdict::refused) {
+        if (was_not_made(e.code(), repeated)) {
             book.not_counted();
         }
         throw;
@@ -214,6 +216,7 @@ asio::awaitable<void> actor::carry_out(chance& taste) {
             .when(std::move(condition))
             .then(coetcd::op::put(ledger::note(id), ""), coetcd::op::range(ledger::note(id)))
             .otherwise(coetcd::op::range(ledger::note(id)));
+    const std::uint64_t repeated = p_->repeated_calls;
     try {
         const coetcd::txn_outcome end = co_await once.txn(std::move(what));
         book.ended(id, end.succeeded ? ledger::verdict::done : ledger::verdict::refused);
@@ -227,7 +230,7 @@ asio::awaitable<void> actor::carry_out(chance& taste) {
             }
         }
     } catch (const boost::system::system_error& e) {
-        book.ended(id, verdict_of(e.code()));
+        book.ended(id, verdict_of(was_not_made(e.code(), repeated)));
         throw;
     }
 }

@@ -218,6 +218,31 @@ TEST_CASE("a keeper's member is the same one in the next session", "[group]") {
     CHECK(joining.code() == errc::session_closed);
 }
 
+TEST_CASE("a member that etcd refuses to change and to heal asks seldom", "[group]") {
+    group_settings s;
+    membership m = s.w.await(s.a.join("a"));
+    bool may_write = false;
+    s.w.env->on_call = [&may_write, serve = s.w.env->on_call](const auto& r, auto& answer) {
+        if (may_write || !support::is_write(r)) {
+            serve(r, answer);
+        } else {
+            answer.status = 403;
+            answer.body = R"({"error":"etcdserver: permission denied","code":7})";
+        }
+    };
+    auto updating = s.w.start(m.update("b"));
+    s.w.etcd->erase(m.key());
+    s.w.env->calls.clear();
+    s.w.env->pass(2min);
+    CHECK(updating.code() == coetcd::server_errc::permission_denied);
+    CHECK(s.w.env->calls.size() < 150); // renewals of two sessions, and the feed, for the most part
+    may_write = true;
+    s.w.env->pass(1min);
+    CHECK(values(s.w.await(s.a.members())) == "a ");
+    s.w.await(m.update("c"));
+    CHECK(values(s.w.await(s.a.members())) == "c ");
+}
+
 TEST_CASE("join() that is cancelled leaves no member", "[group]") {
     for (const auto when : {0us, 500us, 1500us}) {
         group_settings s;

@@ -391,3 +391,42 @@ TEST_CASE("what cannot be a value, a name or a lock is refused at once", "[lock_
     h.w.await(coetcd::set_value(held, std::string(16 * 1024, 'x')));
     CHECK(h.stored().size() == 16 * 1024);
 }
+
+TEST_CASE("a member that has stalled tells no value from before the lock was ours",
+          "[lock_value]") {
+    heirs all;
+    world& w = all.w;
+    std::string before; // the answer to the first owner's read
+    bool stalls = false;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        serve(q, r);
+        if (support::has(q, R"("success":[{"request_range":{"key":"bS52YWx1ZQ==")")) {
+            if (stalls) {
+                r.body = before;
+            } else {
+                before = r.body;
+            }
+        }
+    };
+    coetcd::mutex a(all.one, "m"); // without its value
+    coetcd::mutex b(all.two, "m");
+    held_lock first = w.await(a.scoped_lock());
+    w.await(coetcd::set_value(first, "1"));
+    auto taking = w.start(b.scoped_lock());
+    all.pass();
+    {
+        held_lock again = std::move(first);
+        CHECK(w.await(coetcd::get_value(again)) == value_text("1"));
+        w.await(coetcd::set_value(again, "2"));
+        w.await(again.unlock());
+    }
+    all.pass();
+    held_lock second = taking.get();
+    stalls = true;
+    auto reading = w.start(coetcd::get_value(second));
+    w.env->pass(1s);
+    CHECK_FALSE(reading.ended());
+    stalls = false;
+    w.env->pass(2s);
+    CHECK(reading.get() == value_text("2"));
+}

@@ -718,6 +718,50 @@ TEST_CASE("a place in the line that is deleted is noticed", "[queue]") {
     }
 }
 
+TEST_CASE("a consumer asks a member that has stalled ever more seldom", "[queue]") {
+    queue_users all;
+    world& w = all.w;
+    std::string old; // the answer to a look at the empty queue
+    bool stalls = false;
+    int looks = 0;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (stalls && takes_from_queue(q)) { // somebody else is faster
+            w.etcd->erase(w.etcd->under("q/").front());
+        }
+        serve(q, r);
+        if (has(q, R"({"success":[{"request_range":{"key":"cS8h")")) { // "q/!"
+            ++looks;
+            if (stalls) {
+                r.body = old;
+            } else {
+                old = r.body;
+            }
+        }
+    };
+    auto waiting = w.start(all.a.dequeue());
+    w.env->pass(1s);
+    stalls = true;
+    looks = 0;
+    all.enqueue("x");
+    w.env->pass(30s);
+    CHECK_FALSE(waiting.ended());
+    CHECK(all.items() == 0);
+    CHECK(looks < 30);
+    SECTION("and goes on when it has recovered") {
+        stalls = false;
+        all.enqueue("y");
+        w.env->pass(10s);
+        CHECK(waiting.get() == "y");
+    }
+    SECTION("and a call that does not wait ends in time") {
+        auto trying = w.start(all.a.try_dequeue());
+        w.env->pass(30s);
+        REQUIRE(trying.ended());
+        waiting.cancel();
+        w.env->pass(1s);
+    }
+}
+
 TEST_CASE("what a queue refuses", "[queue]") {
     queue_users all;
     CHECK_THROWS_AS(queue(all.one, ""), std::invalid_argument);

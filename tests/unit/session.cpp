@@ -19,6 +19,7 @@
 #include "support/locks.hpp"
 #include "support/race.hpp"
 #include "support/world.hpp"
+#include "support/writes.hpp"
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -1102,6 +1103,19 @@ TEST_CASE("a grant that a proxy repeats by itself is made anew", "[session]") {
     REQUIRE(opening.code() == coetcd::server_errc::failed_precondition);
     // An id that the caller chose may be taken.
     REQUIRE_THROWS_WITH(w.await(client.lease_grant(5s, 7)), support::contains("already exists"));
+}
+
+TEST_CASE("no lease is granted once more by a copy of the request that comes late", "[session]") {
+    world w;
+    const coetcd::client client = w.client();
+    const auto is_grant = [](const call_request& r) { return r.what == rpc::lease_grant; };
+    support::fate_of(w, is_grant, {support::late(20s)});
+    const auto session = w.await(coetcd::session::open(client, {5s}));
+    const coetcd::lease_id lease = session.lease();
+    w.await(session.close());
+    w.env->pass(22s);
+    CHECK(w.etcd->leases() <= 1);
+    CHECK_FALSE(w.await(client.lease_time_to_live(lease)));
 }
 
 TEST_CASE("sec.random: two sessions never share a lease, even if chance is broken",

@@ -782,6 +782,40 @@ TEST_CASE("arguments that cannot be are refused by a work queue", "[work_queue]"
     CHECK(all.w.env->calls.empty());
 }
 
+TEST_CASE("a worker asks a member that has stalled ever more seldom", "[work_queue]") {
+    workers all;
+    world& w = all.w;
+    std::string old; // the answer to a look at the empty queue
+    bool stalls = false;
+    int looks = 0;
+    w.env->on_call = [&, serve = w.env->on_call](const call_request& q, coetcd::detail::reply& r) {
+        if (stalls && claims_item(q)) { // somebody else is faster
+            w.etcd->erase(w.etcd->under("w/ready/").front());
+        }
+        serve(q, r);
+        const bool is_look = q.what == coetcd::detail::rpc::txn && !has(q, "request_put") &&
+                             has(q, "dy9hZ2Fpbi8"); // "w/again/"
+        if (is_look && stalls) {
+            ++looks;
+            r.body = old;
+        } else if (is_look) {
+            old = r.body;
+        }
+    };
+    auto waiting = w.start(all.a.take());
+    w.env->pass(1s);
+    stalls = true;
+    all.enqueue("x");
+    w.env->pass(30s);
+    CHECK_FALSE(waiting.ended());
+    CHECK(all.items() == 0);
+    CHECK(looks < 30);
+    stalls = false;
+    all.enqueue("y");
+    w.env->pass(10s);
+    CHECK(waiting.get().value() == "y");
+}
+
 TEST_CASE("a job that is none does nothing", "[work_queue]") {
     workers all;
     world& w = all.w;

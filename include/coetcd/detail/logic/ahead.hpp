@@ -35,6 +35,16 @@ inline std::vector<held_life> still_ahead(const standing& now) {
 inline std::vector<held_life> told_ended(const standing& now) {
     return lives_ahead(now, true);
 }
+/// The revision of the last of those ends; 0: none.
+inline std::int64_t last_end(const standing& now) {
+    std::int64_t last = 0;
+    for (const keys_ahead& of : now.ahead) {
+        for (const predecessor& p : of.newest) {
+            last = std::max(last, p.ended);
+        }
+    }
+    return last;
+}
 
 /// Whether nothing more is to be waited for, of those before us in one queue: all have ended; or,
 /// if there may be others, so many that the rest fits into one answer.

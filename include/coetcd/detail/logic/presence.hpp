@@ -7,6 +7,7 @@
 #include <coetcd/detail/logic/rw.hpp>
 #include <coetcd/kv.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -41,6 +42,7 @@ public:
     /// @param left What copies of the request that were not answered may have done.
     /// @throws error if `response` is no answer to that request.
     standing answered(rule& by, asking what, const txn_response& response, effect left) {
+        as_of_ = std::max(as_of_, response.header.revision);
         // Other copies may still be under way, whatever became of the one that was answered.
         may_come_ = may_come_ || left == effect::unresolved;
         may_have_come_ = left == effect::settled;
@@ -68,8 +70,11 @@ public:
     }
     /// etcd has answered a request to confirm.
     standing confirmed(rule& by, const txn_response& response) {
+        as_of_ = std::max(as_of_, response.header.revision);
         return by.after_confirm(response, keys_, create_revision_);
     }
+    /// Events have told who was before us, up to this revision.
+    void told(std::int64_t revision) { as_of_ = std::max(as_of_, revision); }
     /// Somebody has deleted a key by which the place is held.
     void deleted() { deleted_ = true; }
 
@@ -103,6 +108,8 @@ public:
     /// That of the keys that the attempt began with; 0 if they are not known to be there.
     std::int64_t create_revision() const { return create_revision_; }
     bool is_known() const { return create_revision_ != 0; }
+    /// The newest revision of which etcd has told where the place stands.
+    std::int64_t as_of() const { return as_of_; }
     bool is_deleted() const { return deleted_; }
     /// When an owner ends, it leaves a note, or takes it away.
     bool has_note() const { return !first().note_key.empty(); }
@@ -153,6 +160,7 @@ public:
 private:
     attempt_keys keys_;
     std::int64_t create_revision_ = 0;
+    std::int64_t as_of_ = 0;
     bool may_come_ = false;      // a request that puts keys may still be under way
     bool may_have_come_ = false; // the last answer does not tell what an earlier copy has done
     bool refused_ = false;

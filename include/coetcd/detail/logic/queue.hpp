@@ -195,6 +195,11 @@ public:
     std::optional<item> take_first() { return std::exchange(first_, std::nullopt); }
     /// Whether they have told of something after that revision.
     bool has_newer(std::int64_t revision) const { return newest_ > revision; }
+    std::int64_t newest() const { return newest_; }
+    void forget() {
+        first_.reset();
+        newest_ = 0;
+    }
 
 private:
     const layout of_;

@@ -55,7 +55,8 @@ public:
     notifier changed;     ///< By everything that a wait may be for.
     bool resumed = false; ///< Its keys are those of an earlier object with this lease.
     time_point not_after = time_point::max(); ///< For its requests, and for the wait.
-    std::shared_ptr<retained_lock> kept;      ///< Its keys are of a lock that its session retains.
+    time_point shown = time_point::min(); ///< When a write was sent whose answer shows its keys.
+    std::shared_ptr<retained_lock> kept;  ///< Its keys are of a lock that its session retains.
     bool is_deciding = false; ///< Given back; whether its keys stay in the session is not known.
 
     const std::string& name() const { return queues.front().name; }

@@ -331,6 +331,7 @@ private:
         }
         if (asked_ == number) {
             value_ = confirmed_;
+            settled_ = number; // no call waits any more: what is left to do is healing
         }
         answer_calls(number, why);
     }
@@ -384,8 +385,8 @@ private:
     std::optional<logic::key_state> seen_;
     bool doubtful_ = false;     // a copy that puts the key may come late, in any session
     bool may_be_there_ = false; // in this session
-    std::uint64_t settled_ = 0; // the number of the newest value that was there
-    std::string confirmed_;     // that value
+    std::uint64_t settled_ = 0; // the newest number that was there, or refused
+    std::string confirmed_;     // the newest value that was there
     std::atomic<lease_id> there_in_ = 0;
     std::shared_ptr<feed<logic::key_state>> feed_;
 

@@ -50,27 +50,34 @@ public:
     }
 
 private:
-    /// What it is. A member that has stalled may still answer with what it was before a change of
-    /// ours, if that was in the same life of the key: see `retaining`. Such an answer is none.
+    /// What it is. A member that has stalled may still answer with what it was before the lock was
+    /// ours, or before a change of ours in an earlier hold, if that was in the same life of the
+    /// key: see `retaining`. Such an answer is none.
     static asio::awaitable<logic::lock_value> current(std::shared_ptr<held_value> self) {
         self->require_held();
-        session_impl& s = *self->by_->session;
-        logic::lock_value now;
         if (self->known().now()) {
-            now = *self->known().now();
+            co_return *self->known().now();
         }
         const call_terms how = self->terms();
-        for (unsigned tries = 0; now.as_of == 0 || now.as_of < s.value_changed; ++tries) {
+        for (unsigned tries = 0;; ++tries) {
             if (tries != 0) {
                 co_await pause(self, tries - 1, how.deadline);
             }
             const std::uint64_t since = self->known().turn();
+            const std::int64_t oldest = self->oldest_that_counts();
             const txn asks = logic::read_lock_value(self->by_->proof().front(), self->key_);
             const txn_response said = co_await ask(self->owner(), asks, how);
-            now = self->require_told(logic::after_reading_lock_value(said, self->key_));
-            self->known().learn(now, since);
+            self->require_held();
+            if (said.header.revision >= oldest) {
+                logic::lock_value now =
+                    self->require_told(logic::after_reading_lock_value(said, self->key_));
+                self->known().learn(now, since);
+                co_return now;
+            }
         }
-        co_return now;
+    }
+    std::int64_t oldest_that_counts() const {
+        return std::max({by_->there.as_of(), by_->create_revision(), by_->session->value_changed});
     }
     static asio::awaitable<void>
     pause(std::shared_ptr<held_value> self, unsigned tries, time_point deadline) {

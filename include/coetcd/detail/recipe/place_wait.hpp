@@ -413,6 +413,8 @@ private:
         if (stop_.cancelled() != cancelled_before_) {
             throw_aborted();
         }
+        attempt_->there.told(logic::last_end(*now_));
+        attempt_->shown = told_;
         attempt_->grant();
         if (std::vector<logic::held_life> ended = logic::told_ended(*now_); !ended.empty()) {
             spawn(session_->world, look_behind(attempt_->shared_from_this(), std::move(ended)));

@@ -9,6 +9,7 @@
 #include <coetcd/detail/logic/names.hpp>
 #include <coetcd/detail/logic/queue.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/ask_anew.hpp>
 #include <coetcd/detail/recipe/null_if_late.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/place_wait.hpp>
@@ -76,6 +77,7 @@ public:
     bool taken = false;
     std::exception_ptr failure;
     logic::queue::next_item next; ///< As the answer tells.
+    std::int64_t as_of = 0;       ///< The answer's revision.
 
     static asio::awaitable<void> run(std::shared_ptr<item_taking> self) {
         const named_queue& of = *self->of;
@@ -87,6 +89,7 @@ public:
             const once_end end = co_await writer->apply(
                 std::move(request), once_writer::form::plain, of.until(time_point::max()));
             self->taken = end.applied;
+            self->as_of = end.revision;
             if (end.answered) {
                 self->next = logic::queue::after_take(of.keys, self->what, *end.answered);
             }
@@ -289,8 +292,8 @@ private:
     asio::awaitable<looked> look(time_point deadline) {
         const logic::queue::scope all = logic::queue::everything(of->keys);
         txn question = txn().then(logic::queue::ask_first(of->keys, all));
-        const outcome<txn_response> a =
-            co_await ask_alone(of->about.session->owner, std::move(question), until(deadline));
+        const outcome<txn_response> a = co_await ask_anew(
+            of->about.session->owner, std::move(question), until(deadline), told_);
         check(a);
         looked now;
         now.next = logic::queue::first_in(of->keys, all, a.response, 0);
@@ -372,6 +375,7 @@ private:
             std::rethrow_exception(now.item->failure);
         }
         ++answers_;
+        told_.heed(now.item->as_of);
         now.is_wanted = true;
         co_return now.item;
     }
@@ -400,8 +404,13 @@ private:
             return logic::queue::first_in(of.keys, everything, shown, 0).first.has_value();
         };
         for (;;) {
+            const std::int64_t known = told.newest();
+            self->told_.heed(known);
             auto looking = self->look(deadline);
             looked now = co_await std::move(looking);
+            if (now.revision < known) {
+                told.forget(); // etcd was restored from a snapshot
+            }
             bool is_told = false;
             if (!now.next.first && !told.has_newer(now.revision)) {
                 (void)told.take_first(); // it was taken meanwhile
@@ -435,6 +444,7 @@ private:
     turns turns_; // to ask for the first item: several at once would only beat each other
     std::optional<logic::queue::item> next_; // the first item, as we were told last
     std::int64_t newest_ = 0;                // a revision after which we have appended nothing
+    newest_told told_;                       // by reads of the items, and by requests to take one
     std::uint64_t answers_ = 0;              // that we have had
     const std::string line_name_;
 };

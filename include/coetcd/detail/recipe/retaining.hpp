@@ -169,7 +169,11 @@ private:
         const time_point deadline = after(self->now(), self->session_.request_timeout);
         const bool is_over =
             co_await until_over(self->session_.owner->transactions, part, deadline);
-        if (!is_over || part->ec || !part->response.succeeded) {
+        if (!is_over || part->ec) {
+            part = nullptr;
+        } else if (!part->response.succeeded) {
+            const logic::held_life own{self->keys_.keys.front(), self->token_};
+            self->session_.tell_gone(logic::missing(part->response, {own}));
             part = nullptr;
         }
         co_return part;

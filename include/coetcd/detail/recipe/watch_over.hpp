@@ -46,7 +46,7 @@ inline asio::awaitable<void> watch_over(std::shared_ptr<place> held) {
     };
     while (held->held()) {
         lives = held->held_by();
-        watching.watch(lives, time_point::min());
+        watching.watch(lives, held->shown);
         auto wait = watching.until_moved(look, is_gone, time_point::max());
         (void)co_await std::move(wait);
         if (as_before()) {

@@ -7,6 +7,7 @@
 #include <coetcd/detail/async/turns.hpp>
 #include <coetcd/detail/logic/lease_clock.hpp>
 #include <coetcd/detail/logic/work.hpp>
+#include <coetcd/detail/recipe/ask_anew.hpp>
 #include <coetcd/detail/recipe/job.hpp>
 #include <coetcd/detail/recipe/null_if_late.hpp>
 #include <coetcd/detail/recipe/once.hpp>
@@ -222,8 +223,8 @@ private:
                 const std::string& name = self->about->name;
                 txn question =
                     txn().then(logic::work::ask_first(name, logic::work::everything(name)));
-                const outcome<txn_response> a = co_await ask_alone(
-                    self->session().owner, std::move(question), self->until(deadline));
+                const outcome<txn_response> a = co_await ask_anew(
+                    self->session().owner, std::move(question), self->until(deadline), self->told_);
                 self->check(a);
                 first = logic::work::first_in(name, a.response, 0);
             }
@@ -275,6 +276,7 @@ private:
             std::rethrow_exception(now.job->failure);
         }
         ++answers_;
+        told_.heed(now.job->token());
         now.is_wanted = true;
         co_return now.job;
     }
@@ -290,7 +292,7 @@ private:
         schedule_reap();
         txn question = logic::work::look(about->name);
         const outcome<txn_response> a =
-            co_await ask_alone(session().owner, std::move(question), until(deadline));
+            co_await ask_anew(session().owner, std::move(question), until(deadline), told_);
         check(a);
         looked now;
         now.first = logic::work::first_in(about->name, a.response, 0);
@@ -361,8 +363,13 @@ private:
         const std::function<bool(const txn_response&)> has_work =
             [&name](const txn_response& shown) { return logic::work::shows_work(name, shown); };
         for (;;) {
+            const std::int64_t known = told.newest();
+            self->told_.heed(known);
             auto looking = self->look(deadline);
             looked now = co_await std::move(looking);
+            if (now.revision < known) {
+                told.forget(); // etcd was restored from a snapshot
+            }
             if (!now.orphans.empty()) {
                 auto reaping = self->look_and_reap(deadline);
                 (void)co_await std::move(reaping);
@@ -401,6 +408,7 @@ private:
     turns turns_; // to ask for the first item: several at once would only beat each other
     std::optional<logic::work::item> next_; // the first item, as we were told last
     std::int64_t newest_ = 0;               // a revision after which we have appended nothing
+    newest_told told_;                      // by reads of the items, and by requests to take one
     std::uint64_t answers_ = 0;             // that we have had
     time_point next_reap_ = time_point::min();
     const std::string line_name_;

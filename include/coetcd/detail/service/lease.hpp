@@ -92,6 +92,7 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
             response.ttl = std::min(ttl, renewed.response.ttl); // no grant says more
             granted.sent = renewed.sent;
             granted.ec.clear();
+            granted.left = logic::effect::settled;
         } // otherwise it has ended meanwhile, and another number is to be drawn
     }
     granted.response.ttl = logic::credible_grant(ttl, granted.response.ttl);
@@ -109,6 +110,51 @@ inline void check_grant(const outcome<lease_grant_response>& granted) {
     granted.check();
 }
 
+/// Has etcd end a lease. A missing lease is an error, `server_errc::not_found`. This refusal does
+/// not tell which cluster it is from, so another answer has to say the same.
+inline asio::awaitable<outcome<lease_revoke_response>>
+try_to_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
+    const wire::lease_revoke_request request{id};
+    outcome<lease_revoke_response> revoked = co_await call(impl, request, how);
+    if (revoked.ec == server_errc::not_found) {
+        const wire::lease_time_to_live_request question{id, false};
+        const outcome<lease_time_to_live_response> asked = co_await call(impl, question, how);
+        if (asked.ec && asked.ec != server_errc::not_found) {
+            static_cast<answer&>(revoked) = asked;
+        } else if (!asked.ec && is_there(asked.response)) {
+            revoked = co_await call(std::move(impl), request, how);
+        }
+    }
+    co_return revoked;
+}
+
+/// Has etcd end a lease. A missing lease is a success.
+inline asio::awaitable<answer>
+end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
+    const call_terms how = impl->within(patience);
+    const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
+    answer result = revoked;
+    if (result.ec == server_errc::not_found) {
+        result.ec.clear();
+    }
+    co_return result;
+}
+
+/// Ends a lease in the background. If memory is short, the lease ends by itself.
+inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
+                              lease_id id,
+                              std::chrono::nanoseconds patience) noexcept {
+    auto quietly = [](asio::awaitable<answer> work) -> asio::awaitable<void> {
+        (void)co_await std::move(work);
+    };
+    env& world = *impl->world;
+    try {
+        spawn(world, quietly(end_lease(std::move(impl), id, patience)));
+    } catch (const std::bad_alloc&) {
+        // The lease ends by itself: nobody renews it.
+    }
+}
+
 /// Grants a lease of a number that is drawn: the request can be repeated.
 /// @param drawn Is told the number before it is sent. Must outlive the call.
 /// @returns What was granted. Throws other errors.
@@ -118,6 +164,11 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
     // before we learn of it. After the cluster was replaced, all numbers seem to be taken until
     // that is known, some seconds at most.
     constexpr int draws = 10;
+    // A copy of the request that comes after the lease has ended would grant it once more, and with
+    // it, copies of what was done with the lease could be applied again. Where there may be such a
+    // copy, another number is drawn, if there is time.
+    const time_point begun = impl->world->now();
+    const time_point halfway = begun + (how.deadline - begun) / 2;
     constexpr std::chrono::milliseconds first_pause{5};
     constexpr std::chrono::milliseconds longest_pause{1000};
     outcome<lease_grant_response> granted;
@@ -130,7 +181,10 @@ inline asio::awaitable<outcome<lease_grant_response>> grant_drawn_lease(
         }
         drawn = draw_lease(*impl->world);
         granted = co_await try_to_grant(impl, how, ttl, drawn);
-        if (!is_taken(granted)) {
+        const bool may_come_again = !granted.ec && granted.left == logic::effect::unresolved;
+        if (may_come_again && i + 1 != draws && impl->world->now() < halfway) {
+            end_lease_quietly(impl, drawn, std::chrono::seconds(1));
+        } else if (!is_taken(granted)) {
             break;
         }
     }
@@ -159,24 +213,6 @@ inline asio::awaitable<lease_grant_response> lease_grant(std::shared_ptr<client_
     co_return std::move(granted.response);
 }
 
-/// Has etcd end a lease. A missing lease is an error, `server_errc::not_found`. This refusal does
-/// not tell which cluster it is from, so another answer has to say the same.
-inline asio::awaitable<outcome<lease_revoke_response>>
-try_to_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
-    const wire::lease_revoke_request request{id};
-    outcome<lease_revoke_response> revoked = co_await call(impl, request, how);
-    if (revoked.ec == server_errc::not_found) {
-        const wire::lease_time_to_live_request question{id, false};
-        const outcome<lease_time_to_live_response> asked = co_await call(impl, question, how);
-        if (asked.ec && asked.ec != server_errc::not_found) {
-            static_cast<answer&>(revoked) = asked;
-        } else if (!asked.ec && is_there(asked.response)) {
-            revoked = co_await call(std::move(impl), request, how);
-        }
-    }
-    co_return revoked;
-}
-
 /// @returns Nothing if there is no such lease. Throws other errors.
 inline asio::awaitable<std::optional<lease_revoke_response>>
 lease_revoke(std::shared_ptr<client_impl> impl, call_terms how, lease_id id) {
@@ -200,33 +236,6 @@ asio::awaitable<std::optional<Response>> if_there(asio::awaitable<Response> aski
         there.emplace(std::move(r));
     }
     co_return there;
-}
-
-/// Has etcd end a lease. A missing lease is a success.
-inline asio::awaitable<answer>
-end_lease(std::shared_ptr<client_impl> impl, lease_id id, std::chrono::nanoseconds patience) {
-    const call_terms how = impl->within(patience);
-    const outcome<lease_revoke_response> revoked = co_await try_to_revoke(std::move(impl), how, id);
-    answer result = revoked;
-    if (result.ec == server_errc::not_found) {
-        result.ec.clear();
-    }
-    co_return result;
-}
-
-/// Ends a lease in the background. If memory is short, the lease ends by itself.
-inline void end_lease_quietly(std::shared_ptr<client_impl> impl,
-                              lease_id id,
-                              std::chrono::nanoseconds patience) noexcept {
-    auto quietly = [](asio::awaitable<answer> work) -> asio::awaitable<void> {
-        (void)co_await std::move(work);
-    };
-    env& world = *impl->world;
-    try {
-        spawn(world, quietly(end_lease(std::move(impl), id, patience)));
-    } catch (const std::bad_alloc&) {
-        // The lease ends by itself: nobody renews it.
-    }
 }
 
 /// A lease that is granted for something that does not exist yet. Whatever ends the work before

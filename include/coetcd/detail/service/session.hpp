@@ -264,6 +264,8 @@ public:
         held_.emplace_hint(held_.end(), k.number, &k);
     }
     void look_away(held_keys& k) { held_.erase(k.number); }
+    /// etcd has told that these are not there any more.
+    void tell_gone(const std::vector<logic::held_life>& gone);
 
 private:
     /// From here on it is renewed.

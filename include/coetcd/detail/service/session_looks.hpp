@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +20,29 @@
 #include <vector>
 
 namespace coetcd::detail {
+
+/// Tells those that hold one of these lives now: another one may have taken the lock at home, by
+/// the same life, since etcd was asked.
+inline void session_impl::tell_gone(const std::vector<logic::held_life>& gone) {
+    std::map<std::string, std::uint64_t> whose; // by key
+    if (!gone.empty()) {
+        for (const auto& [number, k] : held_) {
+            for (logic::held_life& life : k->held_by()) {
+                whose.emplace(std::move(life.key), number);
+            }
+        }
+    }
+    for (const logic::held_life& one : gone) {
+        const auto holder = whose.find(one.key);
+        const auto found = holder == whose.end() ? held_.end() : held_.find(holder->second);
+        if (found != held_.end()) {
+            const std::vector<logic::held_life> lives = found->second->held_by();
+            if (std::find(lives.begin(), lives.end(), one) != lives.end()) {
+                found->second->on_key_gone();
+            }
+        }
+    }
+}
 
 /// Finds what is lost because its key was deleted by hand, although the lease lives. It runs beside
 /// the renewals, not in their way, unless etcd refuses the look. Then no renewal counts before one
@@ -32,12 +56,9 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
     self->looks_ = true;
     const looking until_the_end{*self};
     std::vector<logic::held_life> all;
-    std::map<std::string, std::uint64_t> whose; // by key
     for (const auto& [number, k] : self->held_) {
-        for (logic::held_life& life : k->held_by()) {
-            whose.emplace(life.key, number);
-            all.push_back(std::move(life));
-        }
+        std::vector<logic::held_life> lives = k->held_by();
+        std::move(lives.begin(), lives.end(), std::back_inserter(all));
     }
     bool is_refused = false;
     for (const std::vector<logic::held_life>& some : logic::rounds(std::move(all))) {
@@ -55,17 +76,7 @@ inline asio::awaitable<void> session_impl::look_after_held(std::shared_ptr<sessi
         if (part->ec) {
             co_return; // the next round looks again
         }
-        for (const logic::held_life& gone : logic::missing(part->response, some)) {
-            // It may have been released while the answer was on its way.
-            const auto found = self->held_.find(whose[gone.key]);
-            if (found == self->held_.end()) {
-                continue;
-            }
-            const std::vector<logic::held_life> lives = found->second->held_by();
-            if (std::find(lives.begin(), lives.end(), gone) != lives.end()) {
-                found->second->on_key_gone();
-            }
-        }
+        self->tell_gone(logic::missing(part->response, some));
     }
     if (!is_refused) {
         self->refused_look_.ec.clear();
