@@ -258,7 +258,6 @@ child::child(asio::any_io_executor executor,
     for (const int number : {SIGTTIN, SIGTTOU}) { // others of our group may be stopped by these
         ::signal(number, SIG_IGN);
     }
-    ::tcgetattr(terminal_, &modes_);
     const bool gets_terminal =
         ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(terminal_) == ::getpgrp() && is_alone();
     const beginner parent;
@@ -290,7 +289,7 @@ child::~child() {
         while (ends && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
         }
     }
-    if (take_terminal() && died_) { // and has not left it as it was
+    if (take_terminal() && died_ && knows_modes_) { // and has not left it as it was
         ::tcsetattr(terminal_, TCSADRAIN, &modes_);
     }
     ::close(terminal_);
@@ -302,8 +301,11 @@ child::~child() {
     --running_;
 }
 
-bool child::give_terminal() const {
+bool child::give_terminal() {
     if (::tcgetpgrp(terminal_) == ::getpgrp()) {
+        if (!knows_modes_) { // in the background, they would be another job's
+            knows_modes_ = ::tcgetattr(terminal_, &modes_) == 0;
+        }
         ::tcsetpgrp(terminal_, pid_);
     }
     return ::tcgetpgrp(terminal_) == pid_;

@@ -95,7 +95,7 @@ private:
     void take_end(int how);
     /// From us to its group; nothing if it is somebody else's.
     /// @returns Whether its group has it now.
-    bool give_terminal() const;
+    bool give_terminal();
     /// From its group.
     /// @returns Whether that had it.
     bool take_terminal() const;
@@ -110,7 +110,8 @@ private:
     bool was_stopped_ = false;
     bool died_ = false;  ///< By a signal.
     const int terminal_; ///< -1: we have none.
-    termios modes_{};    ///< Of the terminal, before it had it.
+    termios modes_{};    ///< Of the terminal, before it had it first.
+    bool knows_modes_ = false;
     static inline int running_ = 0;
     static inline int alive_ = 0; // of these
     static inline std::chrono::steady_clock::time_point ended_at_{};

@@ -399,6 +399,7 @@ int run(const job& work) {
             }
             if (!child::is_alive() && now - first >= apart) {
                 die_of(number);
+                std::_Exit(128 + number); // the first process of a container survives that
             }
             if (child::is_running()) {
                 of_command = child::is_alive() ? now : first;

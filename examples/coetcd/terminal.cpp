@@ -105,7 +105,8 @@ bool stop_in_background() {
 /// While it lives, these signals end a `pselect` with `unblocked`, and nothing else.
 class answering {
 public:
-    explicit answering(echo shown) {
+    explicit answering(echo shown)
+        : hides_(shown == echo::off) {
         ended_by = 0;
         stood_still = 0;
         sigset_t blocked;
@@ -126,14 +127,16 @@ public:
         }
         how.sa_handler = coetcd_ask_again;
         ::sigaction(SIGCONT, &how, &continued_before_);
-        is_hidden_ = shown == echo::off && ::tcgetattr(STDIN_FILENO, &modes_) == 0;
         begin_line();
     }
     /// What was typed before the question is no answer to it. Also after it stood still, when the
     /// terminal was the shell's, which shows what is typed.
-    void begin_line() const {
+    void begin_line() {
         if (!comes_to_front()) {
             return;
+        }
+        if (hides_ && !is_hidden_) { // in the background, the modes would be the shell's
+            is_hidden_ = ::tcgetattr(STDIN_FILENO, &modes_) == 0;
         }
         if (is_hidden_) {
             termios hidden = modes_;
@@ -157,7 +160,7 @@ public:
         return ended_by == 0;
     }
     /// Shows a text for people, unless a signal ends the wait for whoever reads it.
-    void show(const std::string& text) const {
+    void show(const std::string& text) {
         while (ended_by == 0) {
             fd_set output;
             FD_ZERO(&output);
@@ -190,10 +193,11 @@ public:
     sigset_t unblocked{};
 
 private:
+    const bool hides_;
     std::vector<struct sigaction> before_; // of child::ending
     struct sigaction continued_before_ {};
     termios modes_{};
-    bool is_hidden_ = false;
+    bool is_hidden_ = false; // and `modes_` are those before that
 };
 
 } // namespace
@@ -201,7 +205,7 @@ private:
 std::string ask(const std::string& prompt, echo shown) {
     std::string line;
     {
-        const answering now(shown);
+        answering now(shown);
         now.show(prompt);
         for (char c = 0; c != '\n' && ended_by == 0;) {
             fd_set input;

@@ -104,9 +104,17 @@ void job_rules::changed(const std::vector<etcd::change>& changes,
     if (!concerns) {
         return;
     }
+    for (const etcd::change& c : changes) {
+        const bool is_marker = parse(c.key).at == place::none && !c.key.starts_with(claim_prefix) &&
+                               c.key.starts_with(jobs_name) && c.key.find("-w") != c.key.npos;
+        excused_ = excused_ || (is_marker && !c.deleted && has_returned(c.now.lease));
+    }
     revision r;
     for (const etcd::change& c : changes) {
-        note(c, r, why, has_returned);
+        note(c, r, why);
+    }
+    if (excused_) { // an item may be at two places, and be worked on twice
+        return;
     }
     for (const auto& [order, was] : r.before) {
         judge(order, was, r);
@@ -125,10 +133,7 @@ void job_rules::changed(const std::vector<etcd::change>& changes,
     }
 }
 
-void job_rules::note(const etcd::change& c,
-                     revision& r,
-                     etcd::cause why,
-                     const std::function<bool(lease_id)>& has_returned) {
+void job_rules::note(const etcd::change& c, revision& r, etcd::cause why) {
     if (const where there = parse(c.key); there.at != place::none) {
         const std::string order = order_of(there.id);
         item& i = items_[order];
@@ -144,7 +149,7 @@ void job_rules::note(const etcd::change& c,
         if (c.now.lease != 0) {
             world_.fail("an item has a lease: " + c.key);
         }
-        if (!i.keys.emplace(c.key, there).second) {
+        if (!i.keys.emplace(c.key, there).second && !excused_) {
             world_.fail("an item was put where it was: " + c.key);
         }
         if (was && c.now.value != i.value) {
@@ -168,7 +173,7 @@ void job_rules::note(const etcd::change& c,
         if (c.now.lease == 0) {
             world_.fail("a claim has no lease: " + c.key);
         }
-        if (!claimed_.insert(id).second) {
+        if (!claimed_.insert(id).second && !excused_) {
             world_.fail("an attempt was begun twice: " + id);
         }
         attempts_[c.revision] = {id, items_[order_of(id)].value};
@@ -179,8 +184,6 @@ void job_rules::note(const etcd::change& c,
         if (c.now.version != 1) {
             world_.fail("some work has had its effect twice: " + order);
         }
-    } else if (c.key.find("-w") != c.key.npos && !c.deleted) { // a marker
-        excused_ = excused_ || has_returned(c.now.lease);
     }
 }
 

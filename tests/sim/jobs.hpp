@@ -157,10 +157,7 @@ private:
     static where parse(const std::string& key);
     static std::string order_of(const std::string& id) { return id.substr(0, id.rfind('.')); }
     static int attempt_of(const std::string& id) { return std::stoi(id.substr(id.rfind('.') + 1)); }
-    void note(const etcd::change& c,
-              revision& r,
-              etcd::cause why,
-              const std::function<bool(lease_id)>& has_returned);
+    void note(const etcd::change& c, revision& r, etcd::cause why);
     void judge(const std::string& order, const where& was, const revision& r);
     void judge_appended(const std::string& order, const where& is, const revision& r);
     void judge_taken(const std::string& order, const where& was, const revision& r) const;

@@ -283,9 +283,8 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
     const std::string desired = std::to_string(++s_.writes);
     rules.writes(desired, once);
     // Of a copy that the network made, the answer may be that of the second one.
-    const auto certain = [&, repeated = p_->repeated_calls] {
-        return once || p_->repeated_calls == repeated;
-    };
+    const std::uint64_t repeated = p_->repeated_calls;
+    const auto certain = [&] { return once || p_->repeated_calls == repeated; };
     try {
         std::optional<std::int64_t> written;
         if (expected < 0) {
@@ -303,7 +302,7 @@ asio::awaitable<void> actor::keep_value(chance& taste) {
         }
     } catch (const coetcd::error& e) {
         // Another cluster may have it, which takes the place of ours.
-        if (e.code() != errc::outcome_unknown && e.code() != errc::wrong_cluster && certain()) {
+        if (was_not_made(e.code(), repeated) && e.code() != errc::wrong_cluster && certain()) {
             rules.refused(desired);
         }
         throw;

@@ -182,7 +182,8 @@ void queue_rules::judge_taken(const etcd::change& c, etcd::cause why, lease_id b
     }
     // The consumer had seen it, at this revision or a later one, as the first; unless it was told
     // of it, and not of another one.
-    const bool may_miss = !only_looks && world_.had_lost_events();
+    const bool may_miss =
+        !only_looks && (world_.had_lost_events() || world_.count_of(fault::stale_read) != 0);
     for (const auto& [other, i] : items_) {
         if (!may_miss && i.at == place::there && i.key < c.key && i.put <= mine.put) {
             world_.fail("a value was taken from a queue before one that was first: " + c.key);

@@ -322,7 +322,7 @@ void slot_rules::count(const etcd::change& c, const lock_key& k) {
 void rate_meter::sent(const process& by) {
     // Where all fails, each coroutine that tries pauses for longer and longer: from 25 ms to a
     // second. After all of a cluster's leases have gone, each is looked for at each member.
-    constexpr std::uint64_t base = 75;
+    constexpr std::uint64_t base = 100;
     const std::uint64_t each = world_.had_other_clusters() ? 45 : 30;
     client& c = clients_[&by];
     if (world_.now() >= c.since + 1s) {

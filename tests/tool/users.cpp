@@ -165,6 +165,33 @@ TEST_CASE("A command runs also as the first process of another namespace", "[too
     }
 }
 
+TEST_CASE("A second signal ends it also as the first process of a namespace", "[tool][users]") {
+    const words apart{"unshare", "--pid", "--fork"};
+    words line = apart;
+    line.push_back("true");
+    if (run_process(line).exit_code != 0) {
+        std::cout << "skipped: the first process of a PID namespace: it needs root\n";
+        return;
+    }
+    line = apart;
+    line.insert(line.end(), {COETCD_TOOL, "lock", "n"});
+    support::etcd_server own;
+    background_process p(line, with_etcd(own));
+    (void)next_line(p);
+    const std::string of = std::to_string(p.pid());
+    std::ifstream children("/proc/" + of + "/task/" + of + "/children");
+    int pid = 0;
+    REQUIRE(children >> pid);
+    own.pause();
+    const auto began = std::chrono::steady_clock::now();
+    until("it has ended", [&] {
+        ::kill(pid, SIGTERM);
+        return !p.running();
+    });
+    CHECK(p.wait() == 128 + SIGTERM);
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(4)); // not 5
+}
+
 TEST_CASE("A command that may not be stopped is told of at once, and by the status",
           "[tool][users]") {
     const for_another files;
@@ -767,6 +794,38 @@ TEST_CASE("A password is not shown after Ctrl-Z and fg either", "[tool][terminal
     (void)bash.read_until("Password of somebody: ");
     bash.type("secr\n");
     CHECK(bash.read_until("$ ").find("secr") == std::string::npos);
+}
+
+TEST_CASE("What is asked in the background ends with Enter after fg", "[tool][terminal]") {
+    typed_session bash = interactive_bash();
+    bash.type(std::string(COETCD_TOOL) + " who n --user somebody &\n");
+    until("the shell notices that it has stopped", [&] {
+        bash.type("jobs\n");
+        return bash.read_until("who n").find("Stopped") != std::string::npos;
+    });
+    bash.type("fg\n");
+    (void)bash.read_until("Password of somebody: ");
+    bash.type("secr\r");
+    CHECK(bash.read_until("$ ").find("secr") == std::string::npos);
+}
+
+TEST_CASE("A command that dies after fg leaves the terminal as it was", "[tool][terminal]") {
+    typed_session bash = interactive_bash();
+    bash.type("bash -c '" + std::string(COETCD_TOOL) + " lock " + unique_name("users") +
+              " -- sh -c \"echo P\"\"ID \\$\\$.; read word; kill -KILL \\$\\$\";"
+              " stty -a; echo en\"\"ough' &\n");
+    const int pid = told_pid(bash);
+    until("it stops", [&] { return state_of(pid) == 'T'; });
+    until("the shell notices", [&] {
+        bash.type("jobs\n");
+        return bash.read_until("lock").find("Stopped") != std::string::npos;
+    });
+    bash.type("fg\n");
+    (void)bash.read_until("lock");
+    bash.type("word\n");
+    const std::string shown = bash.read_until("enough");
+    CHECK(shown.find(" echo ") != std::string::npos);
+    CHECK(shown.find(" icanon ") != std::string::npos);
 }
 
 TEST_CASE("The command is hardened, whatever its build is configured with", "[tool][hardened]") {

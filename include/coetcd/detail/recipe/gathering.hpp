@@ -7,6 +7,7 @@
 #include <coetcd/detail/env.hpp>
 #include <coetcd/detail/logic/arrival.hpp>
 #include <coetcd/detail/logic/retry.hpp>
+#include <coetcd/detail/recipe/ask_anew.hpp>
 #include <coetcd/detail/recipe/first_number.hpp>
 #include <coetcd/detail/recipe/once.hpp>
 #include <coetcd/detail/recipe/vigil.hpp>
@@ -23,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coetcd::detail {
 
@@ -183,18 +185,27 @@ private:
                                                 std::shared_ptr<barrier_arrival> mine) {
         const std::shared_ptr<client_impl> by = self->about.session->owner;
         for (bool again = true; again;) {
-            const range_request asks = logic::oldest_arrivals(self->about.name, *self->parties_);
-            const outcome<range_response> group = co_await call(by, asks, self->about.within());
-            self->check(group);
-            auto trips = logic::trip(mine->keys, group.response.kvs, *self->parties_);
+            txn asks;
+            asks.success.emplace_back(logic::oldest_arrivals(self->about.name, *self->parties_));
+            const outcome<txn_response> read =
+                co_await ask_anew(by, std::move(asks), self->about.within(), self->told_);
+            self->check(read);
+            std::vector<key_value> group;
+            if (!read.ec) {
+                group = logic::answers::range_at(read.response, 0).kvs;
+            }
+            auto trips = logic::trip(mine->keys, group, *self->parties_);
             if (!trips) {
                 break;
             }
             const outcome<txn_response> done = co_await ask_alone(
                 by, std::move(*trips), self->about.within().as(impact::idempotent));
             self->check(done);
+            if (!done.ec) {
+                self->told_.heed(done.response.header.revision);
+            }
             again = !done.ec && done.response.succeeded;
-            if (again && logic::is_among(group.response.kvs, mine->keys)) {
+            if (again && logic::is_among(group, mine->keys)) {
                 logic::arrived now;
                 now.at = where::through;
                 now.group = done.response.header.revision;
@@ -241,8 +252,10 @@ private:
                                                 time_point deadline) {
         for (;;) {
             txn asks = logic::look_at(mine->keys);
-            const outcome<txn_response> a = co_await ask_alone(
-                self->about.session->owner, std::move(asks), self->about.within().as(impact::none));
+            const outcome<txn_response> a = co_await ask_anew(self->about.session->owner,
+                                                              std::move(asks),
+                                                              self->about.within().as(impact::none),
+                                                              self->told_);
             self->check(a);
             mine->session->require_alive(self->about.title);
             if (!a.ec) {
@@ -277,6 +290,7 @@ private:
     const logic::gathers how_;
     const std::int64_t wanted_;
     std::optional<std::int64_t> parties_; // once it is known
+    newest_told told_;
 };
 
 } // namespace coetcd::detail

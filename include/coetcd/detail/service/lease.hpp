@@ -92,7 +92,6 @@ inline asio::awaitable<outcome<lease_grant_response>> try_to_grant(
             response.ttl = std::min(ttl, renewed.response.ttl); // no grant says more
             granted.sent = renewed.sent;
             granted.ec.clear();
-            granted.left = logic::effect::settled;
         } // otherwise it has ended meanwhile, and another number is to be drawn
     }
     granted.response.ttl = logic::credible_grant(ttl, granted.response.ttl);
