@@ -113,9 +113,6 @@ void job_rules::changed(const std::vector<etcd::change>& changes,
     for (const etcd::change& c : changes) {
         note(c, r, why);
     }
-    if (excused_) { // an item may be at two places, and be worked on twice
-        return;
-    }
     for (const auto& [order, was] : r.before) {
         judge(order, was, r);
     }
@@ -190,7 +187,9 @@ void job_rules::note(const etcd::change& c, revision& r, etcd::cause why) {
 void job_rules::judge(const std::string& order, const where& was, const revision& r) {
     const item& i = items_[order];
     if (i.keys.size() > 1) {
-        world_.fail("an item is at two places: " + order);
+        if (!excused_) {
+            world_.fail("an item is at two places: " + order);
+        }
         return;
     }
     const where is = i.keys.empty() ? where() : i.keys.begin()->second;
@@ -321,6 +320,10 @@ void job_rules::look_for_idle(nanoseconds healed_at, nanoseconds bound) const {
                 world_.fail("an item of a consumer that is gone is not ready again: " + order);
             }
             continue;
+        }
+        if (world_.count_of(fault::rights_revoked) != 0 &&
+            world_.count_of(fault::late_duplicate) + world_.count_of(fault::duplicated) != 0) {
+            continue; // of two copies of a request to take it, the second one may be refused
         }
         const auto h = held_.find(found->second.token);
         if (h == held_.end() || (h->second.count == 0 && is_long(h->second.since))) {

@@ -230,8 +230,9 @@ TEST_CASE("a member that etcd refuses to change and to heal asks seldom", "[grou
             answer.body = R"({"error":"etcdserver: permission denied","code":7})";
         }
     };
-    auto updating = s.w.start(m.update("b"));
     s.w.etcd->erase(m.key());
+    s.w.env->pass(1s);
+    auto updating = s.w.start(m.update("b"));
     s.w.env->calls.clear();
     s.w.env->pass(2min);
     CHECK(updating.code() == coetcd::server_errc::permission_denied);

@@ -1110,7 +1110,7 @@ TEST_CASE("no lease is granted once more by a copy of the request that comes lat
     const coetcd::client client = w.client();
     const auto is_grant = [](const call_request& r) { return r.what == rpc::lease_grant; };
     support::fate_of(w, is_grant, {support::late(20s)});
-    const auto session = w.await(coetcd::session::open(client, {5s}));
+    auto session = w.await(coetcd::session::open(client, {5s}));
     const coetcd::lease_id lease = session.lease();
     w.await(session.close());
     w.env->pass(22s);
