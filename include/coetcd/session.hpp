@@ -42,7 +42,8 @@ class [[nodiscard]] session {
 public:
     using executor_type = boost::asio::any_io_executor;
 
-    /// Grants a lease and begins to renew it. One round trip.
+    /// Grants a lease and begins to renew it. One round trip. If an answer was lost and there is
+    /// time, it draws another number, with one more, and revokes the first lease in the background.
     ///
     /// @throws std::invalid_argument if `options.ttl` is invalid; otherwise as `client`.
     /// @par Cancellation
