@@ -134,7 +134,8 @@ public:
     /// are held, use a client on an executor of its own.
     ///
     /// The file has what this member had applied; a change that another member has just confirmed
-    /// may be missing. A linearizable read by a client of this endpoint alone, before, waits for it.
+    /// may be missing. A linearizable read by a client of this endpoint alone, before, waits for
+    /// it.
     ///
     /// @param file Replaced if it exists. Its directory has to be there.
     /// @param progress Called after each message, on the client's executor; not called if empty.

@@ -264,7 +264,6 @@ public:
         held_.emplace_hint(held_.end(), k.number, &k);
     }
     void look_away(held_keys& k) { held_.erase(k.number); }
-    /// etcd has told that these are not there any more.
     void tell_gone(const std::vector<logic::held_life>& gone);
 
 private:
@@ -316,7 +315,6 @@ private:
     static asio::awaitable<void> look_after_held(std::shared_ptr<session_impl> self);
     struct revoking;
     static asio::awaitable<void> revoke(std::unique_ptr<revoking> ends);
-    /// @param joins Whether an earlier revocation is under way: if it fails, ask once more.
     /// A call of `close`.
     struct closing {
         bool begun = false; ///< At home.
