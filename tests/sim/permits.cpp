@@ -134,6 +134,7 @@ void permit_rules::look_at(const std::string& name) {
         const std::int64_t limit = std::stoll(stored->second.value);
         std::int64_t sum = used(name);
         std::size_t counting = coetcd::detail::logic::permits::counting(limit);
+        std::size_t ahead = 0;
         for (const auto& [life, key] : waiters) {
             if (counting-- == 0) {
                 break; // it is told when it has moved up
@@ -145,7 +146,9 @@ void permit_rules::look_at(const std::string& name) {
             }
             const auto was = before.find(key);
             const bool same = was != before.end() && was->second.life == life;
-            now[key] = {life, same ? was->second.since : world_.now()};
+            // Where events are lost, it may have to find out by and by that others have gone.
+            const bool stays = same && (was->second.ahead == ahead || !world_.had_lost_events());
+            now[key] = {life, stays ? was->second.since : world_.now(), ahead++};
         }
     }
     before = std::move(now);

@@ -96,6 +96,7 @@ private:
     struct candidate {
         std::int64_t life = 0;
         nanoseconds since{0};
+        std::size_t ahead = 0; ///< How many wait before it.
     };
     struct waiter {
         std::int64_t since; ///< The revision.
