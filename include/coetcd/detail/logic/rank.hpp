@@ -27,7 +27,7 @@
 /// An event that is missed makes the sum larger than it is, never smaller.
 namespace coetcd::detail::logic {
 
-/// A waiter that came before us.
+/// A waiter that came before us, or one that was admitted.
 struct older_waiter {
     std::string id;
     std::int64_t weight;
@@ -89,10 +89,10 @@ public:
 private:
     /// What happened at one revision.
     struct change {
-        std::int64_t given_back = 0;     ///< Of what is held, the weight.
-        std::vector<std::string> left;   ///< Who waits no more.
-        std::vector<std::string> got_in; ///< Who holds since.
-        bool limit = false;              ///< It was changed.
+        std::vector<older_waiter> given_back; ///< Who holds no more.
+        std::vector<std::string> left;        ///< Who waits no more.
+        std::vector<std::string> got_in;      ///< Who holds since.
+        bool limit = false;                   ///< It was changed.
     };
     struct told {
         std::int64_t revision;
@@ -113,7 +113,7 @@ private:
                 } else if (of->weight != 0 && put) {
                     all.got_in.push_back(of->id);
                 } else if (of->weight != 0) {
-                    all.given_back += of->weight;
+                    all.given_back.push_back({of->id, of->weight});
                 }
             }
         }
@@ -125,11 +125,17 @@ private:
             return;
         }
         const change& c = t.what;
-        before_ -= c.given_back;
+        for (const older_waiter& w : c.given_back) {
+            before_ -= w.weight;
+            // If we have missed that it was admitted, it does not leave our list a second time: the
+            // same id may wait again.
+            if (const auto known = find(w.id); known != older_.end()) {
+                older_.erase(known);
+            }
+        }
         in_doubt_ = in_doubt_ || c.limit;
         for (const std::string& id : c.left) {
-            const auto w = std::find_if(
-                older_.begin(), older_.end(), [&](const older_waiter& o) { return o.id == id; });
+            const auto w = find(id);
             if (w != older_.end()) {
                 const bool moved =
                     std::find(c.got_in.begin(), c.got_in.end(), id) != c.got_in.end();
@@ -137,6 +143,11 @@ private:
                 older_.erase(w);
             }
         }
+    }
+
+    std::vector<older_waiter>::iterator find(const std::string& id) {
+        return std::find_if(
+            older_.begin(), older_.end(), [&](const older_waiter& o) { return o.id == id; });
     }
 
     const std::string name_;

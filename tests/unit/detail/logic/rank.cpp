@@ -66,6 +66,10 @@ TEST_CASE("what comes before a waiter shrinks by what is told", "[logic][rank]")
         {"the limit, from before", {put("s.limit", 49)}, 13},
         {"the limit, of the proof's", {end("s.limit", 50)}, 13},
         {"of another name", {end("t/hold/02/x", 51), end("s/wait2/a", 51)}, 13},
+        {"an older one gives back, and its admission was missed", {end("s/hold/01/a", 52)}, 11},
+        {"the same, and its id leaves as a younger one's",
+         {end("s/hold/01/a", 52), end("s/wait/a", 54)},
+         11},
         {"of no bit", {end("s/hold/1f/x", 51), end("s/hold/x", 51)}, 13},
     };
     for (const auto& row : rows) {
