@@ -305,9 +305,10 @@ private:
             self->note(seen.ec, seen.text, sent);
             co_return;
         }
-        const bool is_current = self->take(seen, mark, created);
+        const bool has_moved = self->map().revision() != mark.revision;
+        const bool is_current = self->take(seen, mark, created, has_moved);
         if (is_check && seen.revision >= mark.revision) {
-            self->check(seen.then, mark);
+            self->check(seen.then, mark, has_moved);
         }
         if (is_current) {
             self->state_.was_current(sent);
@@ -318,10 +319,11 @@ private:
         }
         self->news_.notify_all();
     }
-    /// @param created How often the watch had come into force when the look was sent.
     /// @returns Whether the look has proved that the keys are current.
-    bool take(const mirror_look& seen, const logic::mirror_mark& mark, std::uint64_t created) {
-        const bool has_moved = map().revision() != mark.revision;
+    bool take(const mirror_look& seen,
+              const logic::mirror_mark& mark,
+              std::uint64_t created_then,
+              bool has_moved) {
         const logic::since changed = logic::changed_since(seen.now, seen.revision, mark);
         if (changed == logic::since::older) {
             return false;
@@ -329,7 +331,7 @@ private:
         if (changed == logic::since::nothing && !has_moved) {
             state_.prove(seen.revision);
         }
-        if (changed == logic::since::nothing || has_moved || created != created_) {
+        if (changed == logic::since::nothing || has_moved || created_then != created_) {
             return true; // events come
         }
         if (suspected_ == mark.revision) { // for long
@@ -338,8 +340,7 @@ private:
         suspected_ = mark.revision;
         return false;
     }
-    void check(const range_response& then, const logic::mirror_mark& mark) {
-        const bool has_moved = map().revision() != mark.revision;
+    void check(const range_response& then, const logic::mirror_mark& mark, bool has_moved) {
         const auto verdict = logic::check_mark(then, mark, map().now(), has_moved);
         if (verdict == logic::verdict_of_check::wrong) {
             distrust();
